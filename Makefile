@@ -75,7 +75,7 @@ slow: $(VENV)/.dev ## long statistics, kill loops, large random programs, with f
 	$(BIN)/python -m tests.kernels all
 
 structure: $(VENV)/.dev ## sizes, names, import circles and unreached code of the package, each with its bound
-	$(BIN)/python -m tests.house
+	$(BIN)/python -m tests.structure
 
 docs: $(VENV)/.dev ## generated pages, then the documentation as a site: build/site/index.html
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
@@ -100,7 +100,7 @@ wire: $(VENV)/.dev ## clients of many languages against `dpsql serve`, and recor
 		'SQLAlchemy[asyncio]>=2' pgcli pyodbc pandas pyarrow
 	if command -v npm > /dev/null; then npm install --silent --no-fund --no-audit --prefix build/wire pg pg-cursor pg-copy-streams postgres; fi
 	WIRE_PYTHON=$(abspath .venv-wire/bin/python) WIRE_NODE=$(abspath build/wire) \
-		$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py tests/doors/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
+		$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/interfaces/test_wire.py tests/interfaces/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log
 	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 6 && ! grep -q ' short$$' $(VENV)/wire.log
 

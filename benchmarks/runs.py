@@ -132,12 +132,12 @@ RUNS: tuple[Run, ...] = (
             ("pythons", "python -m tests.suites --python"),
         )
     ),
-    Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
+    Run("wire", "Doors", "make wire", ("tests/interfaces", "Makefile")),
     Run(
         "production-serving",
         "Production",
         "python -m benchmarks.production.serving",
-        ("benchmarks/production", "tests/doors", "tests/doors_release.py"),
+        ("benchmarks/production", "tests/interfaces", "tests/interfaces_release.py"),
     ),
     *(
         Run(
@@ -146,7 +146,7 @@ RUNS: tuple[Run, ...] = (
             f"python -m benchmarks.production.{part}",
             (
                 "benchmarks/production",
-                "tests/doors_release.py",
+                "tests/interfaces_release.py",
                 "tests/engines/test_lakes.py",
                 "examples",
                 "deploy",

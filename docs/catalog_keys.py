@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from dpsql.catalog.load import parse_catalog
 from dpsql.errors import CatalogError
-from dpsql.star.load import parse_catalog
 
 CENTRAL = """
 dpsql: 1

@@ -23,13 +23,13 @@ from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
 from docs.catalog_keys import KEYS
-from dpsql.answer.errorfunctions import ERRORS
+from dpsql.catalog.base import Model, OneOf
+from dpsql.catalog.catalog import Catalog
+from dpsql.catalog.model import Unit
+from dpsql.catalog.tables import Column, Summary
 from dpsql.engines.values import READS, TYPES
-from dpsql.star.base import Model, OneOf
-from dpsql.star.catalog import Catalog
-from dpsql.star.model import Unit
-from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
-from dpsql.star.tables import Column, Summary
+from dpsql.intervals.errorfunctions import ERRORS
+from dpsql.row_expressions import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
 
 DOCS = Path(__file__).parent
 KIND = "*Reference, to look things up in.*\n\n"
@@ -72,7 +72,7 @@ r.scalar(), r.stderr, r.interval(0.95)
 ```
 
 What Python offers. `dpsql --help` lists the commands, and `dpsql COMMAND --help` their options;
-[exit codes](doors.md#exit-codes), [SQL](sql.md) and [catalogs](catalog.md) have pages of their own.
+[exit codes](interfaces.md#exit-codes), [SQL](sql.md) and [catalogs](catalog.md) have pages of their own.
 
 """
 
@@ -327,15 +327,15 @@ def api_page() -> str:
     homes, page = exported(), API_HEAD
     page += "## Functions\n\n"
     page += "".join(described(f"dpsql.{name}", value, 3) for name, value in homes["dpsql.api"].items())
-    page += "## What an answer is\n\n" + described("Result", homes["dpsql.answer.result"]["Result"], 3)
-    page += "## DB-API\n\n" + prose(import_module("dpsql.doors.dbapi").__doc__)
-    database = homes["dpsql.doors.dbapi"]
+    page += "## What an answer is\n\n" + described("Result", homes["dpsql.results.result"]["Result"], 3)
+    page += "## DB-API\n\n" + prose(import_module("dpsql.interfaces.python.dbapi").__doc__)
+    database = homes["dpsql.interfaces.python.dbapi"]
     page += "".join(
         described(f"dpsql.{name}", database[name], 3) for name in ("connect", "Connection", "Cursor")
     )
     plain = [*(name for name in database if name not in ("connect", "Connection", "Cursor")), *PEP_249]
     page += "As PEP 249 has them: " + ", ".join(f"`{name}`" for name in plain) + ".\n\n"
-    page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.doors.sqlalchemy").__doc__)
+    page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.interfaces.python.sqlalchemy").__doc__)
     page += "## Errors\n\n| error | is a | exit code | when |\n|---|---|---|---|\n"
     for name, error in homes["dpsql.errors"].items():
         code = getattr(error, "exit_code", "")

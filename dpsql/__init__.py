@@ -20,13 +20,13 @@ _HOMES = {
         "forget",
         "init", "design", "plan", "buy", "quote",
     ),
-    "dpsql.doors.dbapi": (
+    "dpsql.interfaces.python.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
         "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
     ),
-    "dpsql.answer.result": ("Result",),
-    "dpsql.curate.frames": ("Catalog",),
+    "dpsql.results.result": ("Result",),
+    "dpsql.curator.frames": ("Catalog",),
     "dpsql.errors": (
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
@@ -40,7 +40,6 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from dpsql.answer.result import Result as Result
     from dpsql.api import append as append
     from dpsql.api import buy as buy
     from dpsql.api import check_batch as check_batch
@@ -56,8 +55,9 @@ if TYPE_CHECKING:
     from dpsql.api import quote as quote
     from dpsql.api import simulate as simulate
     from dpsql.api import use as use
-    from dpsql.curate.frames import Catalog as Catalog
-    from dpsql.doors.dbapi import connect as connect
+    from dpsql.curator.frames import Catalog as Catalog
+    from dpsql.interfaces.python.dbapi import connect as connect
+    from dpsql.results.result import Result as Result
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 """`python -m dpsql` is the console script."""
 
-from dpsql.doors.cli import main
+from dpsql.interfaces.cli import main
 
 main()

@@ -1,4 +1,4 @@
-"""What dpsql does, on one page: publish once, then answer.
+"""The whole of dpsql on one page: publish once, then answer.
 
     publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
     buy       the same for a few statements alone
@@ -6,7 +6,7 @@
     collect   reports that people made private themselves -> a release file of the same shape
     query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
 
-Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees releases alone (`dpsql.answer`).
+Publishing sees raw rows and draws noise (`dpsql.central`); answering sees releases alone (`dpsql.executor`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.answer import session
-from dpsql.answer.result import hide
-from dpsql.answer.session import ReleasePath
-from dpsql.answer.session import use as use
+from dpsql.federation import session
+from dpsql.federation.session import ReleasePath
+from dpsql.federation.session import use as use
 from dpsql.progress import Progress, in_notebook, silent
 from dpsql.release.request import requested
+from dpsql.results.result import hide
 
 if TYPE_CHECKING:
     from datetime import date
     from fractions import Fraction
 
-    from dpsql.answer.result import Result
-    from dpsql.collecting.forecast import CollectionForecast
-    from dpsql.collecting.run import Collected
+    from dpsql.catalog import Catalog
+    from dpsql.central.central import Published
     from dpsql.contributions.guess import Guess
-    from dpsql.curate.audit import AuditReport
-    from dpsql.curate.certificate import Certificate
-    from dpsql.curate.design import CatalogDesign
-    from dpsql.curate.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
-    from dpsql.curate.forecast import PlanReport
-    from dpsql.curate.forget import Forgotten
+    from dpsql.curator.audit import AuditReport
+    from dpsql.curator.certificate import Certificate
+    from dpsql.curator.design import CatalogDesign
+    from dpsql.curator.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
+    from dpsql.curator.forecast import PlanReport
+    from dpsql.curator.forget import Forgotten
     from dpsql.engines.frames import Frames
     from dpsql.ledger import BudgetReport
-    from dpsql.publishing.central import Published
+    from dpsql.local.forecast import CollectionForecast
+    from dpsql.local.run import Collected
     from dpsql.release.verify import Verified
-    from dpsql.star import Catalog
+    from dpsql.results.result import Result
     from dpsql.streams.publish import Appended, Arrival, Compared
 
 
@@ -74,10 +74,10 @@ def publish(
 
     **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
     """
-    from dpsql.curate.frames import curated
+    from dpsql.central.central import publish_release
+    from dpsql.curator.frames import curated
     from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
-    from dpsql.publishing.central import publish_release
 
     entropy = os_entropy()
     with curated(catalog, tables, ledger) as star:
@@ -112,10 +112,10 @@ def buy(
 
     **Privacy**: as `publish`, with this epsilon. The statements become public.
     """
-    from dpsql.curate.buy import read_purchase
+    from dpsql.central.central import publish_release
+    from dpsql.curator.buy import read_purchase
     from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
-    from dpsql.publishing.central import publish_release
 
     entropy, bought = os_entropy(), read_purchase(catalog, statements, epsilon, ledger, keys_of)
     return publish_release(
@@ -128,15 +128,15 @@ def quote(
     catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fraction | str,
     keys_of: ReleasePath | None = None, ledger: ReleasePath | None = None,
 ) -> PlanReport:  # fmt: skip
-    """What `buy` would give for an epsilon: the standard error of each statement, before anything is spent.
+    """Forecast a purchase: the standard error of each statement at an epsilon, before anything is spent.
 
     Args:
         catalog, statements, epsilon, keys_of, ledger: as for `buy`, what is raised too; a ledger is read for keys.
 
     **Privacy**: spends nothing and opens no private table.
     """
-    from dpsql.curate.buy import read_purchase
-    from dpsql.curate.forecast import plan_catalog
+    from dpsql.curator.buy import read_purchase
+    from dpsql.curator.forecast import plan_catalog
 
     workload = (statements,) if isinstance(statements, str) else tuple(statements)
     return plan_catalog(read_purchase(catalog, workload, epsilon, ledger, keys_of), workload, compare=False)
@@ -169,9 +169,9 @@ def append(
 
     **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
     """
+    from dpsql.catalog import load_catalog
     from dpsql.ledger.memory import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
-    from dpsql.star import load_catalog
     from dpsql.streams.publish import Chance, append_batch
 
     entropy = os_entropy()
@@ -212,7 +212,7 @@ def check_batch(
 
     **Privacy**: an exact test of equality, for whoever holds the rows and the private state; its outcome is private.
     """
-    from dpsql.star import load_catalog
+    from dpsql.catalog import load_catalog
     from dpsql.streams import publish as stream
 
     return stream.check_batch(load_catalog(Path(catalog), ledger), Path(release), _arrival(batch, source))
@@ -252,8 +252,8 @@ def collection_plan(
 
     **Privacy**: public facts, and reports that were private before they left a device.
     """
-    from dpsql.collecting.run import came_back, write_plan
     from dpsql.errors import InterfaceError
+    from dpsql.local.run import came_back, write_plan
     from dpsql.noise import os_entropy
 
     if (after is None) != (not reports):
@@ -299,8 +299,8 @@ def collect(
 
     **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
     """
-    from dpsql.collecting import run
     from dpsql.ledger import new_release_id
+    from dpsql.local import run
     from dpsql.noise import os_entropy
 
     back = run.came_back(plan, reports, os_entropy()(32), engine, root)._replace(
@@ -324,7 +324,7 @@ def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | N
 
     **Privacy**: docs/privacy.md, "Erasing a person". Rows are erased in your own sources, and what was published stays.
     """
-    from dpsql.curate.forget import forget_people
+    from dpsql.curator.forget import forget_people
 
     return forget_people(Path(held), people, None if catalog is None else Path(catalog))
 
@@ -352,7 +352,7 @@ def simulate(
 
     **Privacy**: none. One machine sees all rows; the output is stamped as simulated.
     """
-    from dpsql.collecting.simulate import simulate_to_files
+    from dpsql.local.simulate import simulate_to_files
 
     return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, progress or silent)
 
@@ -405,7 +405,7 @@ def explain(
     as_of: int | str | None = None,
     combine: bool = False,
 ) -> str:
-    """How a statement would be answered, as numbered stages in words.
+    """Explain how a statement would be answered, as numbered stages in words.
 
     Args:
         sql, release, dialect, as_of, combine: as for `query`.
@@ -435,8 +435,8 @@ def plan(
 
     **Privacy**: spends nothing and opens no private table.
     """
-    from dpsql.curate.forecast import plan_catalog
-    from dpsql.curate.frames import curated
+    from dpsql.curator.forecast import plan_catalog
+    from dpsql.curator.frames import curated
 
     with curated(catalog, tables) as star:
         return plan_catalog(star, workload, compare=compare, guess=guess, keys=keys or {})
@@ -448,8 +448,8 @@ def budget(catalog: ReleasePath) -> BudgetReport:
     Args:
         catalog: the YAML file.
     """
+    from dpsql.catalog import ledger_path, load_catalog
     from dpsql.ledger import budget_report
-    from dpsql.star import ledger_path, load_catalog
 
     return budget_report(ledger_path(load_catalog(Path(catalog))))
 
@@ -482,10 +482,10 @@ def audit(
 
     **Privacy**: reads no private table and spends nothing.
     """
-    from dpsql.curate.audit import audit_release
+    from dpsql.catalog import load_catalog
+    from dpsql.curator.audit import audit_release
     from dpsql.errors import InterfaceError
     from dpsql.noise import ExactNoise, os_entropy
-    from dpsql.star import load_catalog
 
     if witness is not None and not prove:
         raise InterfaceError("a witness is written by a proof, and none is wanted", hint="write --prove too")
@@ -493,7 +493,7 @@ def audit(
     report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=curated, samples=samples)
     if not prove:
         return report
-    from dpsql.curate.prove import prove_release
+    from dpsql.curator.prove import prove_release
 
     file = None if witness is None else Path(witness)
     return report.plus(prove_release(Path(release), curated, progress or silent, file).check)
@@ -546,10 +546,10 @@ def certificate(
     """
     from contextlib import closing
 
-    from dpsql.curate.certificate import certify
-    from dpsql.curate.prove import prove_release
+    from dpsql.catalog import load_catalog
+    from dpsql.curator.certificate import certify
+    from dpsql.curator.prove import prove_release
     from dpsql.release import open_release
-    from dpsql.star import load_catalog
 
     path, curated = Path(release), None if catalog is None else load_catalog(Path(catalog))
     report = audit(path, catalog=catalog, samples=0)
@@ -577,7 +577,7 @@ def init(
 
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
-    from dpsql.curate.draft import draft_from_source, leave_open
+    from dpsql.curator.draft import draft_from_source, leave_open
 
     return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload)
 
@@ -593,7 +593,7 @@ def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None
     **Privacy**: spends nothing and opens no private table. The views become public with the release, and reveal what
         the statements reveal if private rows suggested them.
     """
-    from dpsql.curate.design import design_catalog
-    from dpsql.star.load import catalog_text
+    from dpsql.catalog.load import catalog_text
+    from dpsql.curator.design import design_catalog
 
     return design_catalog(catalog_text(Path(catalog)), Path(catalog), workload, guess)

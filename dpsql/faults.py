@@ -1,4 +1,4 @@
-"""What a machine refuses (a full disk, a failing one, rights, memory) as one typed line, which says what was charged.
+"""Faults of the machine (a full or failing disk, rights, memory) as one typed line, which states the charge.
 
 The end of the line matters most. A curator who does not know whether a release was charged publishes again under
 another name, and pays twice. So every stretch of work that spends says for itself what a fault in it means: nothing
@@ -85,7 +85,7 @@ def told(then: str) -> str:
 
 
 def advice(then: str, fault: BaseException) -> str:
-    """What to do about a fault: where memory ran out, the same command alone would only run out of it again.
+    """Remedy for a fault: where memory ran out, the same command alone would only run out of it again.
 
     >>> advice(UNCHARGED, MemoryError())
     'nothing was charged; give the process more memory, then run the same command again'

@@ -1,5 +1,5 @@
-"""The SQLAlchemy dialect under the name that programs import; it lives in `dpsql.doors.sqlalchemy`."""
+"""The SQLAlchemy dialect under the name that programs import; it lives in `dpsql.interfaces.python.sqlalchemy`."""
 
-from dpsql.doors.sqlalchemy import DpsqlDialect
+from dpsql.interfaces.python.sqlalchemy import DpsqlDialect
 
 __all__ = ["DpsqlDialect"]

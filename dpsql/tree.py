@@ -25,10 +25,10 @@ from dpsql.errors import InterfaceError
 IntArray = npt.NDArray[np.int64]
 
 Exact = NewType("Exact", IntArray)
-"""Integers computed from raw rows. They reach noise in `dpsql.mechanisms.law` and are stored nowhere else."""
+"""Integers computed from raw rows. They reach noise in `dpsql.mechanisms.distribution` and are stored nowhere else."""
 
 Noisy = NewType("Noisy", IntArray)
-"""Integers with noise. `dpsql.mechanisms.law` alone makes them; only they are stored, reconciled and estimated from."""
+"""Integers with noise. `dpsql.mechanisms.distribution` alone makes them; only they are stored, reconciled and estimated from."""
 FloatArray = npt.NDArray[np.float64]
 
 

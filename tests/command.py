@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpsql.doors.cli import main
+from dpsql.interfaces.cli import main
 
 
 def dpsql_command(

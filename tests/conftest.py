@@ -19,7 +19,7 @@ from hypothesis import settings
 
 import dpsql.client.entropy
 import dpsql.noise.source
-import tests.doors_release
+import tests.interfaces_release
 from dpsql.noise import Entropy, insecure_test_entropy
 from dpsql.release.write import ReleaseBuilder
 from tests.release_fixture import HAND_WRITTEN
@@ -138,12 +138,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shops_published_once(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """Workers of one run share the shops of `doors_release`; `make quick` publishes none, and must see who does."""
+    """Workers of one run share the shops of `interfaces_release`; `make quick` publishes none, and must see who does."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     quick = "not publishes" in request.config.getoption("markexpr")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tests.doors_release, "ORIGINALS", None if quick else shared / "shops")
+        patch.setattr(tests.interfaces_release, "ORIGINALS", None if quick else shared / "shops")
         yield
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from dpsql.matrices.leaves import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
 from dpsql.release.reports import LocalMeta
 from dpsql.release.write import (
@@ -32,7 +33,6 @@ from dpsql.release.write import (
     StatisticPart,
 )
 from dpsql.tree import cover, kary_tree
-from dpsql.variance.leaves import IdentityVariance
 
 Row = dict[str, Any]
 HAND_WRITTEN = "fixture"

@@ -7,24 +7,24 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.central.bounding import DeclaredBound, OpenSource, table_run
+from dpsql.central.cells import CountedCells
+from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.sine import half_angles
 from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Word,
     axis_budgets,
     measure_view,
 )
-from dpsql.mechanisms.family.adaptive import AdaptiveRelease, unbiased_cells
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyView
+from dpsql.mechanisms.designs.adaptive import AdaptiveRelease, unbiased_cells
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
 from dpsql.noise import Noise
-from dpsql.publishing.bounding import DeclaredBound, Scan, table_run
-from dpsql.publishing.cells import CountedCells
 from dpsql.tree import FloatArray, Workload
-from dpsql.variance.nonnegative import nonnegative, signal_tree
-from dpsql.variance.sine import half_angles
 
 
 def dense(strategy: AxisStrategy) -> np.ndarray:
@@ -35,10 +35,14 @@ def dense(strategy: AxisStrategy) -> np.ndarray:
 
 
 def by_word(
-    n: int, word: Word | str, workload: Workload | None = None, law: NoiseLaw = LAPLACE, shared: bool = False
+    n: int,
+    word: Word | str,
+    workload: Workload | None = None,
+    law: NoiseDistribution = LAPLACE,
+    shared: bool = False,
 ) -> AxisChoice:
     """What a word of the catalog gives for an axis."""
-    question = AxisQuestion(n, law, workload, WHOLE if shared else 0.0, DENSE_SCALE)
+    question = AxisProblem(n, law, workload, WHOLE if shared else 0.0, DENSE_SCALE)
     return axis_strategy(question, Word(word) if isinstance(word, str) else word, shared)
 
 
@@ -83,7 +87,7 @@ def adaptive_cells(release: AdaptiveRelease) -> FloatArray:
     return cells if release.full else nonnegative(signal_tree(len(cells)), cells)
 
 
-def declared_cells(scan: Scan, of: str) -> CountedCells:
+def declared_cells(scan: OpenSource, of: str) -> CountedCells:
     """The cells of a table whose `max_ids` is declared."""
     run = table_run(scan, of)
     assert isinstance(run.bounding, DeclaredBound)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
 from dpsql.examples.retail import make_star, write_star
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import Noise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from dpsql.streams.publish import Appended, Arrival, Chance, Compared, append_batch, check_batch
 
 FIRST = date(2025, 1, 1)
@@ -71,8 +71,8 @@ class StreamShop:
         label = day if isinstance(day, str) else (FIRST + timedelta(days=day)).isoformat()
         return check_batch(load_catalog(self.catalog), self.directory, Arrival(label, source))
 
-    def opened(self, as_of: int | str | None = None) -> Answerer:
-        return Answerer(open_release(self.directory, insecure=True, as_of=as_of))
+    def opened(self, as_of: int | str | None = None) -> ReleaseEngine:
+        return ReleaseEngine(open_release(self.directory, insecure=True, as_of=as_of))
 
     def raw(self, days: int = 365) -> duckdb.DuckDBPyConnection:
         """Plain DuckDB over the star, with the sales of the first days only."""

@@ -111,7 +111,7 @@ def sqlalchemy14() -> Suite:
     wanted = ("SQLAlchemy<2", "pandas<2.2", "numpy<2", "pyarrow", "pytest", "hypothesis", "--editable", ".")
     python = environment("sqlalchemy14", *wanted)
     alone = ("-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "-o", "markers=slow")
-    return suite(python, "-m", "pytest", "-q", "-s", *alone, "tests/doors/test_sqlalchemy.py")
+    return suite(python, "-m", "pytest", "-q", "-s", *alone, "tests/interfaces/test_sqlalchemy.py")
 
 
 OWN_ENVIRONMENTS = {"lowest": lowest, "sqlalchemy14": sqlalchemy14}

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
-from dpsql.mechanisms.timeline.endless import EndlessStrategy
-from dpsql.mechanisms.timeline.fda import fenwick_nodes
-from dpsql.mechanisms.timeline.spectral import ending_rows, lasting_rows
-from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, question_of
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
+from dpsql.mechanisms.continual.endless import EndlessStrategy
+from dpsql.mechanisms.continual.fda import fenwick_nodes
+from dpsql.mechanisms.continual.spectral import ending_rows, lasting_rows
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state
@@ -33,9 +33,11 @@ USUAL = ("running", "range", "1", "7")
 """What is asked where a test does not say."""
 
 
-def asking(law: NoiseLaw, horizon: int, *names: str, ends: bool = True, units: int = 1) -> TimeQuestion:
+def asking(
+    law: NoiseDistribution, horizon: int, *names: str, ends: bool = True, units: int = 1
+) -> StreamProblem:
     """These questions, all alike."""
-    return TimeQuestion(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
+    return StreamProblem(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
 
 
 def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> ToeplitzStrategy:

@@ -7,13 +7,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.placed_rows import counted_rows, prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.contributions.selection import RecipeTable, placed_table
 from dpsql.engines import open_sources
 from dpsql.noise import Noise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.star import Catalog, load_catalog
 
 CATALOG = """
 dpsql: 1

@@ -20,11 +20,11 @@ import numpy as np
 import yaml
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from dpsql.tree import FloatArray
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,14 +147,16 @@ def statements(star: Star) -> Iterator[str]:
             yield f"SELECT {group} AS k, {asked} FROM {star.table} {joins} GROUP BY 1 ORDER BY 1"
 
 
-def publish(star: Star, folder: Path, name: str, max_ids: int, share: str | None, noise: Noise) -> Answerer:
+def publish(
+    star: Star, folder: Path, name: str, max_ids: int, share: str | None, noise: Noise
+) -> ReleaseEngine:
     """A release of the star, open."""
     folder.mkdir(exist_ok=True)
     if noise.insecure:
         star = star._replace(changes={**star.changes, "epsilon": 900, "delta": 0})  # sums must fit 64 bits
     catalog = load_catalog(catalog_of(star, folder, max_ids, share))
     made = publish_release(catalog, folder / name, noise=noise, key=os.urandom(32))
-    return Answerer(open_release(made.path, insecure=noise.insecure))
+    return ReleaseEngine(open_release(made.path, insecure=noise.insecure))
 
 
 def numbers(rows: Sequence[Sequence[Any]]) -> FloatArray:
@@ -162,7 +164,7 @@ def numbers(rows: Sequence[Sequence[Any]]) -> FloatArray:
     return np.array([[np.nan if value is None else float(value) for value in row[-3:]] for row in rows])
 
 
-def compared(star: Star, folder: Path, exact: Answerer, number: int) -> Compared:
+def compared(star: Star, folder: Path, exact: ReleaseEngine, number: int) -> Compared:
     """Ask one release."""
     released = publish(star, folder, f"r{number}.dpsql", star.max_ids, None, ExactNoise(os_entropy()))
     columns: list[FloatArray] = []

@@ -17,11 +17,11 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 FIRST_DAY = datetime.date(2024, 1, 1)
 DAYS = 180
@@ -159,7 +159,7 @@ def made(seed: int) -> dict[str, Rows]:
     }  # fmt: skip
 
 
-def publish(folder: Path, rows: dict[str, Rows]) -> Answerer:
+def publish(folder: Path, rows: dict[str, Rows]) -> ReleaseEngine:
     """The clinic's release without noise, opened."""
     (folder / "data").mkdir(parents=True)
     raw = duckdb.connect()
@@ -172,7 +172,7 @@ def publish(folder: Path, rows: dict[str, Rows]) -> Answerer:
     published = publish_release(
         load_catalog(folder / "clinic.yaml"), folder / "clinic.dpsql", noise=ZeroNoise(), key=b"k" * 32
     )
-    return Answerer(open_release(published.path, insecure=True))
+    return ReleaseEngine(open_release(published.path, insecure=True))
 
 
 def plain(rows: dict[str, Rows]) -> duckdb.DuckDBPyConnection:

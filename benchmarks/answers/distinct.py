@@ -23,11 +23,11 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 RELEASES, LEAST, EPSILON = 60, 50, 4
 LOW, HIGH = 0.93, 0.98
@@ -91,7 +91,7 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
             publish_release(
                 load_catalog(catalog), path, noise=noise, key=bytes(range(number % 200, number % 200 + 32))
             )
-            answer = Answerer(open_release(path, insecure=True)).query(
+            answer = ReleaseEngine(open_release(path, insecure=True)).query(
                 "SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b"
             )
             low, high = answer.interval_rows(0.95)

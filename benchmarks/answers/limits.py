@@ -30,18 +30,18 @@ import duckdb
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.answer.output import render
-from dpsql.answer.session import open_session
-from dpsql.doors.scan import InputPiece
-from dpsql.doors.shell import evaluate
-from dpsql.doors.shell.commands import ShellState
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import Error
+from dpsql.federation.session import open_session
+from dpsql.interfaces.python.scan import InputPiece
+from dpsql.interfaces.shell import evaluate
+from dpsql.interfaces.shell.commands import ShellState
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release.request import LIMIT
-from dpsql.star import load_catalog
-from tests.doors.test_wire import Server, Wire, running
-from tests.doors_release import unstamp
+from dpsql.results.render import render
+from tests.interfaces.test_wire import Server, Wire, running
+from tests.interfaces_release import unstamp
 
 MOST_SECONDS, MOST_MEGABYTES, MOST_AFTER = 2.0, 350.0, 1.0
 LEAVES = 3.0

@@ -20,8 +20,8 @@ import duckdb
 from benchmarks.answers.clinic import made, plain, publish
 from benchmarks.answers.statements import FORMS, Maker, Statement
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
 from dpsql.errors import Error, InternalError
+from dpsql.executor.engine import ReleaseEngine
 
 STATEMENTS, SEED, SHOWN = 3000, 7, 12
 
@@ -91,7 +91,7 @@ def _nothing(statement: Statement, value: Any) -> bool:
     return value is None or abs(float(value)) < 1e-6 or statement.form in ("window", "derived")
 
 
-def ask(statement: Statement, clinic: Answerer, raw: duckdb.DuckDBPyConnection) -> tuple[str, str]:
+def ask(statement: Statement, clinic: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> tuple[str, str]:
     """How a statement ends (`right`, `refused`, `wrong`, `crash`), and what is to be said of it."""
     try:
         answer = clinic.query(statement.text, dialect=statement.dialect)

@@ -19,17 +19,17 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import OpenSource, draw_release
+from dpsql.central.content import release_content
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines.keys import open_star
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.progress import silent
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, draw_release
-from dpsql.publishing.content import release_content
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 DRAWS = 200
 CATALOG = """
@@ -109,11 +109,11 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
     with_raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, with_raw))
     prepare_tables(catalog, with_raw, plan)
-    scan = Scan(catalog, with_raw, plan, ExactNoise(os_entropy()), bytes(32))
+    scan = OpenSource(catalog, with_raw, plan, ExactNoise(os_entropy()), bytes(32))
     for number in range(draws):
         path = folder / f"{number}.dpsql"
         release_content(draw_release(scan, silent), path.stem, insecure=True).write(path)
-        answerer = Answerer(open_release(path, insecure=True))
+        answerer = ReleaseEngine(open_release(path, insecure=True))
         for name, text in ASKED.items():
             result = answerer.query(text)
             lows, highs = ([row[-1] for row in grid] for grid in result.interval_rows(0.95))

@@ -21,11 +21,11 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 WORLDS, DAYS = 40, 60
 CATALOG = """
@@ -81,7 +81,7 @@ def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int
     published = publish_release(
         load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
     )
-    asked = Answerer(open_release(published.path, insecure=True), on_partial_bin="interpolate")
+    asked = ReleaseEngine(open_release(published.path, insecure=True), on_partial_bin="interpolate")
     held = []
     for share in SHARES:
         answer = asked.query(f"SELECT QUANTILE_CONT(day, {share}) AS q FROM t")
@@ -108,7 +108,7 @@ def covered_of_measures(folder: Path, low: int, high: int, amounts: np.ndarray, 
     published = publish_release(
         load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
     )
-    asked, held = Answerer(open_release(published.path, insecure=True)), list[bool]()
+    asked, held = ReleaseEngine(open_release(published.path, insecure=True)), list[bool]()
     quantiles = {f"QUANTILE_DISC(amount, {share})": share for share in SHARES}
     for item, share in {**quantiles, "MIN(amount)": 0.01, "MAX(amount)": 0.99}.items():
         lows, highs = asked.query(

@@ -19,8 +19,8 @@ import numpy as np
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.doors.dbapi import connect
 from dpsql.examples.retail import Columns, make_star, write_star
+from dpsql.interfaces.python.dbapi import connect
 
 PEOPLE, SALES, RATE = 40_000, 50, 0.3
 WORLDS = 40

@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.composites.star import redrawn
 from benchmarks.figures import Figures
-from dpsql.answer.result import Result
+from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.star import load_catalog
+from dpsql.results.result import Result
 
 GROUPS, RELEASES, SEED = 60, 240, 20261123
 LEVEL, LEAST, NORMAL = 0.95, 0.93, 1.959964

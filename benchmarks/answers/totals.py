@@ -24,11 +24,11 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.two_facts_star import write_rows
 
 RELEASES = 60
@@ -62,14 +62,14 @@ def owned(name: str, data: str) -> tuple[np.ndarray, np.ndarray]:
     return one, two
 
 
-def released(catalog: Path, releases: int) -> Iterator[Answerer]:
+def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
     for number in range(releases):
         path = catalog.parent / f"{number}.dpsql"
         noise = ExactNoise(insecure_test_entropy(number))
         publish_release(
             load_catalog(catalog), path, noise=noise, key=bytes(range(number % 200, number % 200 + 32))
         )
-        yield Answerer(open_release(path, insecure=True))
+        yield ReleaseEngine(open_release(path, insecure=True))
         path.unlink()
 
 

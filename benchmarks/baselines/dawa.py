@@ -28,12 +28,12 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
+from dpsql.matrices.nonnegative import nonnegative, signal_tree
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
-from dpsql.mechanisms.family.adaptive import tapered_strategy
-from dpsql.mechanisms.law import LAPLACE, NoisyView
+from dpsql.mechanisms.designs.adaptive import tapered_strategy
+from dpsql.mechanisms.distribution import LAPLACE, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
-from dpsql.variance.nonnegative import nonnegative, signal_tree
 
 PARTITION_SHARE = Fraction(1, 4)
 BUCKET_NOISE = PARTITION_SHARE / (1 - PARTITION_SHARE)  # 1 / epsilon_2 in units of 1 / epsilon_1

@@ -28,10 +28,10 @@ from benchmarks.baselines.maxent import box_share, pair_keys, quarters
 from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.local import ahead
-from dpsql.mechanisms.local.truncation import level_edges
-from dpsql.mechanisms.oracles.aggregators import UnaryEncodingAggregator
-from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
+from dpsql.local.mechanisms import ahead
+from dpsql.local.mechanisms.truncation import level_edges
+from dpsql.local.oracles.aggregators import UnaryEncodingAggregator
+from dpsql.local.oracles.oracle import FloatArray, Oracle, estimate
 
 Answer = Callable[[np.ndarray, Sequence[int], str, np.ndarray, np.random.Generator], FloatArray]
 Pairs = dict[tuple[int, int], FloatArray]

@@ -9,7 +9,7 @@
 Both are made consistent (mean of what views say about a block, weighted by inverse variance) and non-negative
 (NormSub), in turns, and answer boxes of three axes and more by maximum entropy. CALM is given every pair at full
 detail, which is its choice of marginals for queries on pairs; sizes are powers of two.
-**Source**: seed 001, sections 3.3 and 3.4; constants of the grids as in `dpsql.mechanisms.local.truncation`.
+**Source**: seed 001, sections 3.3 and 3.4; constants of the grids as in `dpsql.local.mechanisms.truncation`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from benchmarks.baselines.local_boxes import Pairs, pair_answers
 from benchmarks.baselines.maxent import pair_keys
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.local.blue import normsub
-from dpsql.mechanisms.local.truncation import granularity
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.oracle import FloatArray, estimate
+from dpsql.local.mechanisms.blue import normsub
+from dpsql.local.mechanisms.truncation import granularity
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.oracle import FloatArray, estimate
 
 TURNS = 3
 UPDATES = 100

@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray
+from dpsql.local.oracles.oracle import OTHER, FloatArray
 
 
 def hadamard(size: int) -> FloatArray:

@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks.local.peers import DEPTH, node_of, pieces
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.oracles.aggregators import LocalHashingAggregator
-from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
+from dpsql.local.oracles.aggregators import LocalHashingAggregator
+from dpsql.local.oracles.oracle import OTHER, FloatArray, Oracle
 
 Range = tuple[int, int]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.local.oracles.oracle import FloatArray
 
 TOLERANCE = 1e-5
 

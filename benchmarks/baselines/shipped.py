@@ -10,18 +10,18 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from dpsql.matrices.nonnegative import nonnegative, signal_tree
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
-from dpsql.mechanisms.family import adaptive
-from dpsql.mechanisms.family.adaptive import tapered_strategy
-from dpsql.mechanisms.family.diffhr import cell_estimates, draw_diffhr
+from dpsql.mechanisms.designs import adaptive
+from dpsql.mechanisms.designs.adaptive import tapered_strategy
+from dpsql.mechanisms.designs.diffhr import cell_estimates, draw_diffhr
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
-from dpsql.variance.nonnegative import nonnegative, signal_tree
 from tests.strategies import adaptive_cells, by_word
 
 ARITY = 16  # of the tree that the non-negative step goes down; 2 and 4 lose up to 50% on sparse data

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.bi.star import fill, made, publish, statements
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.result import Result
 from dpsql.errors import Error, InternalError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.results.result import Result
 from tests.engines.servers import postgres_programs, running_postgres
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value == 0)
 
 
-def judge(text: str, release: Answerer, database: psycopg.Connection[Any]) -> Verdict:
+def judge(text: str, release: ReleaseEngine, database: psycopg.Connection[Any]) -> Verdict:
     """Ask both sides and compare."""
     cursor = database.execute(text)
     names = [column.name for column in cursor.description or ()]

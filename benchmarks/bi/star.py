@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 if TYPE_CHECKING:
     import psycopg
@@ -128,7 +128,7 @@ def made(seed: int, today: datetime.date) -> Rows:
     }  # fmt: skip
 
 
-def publish(folder: Path, rows: Rows, today: datetime.date) -> Answerer:
+def publish(folder: Path, rows: Rows, today: datetime.date) -> ReleaseEngine:
     """The star's release without noise, opened."""
     (folder / "data").mkdir(parents=True)
     raw = duckdb.connect()
@@ -141,7 +141,7 @@ def publish(folder: Path, rows: Rows, today: datetime.date) -> Answerer:
     (folder / "lodging.yaml").write_text(CATALOG.format(first=first, last=today))
     catalog = load_catalog(folder / "lodging.yaml")
     published = publish_release(catalog, folder / "lodging.dpsql", noise=ZeroNoise(), key=b"k" * 32)
-    return Answerer(open_release(published.path, insecure=True))
+    return ReleaseEngine(open_release(published.path, insecure=True))
 
 
 def fill(database: psycopg.Connection[Any], rows: Rows) -> None:

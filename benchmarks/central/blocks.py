@@ -30,19 +30,19 @@ from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central import datasets
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.matrices.blocks import BlockVariance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family.block_plan import forecast
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import DrawnMember, Terms
-from dpsql.mechanisms.family.question import FamilyAxis, Grains
-from dpsql.mechanisms.law import LAPLACE, NoisyRows
+from dpsql.mechanisms.designs.block_plan import forecast
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
+from dpsql.mechanisms.designs.question import FamilyAxis, Grains
+from dpsql.mechanisms.distribution import LAPLACE, NoisyRows
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
-from dpsql.variance.blocks import BlockVariance
 
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
 RUNS, RIVAL_RUNS, ASKED = 20, 6, 40
@@ -112,9 +112,9 @@ def method(shape: tuple[int, ...]) -> Blocks:
     return Blocks(axes, error)
 
 
-def terms(shape: Sequence[int], epsilon: Fraction, sensitivity: int = 1) -> Terms:
+def terms(shape: Sequence[int], epsilon: Fraction, sensitivity: int = 1) -> DrawParameters:
     """What it is drawn with."""
-    return Terms([_strategy(n) for n in shape], LAPLACE, epsilon, sensitivity)
+    return DrawParameters([_strategy(n) for n in shape], LAPLACE, epsilon, sensitivity)
 
 
 @cache
@@ -229,10 +229,10 @@ def released(name: str, epsilon: Fraction, measures: str, select: str, seed: int
             load_catalog(catalog), Path(folder) / "r.dpsql", noise=noise, key=b"k" * 32
         ).path
         with closing(open_release(path, insecure=True)) as release:
-            return _ask(Answerer(release), raw, f"{folder}/hits.parquet", select)
+            return _ask(ReleaseEngine(release), raw, f"{folder}/hits.parquet", select)
 
 
-def _ask(answerer: Answerer, raw: duckdb.DuckDBPyConnection, rows: str, select: str) -> Asked:
+def _ask(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, rows: str, select: str) -> Asked:
     boxes, held, apart = random_boxes((256, 256), ASKED, seed=5), [], 0.0
     every = answerer.query("SELECT x, y, COUNT(*) AS n FROM hits GROUP BY x, y").rows
     cells = {(x, y): n for x, y, n in every}

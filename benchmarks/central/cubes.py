@@ -19,10 +19,10 @@ import numpy as np
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.curate.dry import priced_plan
-from dpsql.curate.forecast import forecast
-from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.star import load_catalog
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker, open_public
+from dpsql.curator.dry_release import priced_plan
+from dpsql.curator.forecast import forecast
 
 AXES = {
     "age": "{type: int, lower: 17, upper: 90, cuts: {width: 2}}",

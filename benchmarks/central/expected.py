@@ -25,8 +25,8 @@ from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.family.measurement import AxisWorkload, StatisticShare, mean_error
-from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
+from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, mean_error
+from dpsql.mechanisms.designs.residual import RESIDUAL, best_shares
 from dpsql.tree import kary_tree
 from tests.strategies import by_word, svd_bound
 

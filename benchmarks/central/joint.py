@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates
-from dpsql.mechanisms.family.joint_rows import draw_together
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import LAPLACE, Laplace
+from dpsql.mechanisms.designs.joint_rows import draw_together
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.tree import Exact, FloatArray
 
@@ -64,16 +64,18 @@ def main() -> int:
         strategies = [auto_strategy(n).strategy for n in shape]
         ranges, axes = boxes(shape, rng), axis_budgets(strategies)
         law = Laplace(len(BOUNDS), max(BOUNDS))
-        terms = [Terms(strategies, law, EPSILON, bound) for bound in BOUNDS]
+        terms = [DrawParameters(strategies, law, EPSILON, bound) for bound in BOUNDS]
         empty = [Exact(np.zeros(shape, np.int64)) for _ in BOUNDS]
         unit = variances(strategies, ranges)
         hits = np.zeros((len(BOUNDS), DRAWS, RANGES), bool)
         for draw in range(DRAWS):
             for number, view in enumerate(draw_together(empty, terms, noise)):
                 error = errors(leaf_estimates(view, strategies), ranges)
-                hits[number, draw] = np.abs(error) <= 1.96 * np.sqrt(unit * view.unit_variance)
+                hits[number, draw] = np.abs(error) <= 1.96 * np.sqrt(unit * view.variance_at_unit_budget)
         for number, (what, bound) in enumerate(zip(("COUNT", "SUM"), BOUNDS, strict=True)):
-            ratio = law.unit_variance(axes, EPSILON, bound) / LAPLACE.unit_variance(axes, EPSILON / 2, bound)
+            ratio = law.variance_at_unit_budget(axes, EPSILON, bound) / LAPLACE.variance_at_unit_budget(
+                axes, EPSILON / 2, bound
+            )
             figures.at_most("one draw over split budgets, COUNT and SUM", ratio, 0.51, f"{what}, {name}")
             share = float(hits[number][:, unit > 0].mean())
             figures.within("one draw, coverage of ranges", share, 0.93, 0.97, f"{what}, {name}")

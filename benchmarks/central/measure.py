@@ -32,7 +32,7 @@ from benchmarks.central import datasets
 from benchmarks.central.ranges import FIRST_SEED, drawn_error
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.strategy import expected_error
-from dpsql.mechanisms.family.adaptive import SIGNAL_SHARE, draw_adaptive
+from dpsql.mechanisms.designs.adaptive import SIGNAL_SHARE, draw_adaptive
 from tests.strategies import adaptive_cells
 
 PROMISED = ("NETTRACE", "SEARCHLOGS", "HEPTH", "INCOME")

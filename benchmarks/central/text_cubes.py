@@ -30,16 +30,16 @@ import numpy as np
 import dpsql
 from benchmarks.central.unseen_lines import diamonds, lahman, nyc
 from benchmarks.figures import Figures
-from dpsql.curate.dry import priced_plan
-from dpsql.curate.forecast import StatisticForecast, forecast
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker, open_public
+from dpsql.curator.dry_release import priced_plan
+from dpsql.curator.forecast import StatisticForecast, forecast
+from dpsql.matrices.reconcile import component_variances
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
-from dpsql.mechanisms.family.measurement import AxisWorkload, StatisticShare, asked_sets, range_variance
-from dpsql.mechanisms.family.residual import best_shares
-from dpsql.mechanisms.law import GAUSSIAN
-from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.star import load_catalog
+from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, asked_sets, range_variance
+from dpsql.mechanisms.designs.residual import best_shares
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.tree import single_leaves
-from dpsql.variance.reconcile import component_variances
 
 EPSILON, DELTA = 1, "1e-6"
 GRAIN, RELEASES = 1 << 12, 4

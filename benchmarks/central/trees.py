@@ -12,15 +12,15 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.uncertainty.fieller import fieller
-from dpsql.curate.prove.loss import record_pair
+from dpsql.curator.prove.loss import record_pair
+from dpsql.intervals.fieller import fieller
+from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, JointCells, axis_budgets, draw_view
-from dpsql.mechanisms.law import LAPLACE, Laplace
+from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.noise import ExactNoise, Noise, os_entropy
 from dpsql.tree import Exact
-from dpsql.variance import mean_variance
 
 TABLE = {(64, 0.0): 29.19, (256, 0.0): 63.34, (1024, 0.0): 118.2, (4096, 0.0): 198.5,
          (64, 0.5): 27.4, (256, 0.5): 52.3, (1024, 0.5): 89.5, (4096, 0.5): 141.0}  # fmt: skip
@@ -38,7 +38,7 @@ def strategies() -> dict[tuple[int, float], AxisStrategy]:
 
 def mean_error(strategy: AxisStrategy, whole: float, epsilon: Fraction) -> float:
     """Exact mean variance of the questions at an epsilon, times epsilon^2."""
-    unit = LAPLACE.unit_variance(axis_budgets([strategy]), epsilon, 1)
+    unit = LAPLACE.variance_at_unit_budget(axis_budgets([strategy]), epsilon, 1)
     return unit * mean_variance(strategy.variance(), None, whole) * float(epsilon) ** 2
 
 
@@ -90,9 +90,9 @@ def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
     model = strategy.variance()
     masks = ((np.arange(COVERED) >= lo[:, None]) & (np.arange(COVERED) < hi[:, None])).astype(float)
     for name, view in (("COUNT", single), ("COUNT of two numbers", count), ("SUM", total)):
-        leaf = view.unit_variance * model.ranges(0, 1)[0]
+        leaf = view.variance_at_unit_budget * model.ranges(0, 1)[0]
         between(figures, f"joint tree, 95% intervals of leaves hold, {name}", hits(view.value, leaf))
-        ranges = view.unit_variance * model.ranges(lo, hi)
+        ranges = view.variance_at_unit_budget * model.ranges(lo, hi)
         between(
             figures, f"joint tree, 95% intervals of ranges hold, {name}", hits(view.value @ masks.T, ranges)
         )
@@ -103,9 +103,9 @@ def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
     low, high = fieller(
         sums.ravel(),
         counts.ravel(),
-        total.unit_variance * spread,
+        total.variance_at_unit_budget * spread,
         0 * spread,
-        count.unit_variance * spread,
+        count.variance_at_unit_budget * spread,
         1.96,
     )
     inside = (low <= mean) & (mean <= high)

@@ -20,12 +20,12 @@ from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central.blocks import random_boxes, sums
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
+from dpsql.matrices.nonnegative import nonnegative, signal_tree
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.family.adaptive import ADAPTIVE
-from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
-from dpsql.mechanisms.family.registry import Family, choose_families
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.variance.nonnegative import nonnegative, signal_tree
+from dpsql.mechanisms.designs.adaptive import ADAPTIVE
+from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
+from dpsql.mechanisms.designs.registry import Family, choose_families
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 
 EPSILON, RUNS, RANGES = Fraction(1, 10), 20, 2000
 SPARSE, TOLERANCE = 0.6, 1.1
@@ -37,9 +37,7 @@ def planned(shape: tuple[int, ...], law: str, allows: bool) -> Family:
     axes = tuple(FamilyAxis(str(i), n, None, Grains(1 << 15, 1 << 12)) for i, n in enumerate(shape))
     places = tuple(range(len(shape)))
     view = FamilyView("view", places, AUTO, allows, {"count": Fraction(1)}, True, True)
-    (family,) = choose_families(
-        FamilyQuestion("table", (view,), axes, LAWS[law], batches=False, people=False)
-    )
+    (family,) = choose_families(DesignProblem("table", (view,), axes, LAWS[law], batches=False, people=False))
     return family
 
 

@@ -29,9 +29,9 @@ from benchmarks.central.unseen_lines import planned
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import DrawnMember, Terms
-from dpsql.mechanisms.family.registry import Family
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
+from dpsql.mechanisms.designs.registry import Family
 from dpsql.noise import Noise
 
 EPSILONS = (Fraction(1, 10), Fraction(1))
@@ -151,7 +151,7 @@ def default(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     if not isinstance(measurement, Blocks):
         return product(counts, epsilon, noise)
     (view,) = family.choice.strategy.views
-    planned_terms = Terms([choice.strategy for choice in view.axes], view.law, epsilon, 1)
+    planned_terms = DrawParameters([choice.strategy for choice in view.axes], view.law, epsilon, 1)
     drawn = measurement.draw(counts, planned_terms, noise)
     return np.asarray(measurement.estimate([DrawnMember((), drawn)], {})[0].leaves)
 

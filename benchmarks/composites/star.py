@@ -10,17 +10,17 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import DrawnRelease, OpenSource, draw_cells
+from dpsql.central.content import release_content
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines.keys import open_star
-from dpsql.mechanisms.law import NoisyRows
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.mechanisms.distribution import NoisyRows
 from dpsql.noise import Noise, ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease, Scan, draw_cells
-from dpsql.publishing.content import release_content
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
-from dpsql.star import Catalog, load_catalog
 from tests.strategies import declared_cells
 
 CATALOG = """
@@ -47,7 +47,7 @@ VISITS = """
 SELECT (random() * 5999)::INT AS id, (random() * 40)::INT AS cost, (1 + random() * 11)::INT AS day FROM range(15000)
 """
 
-Publish = Callable[[Noise, str], Answerer]
+Publish = Callable[[Noise, str], ReleaseEngine]
 
 
 def clinic(folder: Path) -> Publish:
@@ -66,16 +66,16 @@ def redrawn(catalog: Catalog, folder: Path) -> Publish:
     raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
-    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    scan = OpenSource(catalog, raw, plan, ZeroNoise(), bytes(32))
     cells = {of: declared_cells(scan, of) for of in dict.fromkeys(s.of for s in plan.statistics)}
 
-    def publish(noise: Noise, name: str) -> Answerer:
+    def publish(noise: Noise, name: str) -> ReleaseEngine:
         views: dict[int, NoisyRows] = {}
         for of, counted in cells.items():
             views |= draw_cells(scan._replace(noise=noise), of, counted)
         drawn = DrawnRelease(plan, tuple(view for _, view in sorted(views.items())))
         path = folder / name
         release_content(drawn, name, insecure=True).write(path)
-        return Answerer(open_release(path, insecure=True))
+        return ReleaseEngine(open_release(path, insecure=True))
 
     return publish

@@ -21,11 +21,11 @@ import mcp
 
 from benchmarks.figures import Figures
 from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, statements
-from dpsql.answer.session import open_session
-from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
-from dpsql.doors.claims import ClaimFile, check_report
-from dpsql.doors.mcp import tools
-from dpsql.doors.questions import groupings, headlines
+from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.federation.session import open_session
+from dpsql.interfaces.agents.claims import ClaimFile, check_report
+from dpsql.interfaces.agents.mcp import tools
+from dpsql.interfaces.questions import groupings, headlines
 
 ASKED, CELLS = 40, 4
 

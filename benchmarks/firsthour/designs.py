@@ -19,14 +19,14 @@ from benchmarks.baselines.common import SimulationNoise
 from benchmarks.composites.star import redrawn
 from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.result import Result
-from dpsql.curate.design import CatalogDesign, design_catalog
+from dpsql.catalog import load_catalog
+from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.errors import Error
 from dpsql.examples.demo import QUESTIONS
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.star import load_catalog
+from dpsql.results.result import Result
 
 RELEASES = 20
 WORSE = 1.1
@@ -139,7 +139,7 @@ class Truth(NamedTuple):
     cells: dict[tuple[object, ...], float]
 
 
-def _truth(exact: Answerer, sql: str) -> Truth | None:
+def _truth(exact: ReleaseEngine, sql: str) -> Truth | None:
     """What a statement answers without noise; None where it has no noisy column or is refused."""
     try:
         answer = exact.query(sql)

@@ -17,8 +17,8 @@ import duckdb
 from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import data
 from dpsql.api import publish
-from dpsql.curate.draft import CatalogDraft, draft_from_source, leave_open
-from dpsql.star import Catalog, load_catalog
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.curator.draft import CatalogDraft, draft_from_source, leave_open
 
 FOREIGN_KEYS = {
     "blackfriday-sample": {("purchase", "User_ID", "users"), ("purchase", "Product_ID", "products")},

@@ -13,7 +13,11 @@ from xml.etree import ElementTree
 
 from benchmarks.figures import Figures
 
-TESTS = ("tests/house/test_pages_read.py", "tests/house/test_pages_run.py", "tests/house/test_guides_run.py")
+TESTS = (
+    "tests/structure/test_pages_read.py",
+    "tests/structure/test_pages_run.py",
+    "tests/structure/test_guides_run.py",
+)
 LEAST = 60
 
 

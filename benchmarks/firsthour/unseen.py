@@ -35,11 +35,11 @@ from sqlglot import exp, parse_one
 from sqlglot.optimizer.qualify import qualify
 
 from benchmarks.figures import Figures
-from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
-from dpsql.doors.cli.plan import statements
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.checks import plain_name
+from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.errors import Error
-from dpsql.star import Catalog, load_catalog
-from dpsql.star.checks import plain_name
+from dpsql.interfaces.cli.plan import statements
 
 QUESTIONS = Path(__file__).parent / "questions"
 

@@ -26,16 +26,16 @@ from benchmarks.peers.environments import prepare, python_of
 from benchmarks.peers.protocol import rho
 from dpsql.budget import gaussian_sigma2, mu2_of
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, key_threshold
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.private_columns import private_columns
+from dpsql.central.central import publish_release
+from dpsql.central.key_plans import KeyPlan, KeyRound
+from dpsql.central.known_keys import listed_keys
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.selection import Key, KeyScan, ListedKeys, choose_keys, open_selection
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.publishing.key_plans import KeyPlan, KeyRound
-from dpsql.publishing.known_keys import listed_keys
-from dpsql.publishing.rows import prepare_tables
-from dpsql.publishing.selection import Key, KeyScan, ListedKeys, choose_keys, open_selection
-from dpsql.star import Catalog, load_catalog
-from dpsql.star.private_columns import private_columns
 
 IntArray = npt.NDArray[np.int64]
 PEOPLE, CAP, SPREAD = 100_000, 100, 0.75

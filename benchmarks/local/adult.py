@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.local.star import LEAVES, row_counts
-from dpsql.collecting.tallies import RespondentRows
+from dpsql.local.tallies import RespondentRows
 
 WIDTHS = {"age": (17, 3), "fnlwgt": (0, 60_000), "education_num": (1, 1), "capital_gain": (0, 4_000), "capital_loss":
           (0, 200), "hours_per_week": (1, 4)}  # fmt: skip

@@ -19,16 +19,16 @@ from benchmarks.local.simulated import histogram_of_boxes, one_row_each, simulat
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import Positive, outside, positive_shares
-from dpsql.mechanisms.local import ahead
-from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload, simplex_fit, system
-from dpsql.mechanisms.local.smooth import stack
-from dpsql.mechanisms.local.truncation import level_edges
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
-from dpsql.mechanisms.oracles.oracle import estimate
+from dpsql.local.estimate import axis_table
+from dpsql.local.mechanisms import ahead
+from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload, simplex_fit, system
+from dpsql.local.mechanisms.smooth import stack
+from dpsql.local.mechanisms.truncation import level_edges
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
+from dpsql.local.oracles.oracle import estimate
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import Positive, outside, positive_shares
 
 EPSILONS = ("0.5", "1", "2", "4")
 BRANCHING = 4

@@ -18,9 +18,9 @@ from benchmarks.figures import Figures
 from benchmarks.local.axis import range_masks, shapes
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
-from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import positive_shares
+from dpsql.local.estimate import axis_table
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import positive_shares
 
 LEAVES, PEOPLE = 64, 100_000
 

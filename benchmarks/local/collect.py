@@ -28,11 +28,11 @@ from benchmarks.local import star
 from benchmarks.local.simulated import one_row_each
 from benchmarks.local.wild import read_alike
 from dpsql.client import read_plan
-from dpsql.collecting.collector import add_spool, close_collection
-from dpsql.collecting.files import MEMORY, MOST_THREADS, open_state
-from dpsql.collecting.plan import build_plan
-from dpsql.collecting.simulate import simulate_reports
-from dpsql.collecting.spools import spool_files
+from dpsql.local.collector import add_spool, close_collection
+from dpsql.local.files import MEMORY, MOST_THREADS, open_state
+from dpsql.local.plan import build_plan
+from dpsql.local.simulate import simulate_reports
+from dpsql.local.spools import spool_files
 
 FILE = 1_000_000
 AGAIN = 200

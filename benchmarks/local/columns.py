@@ -22,10 +22,10 @@ from benchmarks.local.axis import adaptive, nonnegative_hierarchy, range_masks
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from benchmarks.page import markdown
 from dpsql.client import read_plan
-from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import positive_shares
-from dpsql.mechanisms.local.blue import range_workload
+from dpsql.local.estimate import axis_table
+from dpsql.local.mechanisms.blue import range_workload
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import positive_shares
 
 LEAVES, PEOPLE, EPSILONS = 64, 50_000, ("0.5", "1", "2", "4")
 RUNS, RIVAL_RUNS = 6, 4

@@ -13,13 +13,13 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import smooth_axis
-from dpsql.mechanisms.local.blue import ViewReports, cell_design, range_workload
-from dpsql.mechanisms.local.truncation import even_edges, granularity, level_edges
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.oracle import estimate
+from dpsql.local.estimate import axis_table
+from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload
+from dpsql.local.mechanisms.truncation import even_edges, granularity, level_edges
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.oracle import estimate
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import smooth_axis
 
 
 def interval_hierarchy(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:

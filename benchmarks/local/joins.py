@@ -19,12 +19,12 @@ from benchmarks.local import star as local_star
 from benchmarks.local.peers import HIGHEST, LOWEST
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.collecting.estimate import AxisTable, axis_table, table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import build_plan
-from dpsql.collecting.smooth import LARGEST, joint_table
-from dpsql.collecting.tallies import RespondentRows, Tallies
-from dpsql.mechanisms.local.truncation import theory_tau
+from dpsql.local.estimate import AxisTable, axis_table, table
+from dpsql.local.mechanisms.truncation import theory_tau
+from dpsql.local.parts import interactions
+from dpsql.local.plan import build_plan
+from dpsql.local.smooth import LARGEST, joint_table
+from dpsql.local.tallies import RespondentRows, Tallies
 
 ASKED = (0, 2, 3)
 """Axes that queries touch: one of the person's, two of the row's."""

@@ -27,15 +27,15 @@ from benchmarks.baselines.local_boxes import by_pairs
 from benchmarks.figures import Figures
 from benchmarks.local.planes import Case, boxes_of, collect, people_of, ranges_of, truth
 from benchmarks.local.simulated import one_row_each, simulate_tallies
+from dpsql.catalog import load_catalog
 from dpsql.client import read_plan
-from dpsql.collecting.collector import CollectionManifest
-from dpsql.collecting.content import release_content
-from dpsql.collecting.estimate import table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import build_plan
-from dpsql.collecting.run import one_blas_thread
-from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
-from dpsql.star import load_catalog
+from dpsql.local.collector import CollectionManifest
+from dpsql.local.content import release_content
+from dpsql.local.estimate import table
+from dpsql.local.parts import interactions
+from dpsql.local.plan import build_plan
+from dpsql.local.run import one_blas_thread
+from dpsql.local.survey import design_of, public_axis_maker, survey_of
 
 AXES, LEAVES, BIN = 5, 32, 4
 SEEDS = (Case("normal", 0.8, "1"), Case("laplace", 0.8, "1"))

@@ -27,11 +27,11 @@ from benchmarks.local import rows as local_rows
 from benchmarks.local import star as local_star
 from benchmarks.local.simulated import one_row_each
 from dpsql.client import read_plan
-from dpsql.collecting.collector import add_spool, close_collection
-from dpsql.collecting.files import open_state
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.simulate import simulate_reports
-from dpsql.collecting.tau import MANY, range_variances
+from dpsql.local.collector import add_spool, close_collection
+from dpsql.local.files import open_state
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.simulate import simulate_reports
+from dpsql.local.tau import MANY, range_variances
 
 
 def unbiased_factors(figures: Figures) -> None:

@@ -25,11 +25,11 @@ import numpy as np
 
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.tallies import RespondentRows
-from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.aggregators import UnaryEncodingAggregator
-from dpsql.mechanisms.oracles.oracle import Oracle, estimate
+from dpsql.local.mechanisms.truncation import estimated_rows, theory_tau
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.aggregators import UnaryEncodingAggregator
+from dpsql.local.oracles.oracle import Oracle, estimate
+from dpsql.local.tallies import RespondentRows
 
 DEPTH, BRANCHING = 2, 5
 LOWEST, HIGHEST = 1, 25

@@ -21,13 +21,13 @@ from benchmarks.figures import Figures
 from benchmarks.local.axis import shapes
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import positive_shares
-from dpsql.collecting.tallies import Tallies
-from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.leaves import PrefixVariance
+from dpsql.local.estimate import AxisTable, axis_table, model_of, table
+from dpsql.local.parts import interactions
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import positive_shares
+from dpsql.local.tallies import Tallies
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.leaves import PrefixVariance
 
 CLUSTERS = 20
 TWO: dict[str, Answer] = {

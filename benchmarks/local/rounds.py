@@ -24,13 +24,13 @@ from benchmarks.local.axis import shapes
 from benchmarks.local.planes import Case, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
-from dpsql.collecting import rounds
-from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.rounds import FinalBoxes, boxes_of
-from dpsql.collecting.smooth import positive_shares, smooth_axis
-from dpsql.mechanisms.local.ahead import spread_evenly
-from dpsql.mechanisms.local.blue import range_workload
+from dpsql.local import rounds
+from dpsql.local.estimate import axis_table
+from dpsql.local.mechanisms.ahead import spread_evenly
+from dpsql.local.mechanisms.blue import range_workload
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.rounds import FinalBoxes, boxes_of
+from dpsql.local.smooth import positive_shares, smooth_axis
 
 LEAVES, PEOPLE, BOXES = 256, 1_000_000, 400
 HISTOGRAMS = ("normal", "mixture", "power", "laplace", "clusters")

@@ -29,15 +29,15 @@ from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Row, device, oracles, read_plan
 from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
-from dpsql.collecting.content import weighted_tables
-from dpsql.collecting.estimate import axis_table, model_of, table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.tallies import RespondentRows
-from dpsql.collecting.tau import best_tau
-from dpsql.collecting.totals import row_scale
-from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.leaves import PrefixVariance
+from dpsql.local.content import weighted_tables
+from dpsql.local.estimate import axis_table, model_of, table
+from dpsql.local.parts import interactions
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.tallies import RespondentRows
+from dpsql.local.tau import best_tau
+from dpsql.local.totals import row_scale
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.leaves import PrefixVariance
 
 LEAVES = 25
 Promised = tuple[float, float, float]
@@ -169,7 +169,7 @@ def two_axes(figures: Figures, runs: int) -> None:
         figures.table(f"one row and a bit, two axes, coverage, {name}", float(np.mean(values)))
 
 
-def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:
+def affordable(everybody: int, rng: np.random.Generator) -> RespondentRows:
     """People of 1 to 12 rows; those of many have early days and the first two kinds."""
     rows = np.minimum(rng.geometric(0.35, everybody), 12)
     first = np.concatenate([[0], np.cumsum(rows)])

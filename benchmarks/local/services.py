@@ -20,12 +20,12 @@ from benchmarks.local.joins import Setting, nmse
 from benchmarks.local.peers import DEPTH, Slots
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client.plan import largest_weight, read_plan
-from dpsql.collecting.estimate import axis_table, table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.smooth import joint_table
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.oracle import item_scores
+from dpsql.local.estimate import axis_table, table
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.oracle import item_scores
+from dpsql.local.parts import interactions
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import joint_table
 
 AXES = (0, 2, 3)
 """Of the star: one of the person's, two of the row's."""

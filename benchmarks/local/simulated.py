@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client import Plan
-from dpsql.collecting.tallies import FOLDS, RespondentRows, ViewTally, kind_of, oracle_of
-from dpsql.mechanisms.oracles.aggregators import (
+from dpsql.local.oracles.aggregators import (
     LocalHashingAggregator,
     RandomisedResponseAggregator,
     SquareWaveAggregator,
     UnaryEncodingAggregator,
 )
-from dpsql.mechanisms.oracles.oracle import OTHER, IntArray, Oracle
+from dpsql.local.oracles.oracle import OTHER, IntArray, Oracle
+from dpsql.local.tallies import FOLDS, RespondentRows, ViewTally, kind_of, oracle_of
 
 
 @singledispatch

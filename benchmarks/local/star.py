@@ -19,14 +19,14 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
-from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.smooth import joint_table
-from dpsql.collecting.tallies import RespondentRows, Tallies
-from dpsql.collecting.totals import row_scale
-from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.leaves import PrefixVariance
+from dpsql.local.estimate import AxisTable, axis_table, model_of, table
+from dpsql.local.parts import interactions
+from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.local.smooth import joint_table
+from dpsql.local.tallies import RespondentRows, Tallies
+from dpsql.local.totals import row_scale
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.leaves import PrefixVariance
 
 LEAVES, AXES, OWN_AXES, RHO = 25, 5, 2, 0.3
 PEOPLE = 1_000_000

@@ -87,7 +87,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "_chance(threshold, keys, sigma2, delta) < delta",
     ): "an upper bound in thirty more digits than delta's is never delta itself",
     (
-        "dpsql/mechanisms/law.py",
+        "dpsql/mechanisms/distribution.py",
         "unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)",
         "0",
         "1",
@@ -238,7 +238,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "argument * argument * 2",
     ): "more digits than the proof needs",
     (
-        "dpsql/ledger/marks.py",
+        "dpsql/ledger/watermarks.py",
         "return folder / f\".dpsql-{store.fingerprint('mark')[:16]}\"",
         "16",
         "17",
@@ -250,7 +250,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "more digits than the proof needs",
     (
-        "dpsql/mechanisms/law.py",
+        "dpsql/mechanisms/distribution.py",
         "shape = [-1 if axis == place else 1 for axis in range(len(axes))]",
         "1",
         "2",
@@ -275,7 +275,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "a first guess that the search around it mends",
     ("dpsql/ledger/memory.py", "time.sleep(0.02)", "0.02", "1.02"): "a pause between two tries of a lock",
     (
-        "dpsql/mechanisms/law.py",
+        "dpsql/mechanisms/distribution.py",
         "ideal = np.float64(cap) * np.ones(budget.shape)",
         "np.float64(cap) * np.ones(budget.shape)",
         "np.float64(cap) // np.ones(budget.shape)",
@@ -353,13 +353,13 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "3",
     ): "terms that the sum leaves out are still far below its error",
     (
-        "dpsql/mechanisms/law.py",
+        "dpsql/mechanisms/distribution.py",
         "for number, m in zip(noisy, sensitivities, strict=True)",
         "True",
         "False",
     ): "lengths were compared above",
     (
-        "dpsql/mechanisms/law.py",
+        "dpsql/mechanisms/distribution.py",
         "drawn = noise.trees(tree_noise, leaves_last.reshape(len(exacts), -1, leaves_last.shape[-1]))",
         "1",
         "2",

@@ -37,11 +37,11 @@ CPU_SECONDS, KILLED = 60, 0.95
 ROOMS = {
     "dpsql/noise": ("tests/noise",),
     "dpsql/budget": ("tests/budget",),
-    "dpsql/mechanisms/law.py": (
+    "dpsql/mechanisms/distribution.py": (
         "tests/mechanisms/test_law.py", "tests/mechanisms/test_law_budgets.py",
         "tests/mechanisms/test_view.py", "tests/mechanisms/test_strategy.py",
         "tests/mechanisms/test_joint_tree.py",
-        "tests/variance/test_levels.py", "tests/privacy/test_auditor_gaussian.py", "tests/privacy/test_path_sums.py",
+        "tests/matrices/test_levels.py", "tests/privacy/test_auditor_gaussian.py", "tests/privacy/test_path_sums.py",
         "tests/privacy/test_joint_rows.py", "tests/mechanisms/test_bound.py",
         "tests/mechanisms/test_cells_meet_noise.py",
     ),

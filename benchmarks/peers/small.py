@@ -31,7 +31,7 @@ from benchmarks.central.text_cubes import DEVELOPMENT, UNSEEN, TextTable, packag
 from benchmarks.central.unseen_lines import lahman
 from benchmarks.figures import Figures
 from benchmarks.peers.adult import DELTA, EPSILON, JOBS, SEED, fitted
-from dpsql.curate.dry import MOSTLY_EMPTY
+from dpsql.curator.dry_release import MOSTLY_EMPTY
 
 SECONDS = 1200
 TIMES = (1 / 4, MOSTLY_EMPTY)

@@ -21,13 +21,13 @@ from statistics import median
 
 from benchmarks.figures import Figures
 from benchmarks.people.stars import STARS, PeopleStar, numbers, shop
-from dpsql.answer.answerer import Answerer
-from dpsql.curate.design.summaries import without_unused
+from dpsql.catalog import Catalog, made_view, parse_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.design.summaries import without_unused
 from dpsql.engines.keys import open_star
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import Catalog, made_view, parse_catalog
 
 RELEASES = 20
 LOW, HIGH = 0.93, 0.97
@@ -37,7 +37,7 @@ SIMPLE, ORDERED = 3.0, 15.0
 """Times the plain GROUP BY."""
 
 
-def answerers(catalog: Catalog, folder: Path, releases: int = RELEASES) -> list[Answerer]:
+def answerers(catalog: Catalog, folder: Path, releases: int = RELEASES) -> list[ReleaseEngine]:
     """A release without noise, then the others."""
     noises: list[Noise] = [
         ZeroNoise(),
@@ -47,7 +47,7 @@ def answerers(catalog: Catalog, folder: Path, releases: int = RELEASES) -> list[
     for number, noise in enumerate(noises):
         path = folder / f"{catalog.privacy.lineage}{number}.dpsql"
         publish_release(catalog, path, noise=noise, key=bytes(range(number, number + 32)))
-        opened.append(Answerer(open_release(path, insecure=True)))
+        opened.append(ReleaseEngine(open_release(path, insecure=True)))
     return opened
 
 
@@ -57,7 +57,9 @@ class Asked:
     def __init__(self) -> None:
         self.inside = self.numbers = self.blind = 0
 
-    def errors(self, answerer: Answerer, sql: str, truth: list[float | None], keys: int = 1) -> list[float]:
+    def errors(
+        self, answerer: ReleaseEngine, sql: str, truth: list[float | None], keys: int = 1
+    ) -> list[float]:
         """Ask; the standard errors."""
         answer = answerer.query(sql)
         low, high, errors = (

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from dpsql.doors.wire.gate import Waits
-from tests.doors.test_shell import ENDLESS
-from tests.doors.test_wire import Wire, kinds, log_in, running
-from tests.doors_release import build
+from dpsql.interfaces.pgwire.admission import LoginBackoff
+from tests.interfaces.test_shell import ENDLESS
+from tests.interfaces.test_wire import Wire, kinds, log_in, running
+from tests.interfaces_release import build
 
 HOSTILE, SHORT = 64, "SELECT COUNT(*) FROM sales"
 NUMBERS = ", ".join(f"({number})" for number in range(400))
@@ -134,7 +134,7 @@ def beside_hostile(figures: Figures, place: Path) -> None:
 def guesses(figures: Figures) -> None:
     """Ten minutes of guesses from 1,000 addresses, and right passwords beside a stale one, by a clock of ours."""
     now = 0.0
-    waits, guessed = Waits(lambda: now), 0
+    waits, guessed = LoginBackoff(lambda: now), 0
     for number in range(600_000):
         address = f"10.0.{number % 1000 // 250}.{number % 250}"
         if waits.seconds(address, "ana") <= 0:
@@ -142,7 +142,7 @@ def guesses(figures: Figures) -> None:
             guessed += 1
         now += 0.001
     figures.table("production: guesses a second at one role from 1,000 addresses", guessed / 600)
-    waits, taken = Waits(lambda: now), 0
+    waits, taken = LoginBackoff(lambda: now), 0
     waits.right("192.0.2.1", "ana")
     for second in range(7200):
         for role in ("etl", "ana"):  # a stale password of another role, and of her own in another program

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from dpsql.examples.retail import make_star, write_star
-from tests.doors_release import build
+from tests.interfaces_release import build
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from dpsql.answer import Answerer
-from dpsql.answer.relation import PartialBin
 from dpsql.errors import Error, PartialBinError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.relation import PartialBin
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.answer.test_cuts import EVEN, publish
@@ -69,7 +69,7 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
     """
     draw = random.Random(1)
     release = open_release(publish(folder, EVEN, ZeroNoise()), insecure=True)
-    answerer, wrong = Answerer(release, on_partial_bin=session), 0
+    answerer, wrong = ReleaseEngine(release, on_partial_bin=session), 0
     for statement in (asked(draw) for _ in range(statements)):
         try:
             answer = answerer.query(statement.sql)
@@ -103,7 +103,7 @@ def no_numbers(folder: Path, statements: int = 150) -> int:
     """NaN and infinity in answers, error bars and what statements see on their way, over random arithmetic."""
     seen, draw = 0, random.Random(2)
     for error in (1e-18, 1.0, 1e6):
-        answerer = Answerer(open_release(write_fixture(folder / f"{error}.dpsql", make_rows(), error)))
+        answerer = ReleaseEngine(open_release(write_fixture(folder / f"{error}.dpsql", make_rows(), error)))
         for sql, counts in _statements(draw, statements):
             try:
                 result = answerer.query(sql)
@@ -117,6 +117,6 @@ def no_numbers(folder: Path, statements: int = 150) -> int:
 def missed_defects(folder: Path) -> int:
     """How many of two defects, put back, do not show: refusals switched off, guards against NaN left out."""
     found = [mostly_interpolated(folder / "refusals", 100, "interpolate") > 0]
-    with patch("dpsql.answer.sql.rewrite.finite", lambda tree: tree):
+    with patch("dpsql.sql.rewrite.finite", lambda tree: tree):
         found.append(no_numbers(folder, 15) > 0)
     return found.count(False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from unittest import mock
 
+from dpsql.central import central
 from dpsql.errors import LineageError
-from dpsql.publishing import central
 from tests.privacy import test_equality as equality
 from tests.privacy import test_lineage as lineage
 

@@ -21,8 +21,8 @@ from benchmarks.promises.answers import missed_defects, mostly_interpolated, no_
 from benchmarks.promises.sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
 from benchmarks.promises.stars import random_pair
 from benchmarks.promises.streams import SEQUENCES, batches_told_apart, missed_stream_plants, units_over_cap
+from dpsql.catalog import parse_catalog
 from dpsql.errors import CatalogError
-from dpsql.star import parse_catalog
 from tests.privacy.loss import measure
 from tests.privacy.owned_stars import REFUSED
 from tests.privacy.plant import is_found, planted

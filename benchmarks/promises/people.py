@@ -14,9 +14,9 @@ import duckdb
 import numpy as np
 
 import dpsql
-from dpsql.doors.dbapi import connect
 from dpsql.errors import Error
 from dpsql.examples.retail import make_star, write_star
+from dpsql.interfaces.python.dbapi import connect
 
 POPULATIONS = 12
 PEOPLE, ASKED = 2000, 400
@@ -85,5 +85,5 @@ def _truths(customers: Path) -> list[float]:
 
 def missed_plant(folder: Path) -> float:
     """1 if taking those who reported for everybody would not show."""
-    with mock.patch("dpsql.answer.route._is_whole", lambda *whatever: True):
+    with mock.patch("dpsql.federation.route._is_whole", lambda *whatever: True):
         return float(_missed_in(folder, 0) == 0)

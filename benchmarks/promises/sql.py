@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.curate.forecast import plan_catalog
+from dpsql.catalog import load_catalog
+from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError
-from dpsql.star import load_catalog
-from dpsql.star.sql.expression import row_expression
-from dpsql.star.sql.rowlocal import checked_select
+from dpsql.row_expressions.expression import row_expression
+from dpsql.row_expressions.rowlocal import checked_select
+from tests.central.test_plan_refusals import CASES, shop
 from tests.privacy.test_rowlocal_publish import ONE_MORE, cells, star
 from tests.privacy.test_rowlocal_sql import ARMS, BEYOND_ONE_ROW, REFUSED
-from tests.publishing.test_plan_refusals import CASES, shop
 
 AMOUNTS = (
     "s.amount",

@@ -15,8 +15,8 @@ from unittest import mock
 from click.testing import CliRunner
 
 from dpsql import api
-from dpsql.doors.cli.curate import append
 from dpsql.engines import keys
+from dpsql.interfaces.cli.curate import append
 from tests.privacy.test_stream_types import PEOPLE, WHOLE, counters, day_file, people, shop_of
 from tests.stream_shop import StreamShop
 

@@ -25,13 +25,13 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.answered import node_list
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.recombine import node_list
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release
 from dpsql.release.read import READING
-from dpsql.star import load_catalog
 
 LEAVES, ROWS, RANGES = 3072, 1_000_000, 41
 MOST_BYTES, MOST_TIMES, MOST_LOADED = 400e6, 4.0, 64.0
@@ -68,7 +68,7 @@ def asked(folder: Path) -> dict[str, float]:
     before = _resident()
     release = open_release(folder / "big.dpsql", insecure=True)
     opened = _resident() - before
-    answerer, chance = Answerer(release), np.random.default_rng(3)
+    answerer, chance = ReleaseEngine(release), np.random.default_rng(3)
     plain = duckdb.connect(str(release.path), read_only=True, config=READING)
     answerer.query("SELECT COUNT(*) FROM sales WHERE x < 5 AND y < 5")  # trees and axes are read once
     ranges, floors = [], []

@@ -24,14 +24,14 @@ import duckdb
 from benchmarks.figures import Figures
 from benchmarks.scale.star import PLAIN, make_star, write_catalog
 from dpsql.api import publish
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import OpenSource, draw_release
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines.keys import open_star
 from dpsql.noise import ZeroNoise
 from dpsql.progress import Stage
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, draw_release
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
-from dpsql.star import load_catalog
 
 TO_REACH = {"row": 1.8, "weight": 2.6, "truncate": 4.0, "auto": 6.0}
 """CPU of counting over that of the plain statements; `auto` is an aim."""
@@ -82,7 +82,7 @@ def count(file: Path) -> float:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         start = time.process_time()
         prepare_tables(catalog, raw, plan)
-        draw_release(Scan(catalog, raw, plan, ZeroNoise(), bytes(32)), lambda step: None)
+        draw_release(OpenSource(catalog, raw, plan, ZeroNoise(), bytes(32)), lambda step: None)
         return time.process_time() - start
     finally:
         raw.close()

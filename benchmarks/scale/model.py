@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from benchmarks.scale.measure import count
 from benchmarks.scale.star import BOUNDS, make_star, write_catalog
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 
 FACTS = (500_000, 2_000_000)
 VIEWS = ("demand", "trend", "mix")

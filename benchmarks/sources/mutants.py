@@ -19,11 +19,11 @@ import duckdb
 
 from benchmarks.figures import Figures
 from benchmarks.sources.stars import on_a_server, server_of_stars
+from dpsql.catalog import load_catalog
+from dpsql.catalog.source import Source
+from dpsql.central.central import publish_release
 from dpsql.errors import Error
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
-from dpsql.star.source import Source
 from tests.privacy.loss import KEY
 from tests.privacy.test_source_pairs import FLOAT_TEXTS, MOMENTS, TEXTS
 

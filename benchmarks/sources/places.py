@@ -42,7 +42,7 @@ def _as_typed(connection: Any, name: str) -> tuple[str, ...]:
 DEFECTS: tuple[tuple[str, Any], ...] = (
     ("dpsql.engines.postgresql.table_places", _as_typed),
     ("dpsql.engines.postgresql.table_places", _by_name),
-    ("dpsql.publishing.central.table_digests", lambda *_: ()),
+    ("dpsql.central.central.table_digests", lambda *_: ()),
     ("dpsql.ledger.memory.LedgerMemory.check", lambda *_: None),
     ("dpsql.ledger.publish._marks", lambda table, digests: tuple(digests.get(table.name, ()))),
 )

@@ -20,9 +20,9 @@ from unittest import mock
 import psycopg
 
 from benchmarks.figures import Figures
+from dpsql.catalog import load_catalog
 from dpsql.engines import values
 from dpsql.errors import Error
-from dpsql.star import load_catalog
 from tests.engines.servers import Server, postgres_programs, running_postgres
 from tests.privacy.loss import Distinguished, Loss
 from tests.privacy.plant import is_found, planted

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from benchmarks.withstand.prove import PEOPLE, PRODUCTS, shipped
-from dpsql.curate.prove import prove
+from dpsql.curator.prove import prove
 from dpsql.examples.retail import make_star, write_star
 from tests.privacy.test_witness import CATALOGS, verified
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.speed import cold, repeated, wire
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 MILLION = """
 dpsql: 1
@@ -39,7 +39,7 @@ views:
 """
 
 
-def crowd(answerer: Answerer, clients: int = 16, each: int = 200) -> tuple[float, float]:
+def crowd(answerer: ReleaseEngine, clients: int = 16, each: int = 200) -> tuple[float, float]:
     """(queries per second, 99th percentile in ms) of clients that ask at once."""
     taken: list[float] = []
     lock = threading.Lock()
@@ -63,13 +63,13 @@ def crowd(answerer: Answerer, clients: int = 16, each: int = 200) -> tuple[float
     return len(taken) / (time.perf_counter() - start), float(np.percentile(taken, 99) * 1e3)
 
 
-def shop(folder: Path) -> Answerer:
+def shop(folder: Path) -> ReleaseEngine:
     """The bundled shop, published into a folder of its own."""
     (folder / "retail.yaml").write_text(Path("catalog/retail.yaml").read_text())
     return publish(folder / "retail.yaml")
 
 
-def million(folder: Path) -> Answerer:
+def million(folder: Path) -> ReleaseEngine:
     """A release of one view with 1,000 x 1,000 nodes."""
     rows = duckdb.connect()
     rows.execute(f"COPY (SELECT i AS id, i % 748 AS y FROM range(5000) t(i)) TO '{folder}/person.parquet'")
@@ -81,14 +81,14 @@ def million(folder: Path) -> Answerer:
     return publish(folder / "million.yaml")
 
 
-def board(folder: Path) -> Answerer:
+def board(folder: Path) -> ReleaseEngine:
     """A release of 200 days x 60 ages: what a dashboard shows."""
     repeated.board_rows(folder)
     (folder / "board.yaml").write_text(repeated.BOARD.format(root=folder))
     return publish(folder / "board.yaml")
 
 
-def publish(catalog: Path) -> Answerer:
+def publish(catalog: Path) -> ReleaseEngine:
     """Publish a catalog beside itself and open the release; its people are others than those of any other here."""
     target = catalog.with_suffix(".dpsql")
     publish_release(
@@ -97,7 +97,7 @@ def publish(catalog: Path) -> Answerer:
         noise=ExactNoise(os_entropy()),
         key=os_entropy()(32),
     )
-    return Answerer(open_release(target))
+    return ReleaseEngine(open_release(target))
 
 
 def main() -> None:

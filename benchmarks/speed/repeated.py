@@ -23,10 +23,10 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.result import Result
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import Release
 from dpsql.release.format import UNIT
+from dpsql.results.result import Result
 from dpsql.tree import cover
 
 WARM = 10
@@ -243,7 +243,9 @@ def with_errors(result: Result) -> None:
     _ = result.stderr_rows, result.interval_rows()
 
 
-def repeated_cost(answerer: Answerer, kind: RepeatedKind, kept: KeptSums, seed: int = 11) -> RepeatedCost:
+def repeated_cost(
+    answerer: ReleaseEngine, kind: RepeatedKind, kept: KeptSums, seed: int = 11
+) -> RepeatedCost:
     """Medians over ever new constants, the floor and the answer in turns; new shapes have a name of their own."""
     rng, floor = np.random.default_rng(seed), kept.prepared(kind.floor)
     measured: list[tuple[float, float, float]] = []
@@ -264,7 +266,7 @@ def repeated_cost(answerer: Answerer, kind: RepeatedKind, kept: KeptSums, seed: 
     return RepeatedCost(*np.median(np.array(measured[WARM:]), axis=0).tolist(), float(np.median(fresh)))
 
 
-def measure(name: str, answerer: Answerer, figures: Figures, small: bool) -> None:
+def measure(name: str, answerer: ReleaseEngine, figures: Figures, small: bool) -> None:
     """The figures of one release."""
     first, second = (("day", 200), ("age", 60, 20)) if small else (("x", 748), ("y", 748, 0))
     kept = KeptSums(answerer.release)

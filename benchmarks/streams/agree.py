@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog import load_catalog
 from dpsql.mechanisms.axis.strategy import JointCells
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.continual import MECHANISMS, choose
+from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline import MECHANISMS, choose
-from dpsql.mechanisms.timeline.time_strategy import Emission, TimeStrategy
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.star import load_catalog
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.plan import chosen
 from dpsql.tree import FloatArray, IntArray
@@ -33,7 +33,7 @@ from tests.time_forms import asking
 
 BATCHES = (60, 365, 1023)
 QUESTIONS = ("prefix", "range", "running")
-LAWS: tuple[NoiseLaw, ...] = (LAPLACE, GAUSSIAN)
+LAWS: tuple[NoiseDistribution, ...] = (LAPLACE, GAUSSIAN)
 STREAMS, CELLS = 400, 16
 AHEAD = JointCells(1, 1, 1 << 28)
 """One count of a stream that ends: its noise is drawn ahead for the whole horizon where that errs less."""
@@ -50,7 +50,7 @@ class Figure(NamedTuple):
     bound: float
 
 
-def picked(batches: int, law: NoiseLaw, question: str) -> TimeStrategy:
+def picked(batches: int, law: NoiseDistribution, question: str) -> TimeStrategy:
     """What `strategy: auto` picks for a catalog that asks a kind of question."""
     stream = f"horizon: {batches}, ends: true, workload: {{{question}: 1}}"
     text = CATALOG.replace("horizon: 365", stream).replace("2025-12-31", "2028-12-31")
@@ -60,7 +60,7 @@ def picked(batches: int, law: NoiseLaw, question: str) -> TimeStrategy:
         return chosen(load_catalog(file), law).strategy
 
 
-def shipped(batches: int, law: NoiseLaw, question: str) -> Iterator[TimeStrategy]:
+def shipped(batches: int, law: NoiseDistribution, question: str) -> Iterator[TimeStrategy]:
     """The best that each mechanism has for a question, for the catalog's units."""
     for mechanism in MECHANISMS:
         for offer in mechanism.offers(asking(law, batches, question, units=UNITS)):
@@ -68,7 +68,7 @@ def shipped(batches: int, law: NoiseLaw, question: str) -> Iterator[TimeStrategy
                 yield offer.make().strategy
 
 
-def error(strategy: TimeStrategy, batches: int, law: NoiseLaw, question: str) -> float:
+def error(strategy: TimeStrategy, batches: int, law: NoiseDistribution, question: str) -> float:
     """Mean variance at epsilon 1 or mu^2 1, times what a unit in all of its batches pays against one in one node."""
     return asking(law, batches, question, units=UNITS).candidate(strategy).error
 
@@ -149,7 +149,7 @@ def draw(strategy: TimeStrategy, batches: int) -> Drawn:
             if read.node not in nodes:
                 nodes[read.node] = statistic.noised(exact, read.share, source)
             rows[place] += read.sign * nodes[read.node]
-    unit = max(statistic.unit_variance(share) for share in strategy.shares())
+    unit = max(statistic.variance_at_unit_budget(share) for share in strategy.shares())
     return Drawn(strategy, batches, sent, rows / unit**0.5)
 
 

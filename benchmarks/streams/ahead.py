@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
-from dpsql.mechanisms.law import LAPLACE, Laplace
-from dpsql.mechanisms.rows import AxisBudget, LevelShares
-from dpsql.mechanisms.timeline import choose
-from dpsql.mechanisms.timeline.joint_time import JointTimeStrategy
-from dpsql.mechanisms.timeline.time_strategy import TimeErrors, TimeQuestion, question_of
+from dpsql.mechanisms.continual import choose
+from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeErrors, question_of
+from dpsql.mechanisms.distribution import LAPLACE, Laplace
+from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
 
@@ -50,16 +50,20 @@ def answers(errors: TimeErrors) -> tuple[float, ...]:
     return errors.running(), errors.range(), *windows
 
 
-def question(joint: JointCells | None, *asked: str, ends: bool = True) -> TimeQuestion:
+def question(joint: JointCells | None, *asked: str, ends: bool = True) -> StreamProblem:
     """A year's questions, each as often as the others."""
-    return TimeQuestion(LAPLACE, YEAR, tuple(question_of(name, 1) for name in asked), ends=ends, joint=joint)
+    return StreamProblem(LAPLACE, YEAR, tuple(question_of(name, 1) for name in asked), ends=ends, joint=joint)
 
 
 def ahead_figures() -> Iterator[tuple[str, float, float]]:
     """Of the method's table, of what `auto` takes, and of what is drawn."""
     for name, (shares, table) in SETTINGS.items():
         strategy = setting(shares)
-        unit = LAPLACE.unit_variance([strategy.ahead], EPSILON, 1) / LAPLACE.unit_error * float(EPSILON) ** 2
+        unit = (
+            LAPLACE.variance_at_unit_budget([strategy.ahead], EPSILON, 1)
+            / LAPLACE.error_at_unit_budget
+            * float(EPSILON) ** 2
+        )
         for asked, value, expected in zip(ASKED, answers(strategy.errors(YEAR)), table, strict=True):
             yield (
                 f"drawn ahead, N = 365 at epsilon .1, {name}, {asked} over the method",
@@ -96,7 +100,7 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
         squares = []
         for number, one in zip(drawn, statistics, strict=True):
             sums = np.concatenate([np.zeros((1, cells), np.int64), np.cumsum(number, axis=0)])
-            unit = one.law.unit_variance(one.ahead(strategy.ahead), EPSILON, one.sensitivity)
+            unit = one.law.variance_at_unit_budget(one.ahead(strategy.ahead), EPSILON, one.sensitivity)
             stated = unit * strategy.variance(YEAR).ranges(*ends)
             squares.append(np.mean((sums[ends[1]] - sums[ends[0]]) ** 2 / stated[:, None], axis=0))
         together = np.mean(squares, axis=0)
@@ -108,10 +112,10 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
             3,
         )
     node = AxisBudget(np.ones(1, np.int64), 1)
-    joint = Laplace(2, 900).unit_variance(
+    joint = Laplace(2, 900).variance_at_unit_budget(
         [node], 2 * EPSILON / 2, 900
     )  # charged as one line: each pays the half
-    split = LAPLACE.unit_variance([node], EPSILON / 2, 900)
+    split = LAPLACE.variance_at_unit_budget([node], EPSILON / 2, 900)
     yield "a node's SUM by one draw over a split budget", joint / split, 0.51
 
 

@@ -20,14 +20,14 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.streams.agree import Figure, agreement_figures, choice_figures, choice_table
 from benchmarks.streams.spectral import spectral_figures, spectral_table
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline import words
-from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.nodes import NodeErrors
-from dpsql.mechanisms.timeline.subtraction import best_subtraction
-from dpsql.mechanisms.timeline.time_strategy import TimeStrategy, question_of
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual import words
+from dpsql.mechanisms.continual.fda import fda_strategy
+from dpsql.mechanisms.continual.nodes import NodeErrors
+from dpsql.mechanisms.continual.subtraction import best_subtraction
+from dpsql.mechanisms.continual.time_strategy import TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.tree import FloatArray
@@ -53,7 +53,7 @@ def of_nodes(errors: NodeErrors) -> tuple[float, float]:
     return mean_and_largest(np.maximum(np.cumsum(change)[1 : nodes.horizon + 1], 0.0))
 
 
-def of_subtraction(n: int, law: NoiseLaw) -> tuple[float, float]:
+def of_subtraction(n: int, law: NoiseDistribution) -> tuple[float, float]:
     """Prefix errors of k-ary subtraction."""
     return of_nodes(best_subtraction(asking(law, n, "prefix")).errors(n))
 

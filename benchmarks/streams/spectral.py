@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.streams.agree import Figure
-from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.mechanisms.continual import MECHANISMS, choose, words
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline import MECHANISMS, choose, words
-from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, TimeStrategy, question_of
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamStatistic
 from dpsql.tree import FloatArray
@@ -57,24 +57,24 @@ UNITS = ((2, 2.6), (4, 3.6), (30, 11.8))
 """Batches of a unit, and how many times less than before the mean variance is, by importance."""
 
 
-def question(batches: int, asked: str = MIX, *, units: int = 1, ends: bool = True) -> TimeQuestion:
+def question(batches: int, asked: str = MIX, *, units: int = 1, ends: bool = True) -> StreamProblem:
     """Questions as a catalog asks them: all kinds, of which some are given a weight."""
     every = tuple(question_of(kind, float(asked in (MIX, kind))) for kind in KINDS)
-    return TimeQuestion(GAUSSIAN, batches, every, units, ends)
+    return StreamProblem(GAUSSIAN, batches, every, units, ends)
 
 
-def rows_for(asking: TimeQuestion) -> TimeStrategy:
+def rows_for(asking: StreamProblem) -> TimeStrategy:
     """The spectral rows for a question."""
     return words()["spectral"].choose(asking).strategy
 
 
-def errors(strategy: TimeStrategy, asking: TimeQuestion) -> list[float]:
+def errors(strategy: TimeStrategy, asking: StreamProblem) -> list[float]:
     """Mean variance of each kind of question, for units in several batches with what they pay."""
     found, paid = strategy.errors(asking.batches), float(strategy.price(asking.units))
     return [paid * asked.error(found) for asked in asking.workload]
 
 
-def weighed(asking: TimeQuestion, found: list[float]) -> float:
+def weighed(asking: StreamProblem, found: list[float]) -> float:
     """The mean variance by importance."""
     return float(np.dot(asking.weights(), found))
 
@@ -154,7 +154,7 @@ def covered(strategy: TimeStrategy, batches: int) -> FloatArray:
     error = np.vstack([np.zeros(RELEASES), found])
     lo, hi = np.sort(rng.integers(0, batches + 1, (2, RANGES)), axis=0)
     lo, hi = lo[lo < hi], hi[lo < hi]
-    unit = statistic.unit_variance(max(strategy.shares()))
+    unit = statistic.variance_at_unit_budget(max(strategy.shares()))
     sd = np.sqrt(strategy.variance(batches).ranges(lo, hi) * unit)
     return np.asarray(np.abs(error[hi] - error[lo]) <= 1.959964 * sd[:, None])
 

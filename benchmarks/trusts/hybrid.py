@@ -17,11 +17,11 @@ import numpy as np
 
 import dpsql
 from benchmarks.trusts.worlds import Box, World
+from dpsql.catalog import load_catalog
+from dpsql.catalog.reported import reported_columns
 from dpsql.client.plan import read_plan
-from dpsql.collecting.reported import ReportProvenance, plan_of, write_items
-from dpsql.mechanisms.local.channel import Channel, channel_of
-from dpsql.star import load_catalog
-from dpsql.star.reported import reported_columns
+from dpsql.local.mechanisms.channel import Channel, channel_of
+from dpsql.local.reported import ReportProvenance, plan_of, write_items
 
 LEVEL = 0.95
 

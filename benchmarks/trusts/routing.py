@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 import dpsql
-from dpsql.answer.session import OpenReleases
-from dpsql.doors.dbapi import connect
 from dpsql.examples.retail import Columns, make_star, write_star
+from dpsql.federation.session import OpenReleases
+from dpsql.interfaces.python.dbapi import connect
 
 PEOPLE, SALES, LEVEL = 50_000, 100, 0.95
 CENTRAL, LOCAL = "0.012", "4"

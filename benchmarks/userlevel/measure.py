@@ -31,9 +31,9 @@ from benchmarks.userlevel.questions import AGGREGATES, CLASSES, Questions, answe
 from benchmarks.userlevel.releases import Release, Star, open_star
 from benchmarks.userlevel.simulator import releases
 from benchmarks.userlevel.stars import HELD_BACK, JUDGED, ROOT, TOLD, Views, write_star
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 
 LAWS: Mapping[str, Mapping[str, Any]] = {
     "1e-6": {},

@@ -26,23 +26,23 @@ import yaml
 
 from benchmarks.baselines.common import SimulationNoise
 from benchmarks.figures import Figures
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import DrawnRelease
+from dpsql.central.content import release_content
+from dpsql.central.people import PeopleRows, draw_people
+from dpsql.central.placed_rows import counted_rows, prepare_tables
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import ReleasePlan
+from dpsql.engines.counting import stored_rows
 from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.keys import open_star
-from dpsql.engines.template import stored_rows
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease
-from dpsql.publishing.content import release_content
-from dpsql.publishing.people import PeopleRows, draw_people
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import counted_rows, prepare_tables
+from dpsql.matrices.model import Reading
+from dpsql.matrices.reading import piece, reading
 from dpsql.release.format import UNIT
 from dpsql.release.write import ReleaseBuilder
-from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Reading
-from dpsql.variance.reading import piece, reading
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = "1/10"
@@ -153,7 +153,7 @@ class Star:
     def questions(self, case: Case) -> Iterator[Question]:
         """All ranges of a view's axis, or its groups, and everybody."""
         placed = f"({stored_rows(self.people.rows, self.raw.dialect)})"
-        axes = next(s.axes for s in self.plan.of_units(self.of).values() if s.view == "asked")
+        axes = next(s.axes for s in self.plan.unit_statistics(self.of).values() if s.view == "asked")
         leaves = [self.plan.axes[axis].axis.leaves for axis in axes]
         self.raw.connection.execute(f"CREATE OR REPLACE TEMP TABLE placed AS SELECT * FROM {placed}")
         everybody = self._asked("true")
@@ -281,12 +281,12 @@ def attribute_figure(figures: Figures, case: Case, unit: str, folder: Path) -> N
     plain = {"of": unit, "axes": case.axes, "measures": {"count": SHARE}, "share": "1"}
     for view in (None, plain):
         star = open_case(case, "1e-6", folder, view)
-        statistics = star.plan.of_units(star.of) or star.plan.mine(star.of)
+        statistics = star.plan.unit_statistics(star.of) or star.plan.row_statistics(star.of)
         own = next(s for s in statistics.values() if s.view == "asked")
         (axis,) = own.axes
         leaves = np.arange(star.plan.axes[axis].axis.leaves)
         variance = star.plan.axes[axis].strategy.variance().ranges(leaves, leaves + 1)
-        errors.append(sqrt(own.unit_variance(star.plan.axes) * float(np.mean(variance))))
+        errors.append(sqrt(own.variance_at_unit_budget(star.plan.axes) * float(np.mean(variance))))
         star.raw.close()
     what = f"people {case.star}, {case.name}: standard error of a group over that of a view of {unit}"
     figures.at_most(what, errors[0] / errors[1], 1.06)

@@ -25,7 +25,7 @@ from benchmarks.userlevel.simulator import People, releases
 from benchmarks.userlevel.stars import FURTHER, HELD_BACK, JUDGED, TOLD
 from dpsql.contributions.guess import Guess, crowds
 from dpsql.contributions.rehearsal import make_up, stands_for
-from dpsql.curate.foresight import SEEDS
+from dpsql.curator.rehearsal import SEEDS
 
 Cell = tuple[str, str]
 """A class of questions and an aggregate."""
@@ -43,7 +43,7 @@ def stated(star: Star) -> Guess:
     """What a curator says of a star: about what is true."""
     people = People(star)
     units, rows = int(rounded(people.number)), int(rounded(len(people.unit)))
-    scale = next(s.bounds.scale for s in star.plan.mine(star.of).values() if s.bounds is not None)
+    scale = next(s.bounds.scale for s in star.plan.row_statistics(star.of).values() if s.bounds is not None)
     mean = rounded(float(people.value.mean()) * 10.0**-scale)
     typical = rounded(float(np.median(people.owned)))
     most = max(rounded(float(people.owned.max())), rows / units)

@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.userlevel.questions import Questions, answers
 from benchmarks.userlevel.releases import Release, Star
 from benchmarks.userlevel.simulator import releases, simulated
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.format import UNIT
-from dpsql.star import load_catalog
 from dpsql.tree import FloatArray
 
 LOW, HIGH = 1.0, 99.0

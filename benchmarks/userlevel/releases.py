@@ -17,25 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.answer.plan import ReleaseView, views_of
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import DrawnRelease
+from dpsql.central.cells import exact_sums
+from dpsql.central.content import release_content
+from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.recipe import DrawnRecipe, settle_table
 from dpsql.contributions.selection import RecipeTable
 from dpsql.engines import open_sources
 from dpsql.engines.duck import RawSide
+from dpsql.matrices.kronecker import AxisSplit
+from dpsql.matrices.model import Reading
+from dpsql.matrices.reading import reading
 from dpsql.noise import Noise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import DrawnRelease
-from dpsql.publishing.cells import exact_sums
-from dpsql.publishing.content import release_content
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import place_rows, prepare_tables
+from dpsql.planner.plan import ReleaseView, views_of
 from dpsql.release.format import UNIT, AxisMeta, Meta, StatisticMeta
-from dpsql.star import Catalog, load_catalog
 from dpsql.tree import Tree
-from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.model import Reading
-from dpsql.variance.reading import reading
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -119,7 +119,9 @@ class Star:
     @property
     def measure(self) -> str:
         """The measure that is asked: the table's first."""
-        return next(s.measure.name for s in self.plan.mine(self.of).values() if s.bounds is not None)
+        return next(
+            s.measure.name for s in self.plan.row_statistics(self.of).values() if s.bounds is not None
+        )
 
     def axes(self, view: str) -> tuple[int, ...]:
         """Axis ids of a view."""
@@ -129,7 +131,7 @@ class Star:
     def truth(self) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Rows and sums of the cells of every view that holds the measure, over all rows; sums in stored units."""
         found = {}
-        for s in self.plan.mine(self.of).values():
+        for s in self.plan.row_statistics(self.of).values():
             if s.measure.name == self.measure:
                 cells = exact_sums(
                     self.raw.connection,

@@ -79,7 +79,7 @@ def answers(
 
 def oracle(opened: Opened, aggregate: str) -> float:
     """Half of the narrowest interval of a total by one fixed clip, relative, in percent."""
-    people, table = People(opened.star), opened.star.plan.mine(opened.star.of)
+    people, table = People(opened.star), opened.star.plan.row_statistics(opened.star.of)
     amounts = (people.owned if aggregate == "COUNT" else people.sums).astype(np.float64)
     spend, share = sum((s.spend for s in table.values()), Fraction(0)), 5 if aggregate == "COUNT" else 9
     law = next(iter(table.values())).law
@@ -95,7 +95,7 @@ def oracle(opened: Opened, aggregate: str) -> float:
 def charges(opened: Opened) -> float:
     """All that the table spends."""
     star = opened.star
-    own = (s.charge for s in star.plan.mine(star.of).values())
+    own = (s.charge for s in star.plan.row_statistics(star.of).values())
     return float(sum(own, Fraction(0)) + sum((step.charge for step in star.plan.steps), Fraction(0)))
 
 

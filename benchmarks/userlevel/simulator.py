@@ -24,13 +24,13 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.userlevel.releases import Release, Star
+from dpsql.central import content
+from dpsql.central.planned import PlannedStatistic
 from dpsql.contributions import clipping, selection
 from dpsql.contributions.norm_clipping import UNIT, Whitening
 from dpsql.contributions.statements import NormView, WeightedRows
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.publishing import content
-from dpsql.publishing.planned import PlannedStatistic
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -64,13 +64,13 @@ class People:
     def __init__(self, star: Star) -> None:
         """Take the numbers."""
         self.star, plan = star, star.plan
-        names = {s.measure.name for s in plan.mine(star.of).values()}
+        names = {s.measure.name for s in plan.row_statistics(star.of).values()}
         if names != {"count", star.measure} or any(
             not isinstance(a.strategy, LeafStrategy) for a in plan.axes
         ):
             raise InternalError("the simulator is for one measure, and for axes of leaves")
         self.column = star.columns[star.measure]
-        axes = sorted({axis for s in plan.mine(star.of).values() for axis in s.axes})
+        axes = sorted({axis for s in plan.row_statistics(star.of).values() for axis in s.axes})
         keys = ", ".join(f"a{axis}" for axis in axes)
         taken = star.raw.connection.execute(
             f"SELECT unit, {keys}, {self.column} AS y FROM {star.rows}"

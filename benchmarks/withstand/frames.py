@@ -2,7 +2,7 @@
 
     python -m benchmarks.withstand.frames
 
-`tests.doors.frames` damages them; the default tests run the first 300.
+`tests.interfaces.frames` damages them; the default tests run the first 300.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from tests.doors.frames import KNOWN, Served, conversation
-from tests.doors_release import build
+from tests.interfaces.frames import KNOWN, Served, conversation
+from tests.interfaces_release import build
 
 FRAMES = 5000
 

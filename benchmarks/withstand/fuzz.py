@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from dpsql.answer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.property.fuzz import KINDS, Outcome, run
 from tests.property.test_sql_mutants import run_mutants
@@ -39,7 +39,9 @@ def pieces(name: str, seed: int, count: int) -> Outcome:
 def statements(seed: int, count: int) -> Outcome:
     """Ask damaged statements; one that ends in anything but an answer or a typed line stops them."""
     with tempfile.TemporaryDirectory(prefix="dpsql-fuzz-") as folder:
-        answerer = Answerer(open_release(write_fixture(Path(folder) / "f.dpsql", make_rows(sales=100), 1.0)))
+        answerer = ReleaseEngine(
+            open_release(write_fixture(Path(folder) / "f.dpsql", make_rows(sales=100), 1.0))
+        )
         try:
             ends = run_mutants(answerer, seed, count)
         except AssertionError as fault:

@@ -19,10 +19,10 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.promises.stars import random_pair
-from dpsql.curate.prove import prove
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.curator.prove import prove
 from dpsql.examples.retail import make_star, write_star
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.star import Catalog, load_catalog
 from tests.privacy.joints import JOINTS, TIGHT, Joint
 from tests.privacy.loss import measure
 from tests.privacy.plant import is_found, planted

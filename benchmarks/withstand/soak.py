@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from tests.doors.crowd import Seen, crowd
-from tests.doors.test_wire import running
-from tests.doors_release import build
+from tests.interfaces.crowd import Seen, crowd
+from tests.interfaces.test_wire import running
+from tests.interfaces_release import build
 
 IDLE, BUSY, STATEMENTS, WARM = 500, 64, 50_000, 10_000
 PASSWORD = "correct horse"

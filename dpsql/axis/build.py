@@ -26,10 +26,10 @@ from dpsql.axis.model import (
     PublicTable,
     Rule,
 )
+from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, public_tables, reachable
+from dpsql.catalog.tables import bin_starts
 from dpsql.errors import SourceError
-from dpsql.star import Catalog, Column, PublicColumn, ResolvedAxis, Table, public_tables, reachable
-from dpsql.star.sql.expression import row_expression
-from dpsql.star.tables import bin_starts
+from dpsql.row_expressions.expression import row_expression
 
 
 class UniqueNames:
@@ -160,7 +160,7 @@ def _leaf_of_rows(by: Sequence[Sequence[object]], size: int) -> tuple[IntArray, 
 
 
 def _fixed(values: Sequence[object], leaf: IntArray, first: IntArray) -> bool:
-    """Whether a column has one value per leaf."""
+    """True if a column has one value per leaf."""
     codes: dict[object, int] = {}
     coded = np.array([codes.setdefault(_token(value), len(codes)) for value in values], dtype=np.int64)
     return bool(np.array_equal(coded, coded[first][leaf]))
@@ -266,7 +266,7 @@ def needed_tables(catalog: Catalog, axis: ResolvedAxis) -> tuple[str, ...]:
 
 
 def list_name(axis: ResolvedAxis) -> str:
-    """What the list of a column's found keys is called among public tables; no table's name has a dot."""
+    """Name of the public table that lists a column's found keys; no table's name has a dot."""
     return f"{axis.table}.{axis.column}"
 
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.star import ResolvedAxis
+from dpsql.catalog import ResolvedAxis
 
 IntArray = NDArray[np.int64]
 IN_DOMAIN, NULL, MISSING, OTHER = 0, 1, 2, 3
@@ -69,7 +69,7 @@ class CategoryRule:
 
     @property
     def texts(self) -> bool:
-        """Whether values outside have a word of their own."""
+        """True if values outside have a word of their own."""
         return not self.boolean
 
 
@@ -109,7 +109,7 @@ class PublicTable:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(next(iter(self.columns.values()), ()))
 
 
@@ -155,7 +155,7 @@ class Axis:
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring leaves are near each other: leaves of numbers, dates and times, but not of names."""
+        """True if neighbouring leaves are near each other: leaves of numbers, dates and times, but not of names."""
         if isinstance(self.rule, OrderedRule):
             return True
         grain = {(*member.path, member.column) for member in self.resolved.by[:1]}
@@ -164,7 +164,7 @@ class Axis:
 
     @property
     def names(self) -> bool:
-        """Whether leaves are names without an order, so that a range of them means nothing: no levels, no second
+        """True if leaves are names without an order, so that a range of them means nothing: no levels, no second
         column of a grain that makes runs of leaves."""
         spec = self.resolved.spec
         levels = () if spec is None or spec.axis is None else spec.axis.levels
@@ -178,7 +178,7 @@ class Axis:
 
     @property
     def outside(self) -> str | None:
-        """What values of OTHER are called; None where they are NULL, as those of numbers and times are."""
+        """Label of OTHER; None where such values are NULL, as those of numbers and times are."""
         spec = self.resolved.spec
         texts = (
             isinstance(self.rule, CategoryRule | KeyListRule)

@@ -21,8 +21,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 
 from dpsql.axis.model import PublicTable
+from dpsql.catalog.tables import Column
 from dpsql.errors import SourceError
-from dpsql.star.tables import Column
 
 ABSENT = frozenset(("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"))
 """Texts that stand for no value: R writes NA."""

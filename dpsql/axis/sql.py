@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyListRule, KeyRule, OrderedRule
 from dpsql.axis.public import ABSENT
+from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.errors import InternalError
-from dpsql.star.base import GRAIN_MICROSECONDS
-from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.calendar import instant
+from dpsql.row_expressions import identifier, literal
+from dpsql.row_expressions.calendar import instant
 
 _DAY = GRAIN_MICROSECONDS["day"]
 
@@ -68,14 +68,15 @@ def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
 
 
 def _is_absent(value: str) -> str:
-    """Whether a number, time or truth is NULL, or a text that stands for none; a DOUBLE's NaN is out of the domain."""
+    """True if a number, time or truth is NULL, or a text that stands for none; a DOUBLE's NaN is out of the
+    domain."""
     texts = ", ".join(map(literal, sorted(ABSENT)))
     text = f"typeof({value}) = 'VARCHAR' AND trim(CAST(({value}) AS VARCHAR)) IN ({texts})"
     return f"({value}) IS NULL OR ({text})"
 
 
 def _absent(axis: Axis) -> str:
-    """Where NULL goes: its own leaf if declared nullable, else out of the domain like any other bad value."""
+    """Leaf of NULL: its own if declared nullable, else out of the domain like any other bad value."""
     return _leaf(axis.null_leaf if axis.null_leaf is not None else axis.other_leaf)
 
 

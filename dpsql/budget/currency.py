@@ -1,4 +1,4 @@
-"""What is spent, and how it adds up: epsilon where delta is 0, mu^2 under a delta.
+"""Privacy currencies and their addition: epsilon where delta is 0, mu^2 under a delta.
 
 A `Currency` answers for its amounts: how much an epsilon of the catalog is, what noise a charge may be drawn for
 under a neighbour relation, and what people are told. Which laws a currency pays for is said by
@@ -25,7 +25,7 @@ _ROOM_GRAIN = 10**9
 
 
 class Neighbours(NamedTuple):
-    """Which sets of rows must not be told apart: those that are a few moves of one unit away.
+    """Neighbour relation: data sets within a few moves of one unit.
 
     Args:
         name: the catalog's word.
@@ -42,7 +42,7 @@ NEIGHBOURS = {
 
 
 class Promised(NamedTuple):
-    """What a release promises: epsilon at delta, and under a delta the mu^2 that implies it."""
+    """Privacy promise of a release: epsilon at delta, and under a delta the mu^2 that implies it."""
 
     epsilon: Fraction
     delta: Fraction
@@ -50,14 +50,14 @@ class Promised(NamedTuple):
 
 
 class Currency(Protocol):
-    """What a lineage counts: amounts that add up to what all releases together promise.
+    """Currency of a lineage: amounts that add up to the promise of all its releases together.
 
     **Source**: docs/method/noise.md, "How budgets add up".
     """
 
     @property
     def name(self) -> str:
-        """What files call it."""
+        """Name in files."""
 
     @property
     def delta(self) -> Fraction:
@@ -65,7 +65,7 @@ class Currency(Protocol):
 
     @property
     def at_delta(self) -> str:
-        """What follows an epsilon in a sentence."""
+        """Suffix of an epsilon in a sentence."""
 
     def counted(self, epsilon: Fraction, /) -> Fraction:
         """The largest amount that implies an epsilon, by the conversion that releases use."""
@@ -93,7 +93,7 @@ class Currency(Protocol):
         """
 
     def promise(self, amount: Fraction) -> Promised:
-        """What a release that spent an amount says of it."""
+        """Promise of a release that spent an amount."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ GRAINS = 2**40 * 3**4 * 5**20
 
 
 def share_of_cap(cap: Fraction, currency: Currency, releases: int) -> Fraction:
-    """What each of some releases of one lineage is charged if they share its cap alike.
+    """Charge of each of some releases of one lineage that share its cap equally.
 
     Args:
         cap: an epsilon.
@@ -202,7 +202,7 @@ KEY_GRAINS = 10**30
 
 
 def key_delta_of(charge: Fraction, limit: Fraction, key_delta: Fraction) -> Fraction:
-    """What a release may spend of its lineage's `key_delta`: the part that its charge is of the cap.
+    """Part of its lineage's `key_delta` that a release may spend, in proportion to its charge.
 
     Args:
         charge: of the release, in the lineage's currency.

@@ -234,7 +234,7 @@ MOST_SLOW = 6
 
 
 def _crossing(first: tuple[int, float], second: tuple[int, float]) -> int | None:
-    """Where the line through two points is 0; None where it is nowhere."""
+    """Zero of the line through two points; None where there is none."""
     rise = second[1] - first[1]
     step = -second[1] / rise * (second[0] - first[0]) if rise else math.nan
     return second[0] + math.floor(step) if math.isfinite(step) else None

@@ -37,7 +37,7 @@ _SPARE = 30  # digits of a tail below those of delta
 
 
 def key_weight(keys: int) -> int:
-    """What each key of a person weighs.
+    """Weight of each key of a person with so many keys.
 
     Args:
         keys: how many of her keys weigh, at least 1.

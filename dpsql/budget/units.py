@@ -3,7 +3,7 @@
 A row r of a strategy gets s_r units: the noise on the integer H_r x is discrete Laplace of rate s_r / t.
 Adding or removing one count in cell l changes row r by H_rl, so the release is (max_l sum_r |H_rl| s_r /
 t)-DP: the largest *path sum* must not exceed the cap, which strategies check when they are made and audits
-check on what a file holds (`NoiseLaw.largest_column`). A measure with sensitivity M multiplies t, not s.
+check on what a file holds (`NoiseDistribution.largest_column`). A measure with sensitivity M multiplies t, not s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs on a person's own device: it reads a plan, perturbs one answer and returns report bytes.
+"""Client of a person's own device: it reads a plan, perturbs one answer and returns report bytes.
 
 Standard library only, so that it can be read in one sitting and carried anywhere. The whole flow is in
 `device.respond`; every draw goes through `entropy.below`.

@@ -68,7 +68,7 @@ def _drawn(shares: Sequence[int], entropy: Entropy) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a device keeps.
+    """State that a device keeps.
 
     Args:
         path: the file, made when first used.

@@ -13,7 +13,7 @@
 | `own`  | W = floor(e^epsilon 2^20)            | weight of the true answer |
 | `OTHER`| S = 2^20                             | weight of any other answer |
 
-What a collector makes of reports is in `dpsql.mechanisms.oracles`. Nobody asks which oracle it is.
+What a collector makes of reports is in `dpsql.local.oracles`. Nobody asks which oracle it is.
 
 **Privacy**: an output's probabilities under any two inputs differ by at most W / S <= e^epsilon.
 `tests/privacy/test_local_exact.py` enumerates all of them in fractions.
@@ -181,7 +181,7 @@ class DeviceOracle(Protocol):
         """Take what a plan says."""
 
     def sound(self, own: int) -> bool:
-        """Whether every draw can be made; `domain` and `extra` are integers and the domain is in bounds."""
+        """True if every draw can be made; `domain` and `extra` are integers and the domain is in bounds."""
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         """Perturb an item; None, "no row", only where `silent`."""
@@ -189,7 +189,7 @@ class DeviceOracle(Protocol):
 
 @dataclass(frozen=True)
 class ItemOracle(ABC):
-    """What most oracles answer alike: "no row" is an item to them, and every draw can be made.
+    """Base of item oracles: "no row" is an item, and every draw can be made.
 
     Args:
         domain: number of items.
@@ -357,7 +357,7 @@ def coded_oracle(code: int) -> type[DeviceOracle] | None:
 
 
 def oracle_code(name: str) -> int:
-    """What reports call an oracle that a checked plan or report names.
+    """Code of an oracle in reports, for a checked plan or report.
 
     Raises:
         DataError: there is none of that name.

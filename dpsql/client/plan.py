@@ -76,7 +76,7 @@ class ReportKind:
 
 
 def whole(*numbers: object) -> bool:
-    """Whether all are integers: 2.0 and true are not.
+    """True if all are integers: 2.0 and true are not.
 
     Example:
         >>> whole(1, 2), whole(2.0), whole(True)
@@ -316,7 +316,7 @@ class View:
 
     @property
     def asks(self) -> ReportKind:
-        """What it asks.
+        """Question of the view.
 
         Raises:
             DataError: something that this program does not know.
@@ -328,7 +328,7 @@ class View:
 
     @property
     def perturbs(self) -> DeviceOracle:
-        """How answers are perturbed.
+        """Perturbation of answers.
 
         Raises:
             DataError: by an oracle that this program does not know.
@@ -339,7 +339,7 @@ class View:
         return oracle(self.domain, self.extra)
 
     def holds(self, axes: Collection[int]) -> bool:
-        """Whether its items are cells of a table over all of these axes, and perhaps more."""
+        """True if its items are cells of a table over all of these axes, and perhaps more."""
         return self.asks.table and set(axes) <= set(self.axes)
 
     def body(self) -> dict[str, Any]:

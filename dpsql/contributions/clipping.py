@@ -19,6 +19,8 @@ from fractions import Fraction
 from math import ceil, isqrt, prod
 from typing import ClassVar, NamedTuple, Protocol
 
+from dpsql.central.cells import row_value
+from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.constants import FAR_QUANTILE, NORM_BINS, NORM_QUANTILE, NORM_START
 from dpsql.contributions.histogram import doubling_edges, quantile, rounded, spread
 from dpsql.contributions.norm_clipping import (
@@ -47,9 +49,7 @@ from dpsql.contributions.statements import (
 )
 from dpsql.contributions.tail import far_quantile
 from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyView
-from dpsql.publishing.cells import row_value
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
 from dpsql.tree import Exact
 
 
@@ -143,7 +143,7 @@ class Whitened:
         return draw_each(table, weights, whitened_draw(table, whitening, clip, mu2))
 
 
-CLIPPINGS: dict[NoiseLaw, Clipping] = {LAPLACE: Bounded(), GAUSSIAN: Whitened()}
+CLIPPINGS: dict[NoiseDistribution, Clipping] = {LAPLACE: Bounded(), GAUSSIAN: Whitened()}
 """By the distribution that a table's views are drawn with."""
 
 

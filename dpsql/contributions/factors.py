@@ -61,7 +61,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class TotalsFactor:
-    """What the views' totals of a measure are multiplied by.
+    """Scale factor of the views' totals of a measure.
 
     Args:
         value: R; below 1 where noise takes the total of the views above that of all rows.
@@ -111,7 +111,7 @@ class Scaled:
 
     @property
     def clear(self) -> bool:
-        """Whether both totals stand out of the noise, on the same side of 0."""
+        """True if both totals stand out of the noise, on the same side of 0."""
         visible = not self.high.blind and abs(self.low.value) > SEEN * self.low.sd
         return visible and self.high.value * self.low.value > 0
 
@@ -162,11 +162,11 @@ class Pooled:
 
     @property
     def shift(self) -> float:
-        """How far the gap is shrunk, as a part of it and of a unit of variance."""
+        """Shrinkage of the gap, as a part of it and of a unit of variance."""
         return 1 / (self.variance + self.prior)
 
     def step(self, variance: float) -> float:
-        """How far a factor moves towards the other.
+        """Step of a factor towards the other.
 
         Args:
             variance: its a^2 or b^2.
@@ -187,7 +187,7 @@ class Pooled:
 
 
 def pool(rows: Scaled, measure: Scaled) -> Pooled:
-    """How rows and a measure agree about how much the views left out."""
+    """Pooled scale factors of the rows and of a measure."""
     together = TOGETHER * rows.tail.sd * measure.tail.sd
     variance = rows.variance + measure.variance - 2 * together
     gap = measure.logarithm - rows.logarithm
@@ -264,7 +264,7 @@ def factors(
 
 
 def _lost(measure: Scaled) -> TotalsFactor:
-    """Where noise hides the total of rows: views as they are, without an upper end."""
+    """Unscaled views without an upper end, where noise hides the total of rows."""
     noise = measure.low_noise
     mean = Relative(measure.rows, hypot(MEAN_LEAST, measure.rows), inf)
     return TotalsFactor(1.0, None, measure.low.value, Relative(noise, noise, inf), mean, 0.0)
@@ -298,7 +298,7 @@ def _factor(
 
 
 def _mean_error(rows: Scaled, measure: Scaled, pooled: Pooled) -> Relative:
-    """What averages err by, whatever they are about: the gap that stays, and the views' own totals."""
+    """Standard error shared by all averages: the remaining gap, and the noise of the views' own totals."""
     stays = pooled.prior * pooled.shift
     noise = rows.noise**2 + measure.noise**2
     base = (pooled.variance * pooled.shift * measure.rows) ** 2

@@ -1,4 +1,4 @@
-"""What a curator says in public about a table, so that errors can be foreseen before anything is spent.
+"""Public guesses of a curator about a table, from which errors are forecast before anything is spent.
 
 Two numbers are needed, about how many units and about how many rows there are. Each further one replaces a guess of
 ours by knowledge of hers:
@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import Axis
+from dpsql.catalog import Catalog
+from dpsql.catalog.tables import PublicGuess
+from dpsql.central.placed_rows import leaf_of_row
+from dpsql.central.planned import Bounds, ReleasePlan
 from dpsql.engines.engine import Engine
-from dpsql.engines.placed import ROW
+from dpsql.engines.joined_rows import ROW
 from dpsql.errors import InterfaceError
-from dpsql.publishing.planned import Bounds, ReleasePlan
-from dpsql.publishing.rows import leaf_of_row
-from dpsql.star import Catalog
-from dpsql.star.tables import PublicGuess
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ ALIKE = 0.5
 
 @dataclass(frozen=True)
 class Guess:
-    """What is publicly known about a table, roughly.
+    """Rough public knowledge about a table.
 
     Args:
         units: how many units own rows.
@@ -107,7 +107,7 @@ class Guess:
         return np.rint(np.clip(self.median * np.exp(logarithms), 1.0, most)).astype(np.int64)
 
     def mean_of(self, measure: str, bounds: Bounds) -> float:
-        """What a value is supposed to average, in stored units; never 0, since errors are relative to it."""
+        """Assumed average of a value, in stored units; never 0, since errors are relative to it."""
         if measure in self.means:
             told = self.means[measure] * 10.0**bounds.scale
             if not bounds.lower <= told <= bounds.upper or not told:
@@ -117,7 +117,7 @@ class Guess:
 
 
 def stated_guess(catalog: Catalog) -> Guess | None:
-    """What a catalog states of its tables with `max_ids: auto`; of several tables, of each its own.
+    """The `guess:` of tables with `max_ids: auto`; each of several tables has its own.
 
     Returns:
         None where there is no such table, or where one has no `guess`.
@@ -139,7 +139,7 @@ def _of_table(stated: PublicGuess) -> Guess:
 
 
 def crowds(catalog: Catalog, public: Engine, plan: ReleasePlan) -> Crowds:
-    """How crowded the leaves of each axis are expected to be: by the keys of public dimensions that lie in them.
+    """Expected occupancy of each axis's leaves: by the keys of public dimensions that lie in them.
 
     Args:
         catalog: the catalog.
@@ -160,7 +160,7 @@ def crowds(catalog: Catalog, public: Engine, plan: ReleasePlan) -> Crowds:
 
 
 def _keys_per_leaf(catalog: Catalog, public: Engine, plan: ReleasePlan, axis: int) -> FloatArray:
-    """How many keys of the axis's own table lie in each of its leaves."""
+    """Number of keys of the axis's own table in each of its leaves."""
     own, row = leaf_of_row(catalog, public, plan, axis), public.dialect.identifier(ROW)
     rows = public.rows(catalog, plan.axes[axis].axis.table)
     counted = public.relations("counting").fetch(

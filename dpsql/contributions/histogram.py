@@ -27,7 +27,7 @@ import numpy as np
 
 from dpsql.contributions.constants import QUIET, SEEN
 from dpsql.errors import InternalError
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, Noisy
 
@@ -49,7 +49,7 @@ class NoisyHistogram:
     edges: tuple[int, ...]
     value: Noisy
     sd: float
-    law: NoiseLaw = GAUSSIAN
+    law: NoiseDistribution = GAUSSIAN
 
 
 def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
 
 
 def draw_histogram(
-    people: Exact, edges: tuple[int, ...], amount: Fraction, law: NoiseLaw, noise: Noise
+    people: Exact, edges: tuple[int, ...], amount: Fraction, law: NoiseDistribution, noise: Noise
 ) -> NoisyHistogram:
     """Add noise to a histogram of people.
 
@@ -109,7 +109,7 @@ def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> fl
     Raises:
         InternalError: for a quantile farther out than noise allows.
 
-    >>> from dpsql.mechanisms.law import published
+    >>> from dpsql.mechanisms.distribution import published
     >>> quantile(NoisyHistogram((1, 2, 4, 8), published(np.array([0, 0, 50, 50, 0])), 0.1), 0.5)
     4.0
     """
@@ -172,7 +172,7 @@ class PeopleEstimate(NamedTuple):
     sd: float
 
 
-def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: Noise) -> NoisyTotal:
+def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseDistribution, noise: Noise) -> NoisyTotal:
     """Add noise to a total to which each person adds at most `bound` in absolute value.
 
     Args:

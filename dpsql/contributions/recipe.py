@@ -29,18 +29,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.clipping import CLIPPINGS
 from dpsql.contributions.constants import TASTE
 from dpsql.contributions.factors import Scaled, TotalsFactor, factors
 from dpsql.contributions.histogram import PeopleEstimate, pooled, spread
 from dpsql.contributions.norm_clipping import UNIT
 from dpsql.contributions.selection import RecipeChoices, RecipeTable, choose_bounds
-from dpsql.mechanisms.family.measurement import DrawnMember
-from dpsql.mechanisms.law import NoisyView
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.scaled import Spread, parts_of
+from dpsql.mechanisms.designs.measurement import DrawnMember
+from dpsql.mechanisms.distribution import NoisyView
 from dpsql.tree import FloatArray
-from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.scaled import Spread, parts_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TableScale:
 
 
 class Corrected(NamedTuple):
-    """What a release holds of one statistic beside its scaled leaf estimates.
+    """Numbers stored of one statistic beside its scaled leaf estimates.
 
     Args:
         leaves: what is added to them, in the statistic's shape.

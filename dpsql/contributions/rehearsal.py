@@ -23,6 +23,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.contributions.clipping import CLIPPINGS
 from dpsql.contributions.guess import Crowds, FloatArray, Guess, ordinary_leaves
 from dpsql.contributions.recipe import DrawnRecipe, settle_table
@@ -30,7 +31,6 @@ from dpsql.contributions.selection import ROWS, RecipeTable, is_sticky
 from dpsql.engines.duck import no_sources
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.release.write import registered
 
 IntArray = npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ def chosen_tables(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def stands_for(guess: Guess) -> int:
-    """How many units each unit of the made-up table stands for."""
+    """Units that each unit of the made-up table stands for."""
     wanted = max(ceil(guess.units / MOST_UNITS), ceil(guess.rows / MOST_ROWS))
     kept = max(1, guess.units // FEWEST_UNITS)
     return min(max(min(wanted, kept), ceil(guess.rows / ROOM)), guess.units)
@@ -105,7 +105,7 @@ def quieter(plan: ReleasePlan, of: str, times: int) -> ReleasePlan:
 
     if times == 1:
         return plan
-    order = CLIPPINGS[next(iter(plan.mine(of).values())).law].order
+    order = CLIPPINGS[next(iter(plan.row_statistics(of).values())).law].order
     return replace(
         plan,
         statistics=tuple(spent(s, order) for s in plan.statistics),  # type: ignore[misc]
@@ -121,7 +121,7 @@ def made_rows(
         raise InterfaceError(f"units of more than {ROOM:,} rows each cannot be rehearsed")
     owned = guess.amounts(guess.units // stands_for(guess))
     unit = np.repeat(np.arange(len(owned)), owned)
-    mine = plan.mine(of).values()
+    mine = plan.row_statistics(of).values()
     rows = {"unit": unit}
     for axis in sorted({axis for s in mine for axis in s.axes}):
         share = crowds.get(axis, evenly(plan, axis))

@@ -30,6 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.central.placed_rows import CountedRows
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.contributions.constants import FAR_QUANTILE, LOW_QUANTILES, ROW_BINS, SUM_BINS, SUM_START
 from dpsql.contributions.factors import unevenness
 from dpsql.contributions.histogram import (
@@ -57,16 +59,14 @@ from dpsql.contributions.tail import (
     read_tail,
     unclipped,
 )
+from dpsql.engines.counting import LARGEST, stored_rows
 from dpsql.engines.relations import Relations
-from dpsql.engines.template import LARGEST, stored_rows
 from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise import Noise
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.rows import CountedRows
 from dpsql.tree import FloatArray
 
-Buy = Callable[[Fraction, NoiseLaw], Fraction]
+Buy = Callable[[Fraction, NoiseDistribution], Fraction]
 
 LARGEST_REACH = 1 << 30
 """The farthest a value may lie from the middle of its bounds, in units of its scale."""
@@ -85,7 +85,7 @@ LARGEST_BOUND = (1 << 42) - 1
 
 @dataclass(frozen=True)
 class StepShares:
-    """What a recipe pays for its steps; views get the rest.
+    """Budget shares of a recipe's steps; views get the rest.
 
     Args:
         selection: for the histogram of rows, and as much for those of all sums together.
@@ -259,7 +259,7 @@ def low_quantile(
         rows: how many there are.
         cell_variance: of the table's clipping.
     """
-    counts = counts_of(plan.mine(of)).values()
+    counts = counts_of(plan.row_statistics(of)).values()
 
     def loss(share: float) -> float:
         tau = rounded(owned.quantile(share))
@@ -289,7 +289,7 @@ def view_shares(statistics: Mapping[int, PlannedStatistic]) -> dict[int, Fractio
 
 @dataclass(frozen=True)
 class RecipeChoices:
-    """What the recipe chose for one table, from released values alone.
+    """Choices of the recipe for one table, from released values alone.
 
     Args:
         quantile: of which tau and K are.
@@ -341,10 +341,10 @@ class RecipeTable:
     @property
     def statistics(self) -> dict[int, PlannedStatistic]:
         """The table's statistics by index in the plan."""
-        return self.plan.mine(self.of)
+        return self.plan.row_statistics(self.of)
 
     @property
-    def law(self) -> NoiseLaw:
+    def law(self) -> NoiseDistribution:
         return next(iter(self.statistics.values())).law
 
     @property
@@ -354,7 +354,7 @@ class RecipeTable:
 
     @property
     def public_rows(self) -> bool:
-        """Whether the number of rows is told: nothing is spent on it then."""
+        """True if the number of rows is told: nothing is spent on it then."""
         return self.plan.step(self.of, TOTAL_ROWS) is None
 
     def step(self, kind: str, measure: str = "") -> Step:
@@ -450,7 +450,7 @@ def _total(
 
 
 def is_sticky(plan: ReleasePlan, of: str, axis: int) -> bool:
-    """Whether all rows of a unit share one leaf of an axis: it lies behind the unit's own key."""
+    """True if all rows of a unit share one leaf of an axis: it lies behind the unit's own key."""
     owner = plan.catalog.star.tables[of].unit
     path = plan.axes[axis].axis.path
     return owner is not None and path[: len(owner.path) + 1] == (*owner.path, owner.column)

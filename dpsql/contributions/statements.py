@@ -24,17 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.central.cells import CountedCells
+from dpsql.central.placed_rows import CountedRows
+from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.norm_clipping import LARGEST_NORM, UNIT, Whitening
+from dpsql.engines.counting import StatisticGroup, cell_numbers, counts, cut
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import search
-from dpsql.engines.placed import Digit, PlacedRows, common_table, packed_value, with_tables
+from dpsql.engines.joined_rows import Digit, PlacedRows, common_table, packed_value, with_tables
 from dpsql.engines.relations import Relations
-from dpsql.engines.template import StatisticGroup, cell_numbers, counts, cut
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
-from dpsql.publishing.cells import CountedCells
-from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import CountedRows
 from dpsql.tree import Exact
 
 WEIGHT = "w"
@@ -84,7 +84,7 @@ def make_people(relations: Relations, rows: str, of: str, values: Sequence[str])
 
 
 def people_per_bin(relations: Relations, people: str, amount: str, edges: Sequence[int]) -> Exact:
-    """How many people have which amount.
+    """Number of people in each bin of an amount.
 
     Args:
         relations: where `people` is.
@@ -182,7 +182,7 @@ def weighted_cells(
     columns: Mapping[str, str],
 ) -> CountedCells:
     """Cells of rows that count with a number of their unit, in units of 2^-20: those of all views by one statement."""
-    axes = sorted({axis for s in plan.mine(of).values() for axis in s.axes})
+    axes = sorted({axis for s in plan.row_statistics(of).values() for axis in s.axes})
     digits = tuple(Digit(f"a{axis}", (), "", 0, plan.axes[axis].axis.leaves) for axis in axes)
     measures = tuple(Digit(name, (), "", 0, 1) for name in columns.values())
     counted = CountedRows(PlacedRows((), digits, measures, None), columns)

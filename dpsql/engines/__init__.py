@@ -1,4 +1,4 @@
-"""Where raw rows are: one DuckDB connection with a view for each table that the catalog names (`duck`).
+"""Raw rows: one DuckDB connection with a view for each table that the catalog names (`duck`).
 
 The connection lives in memory; what does not fit goes to a private folder (`connection`). CSV columns arrive as text,
 since a guessed type would depend on the rows; the catalog's types decide later, row by row. A place of a source is one
@@ -25,23 +25,9 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import duckdb
 
-from dpsql.engines.csv import load_csv
-from dpsql.engines.duck import RawSide, no_sources, private_folder
-from dpsql.engines.lakes import write_snapshot
-from dpsql.engines.united import (
-    SchemaGroup,
-    TableUse,
-    folder_values,
-    parquet_members,
-    schema_of,
-    table_use,
-    united,
-)
-from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
-from dpsql.errors import CatalogError, SourceError
-from dpsql.star import Catalog
-from dpsql.star.checks import renamed
-from dpsql.star.source import (
+from dpsql.catalog import Catalog
+from dpsql.catalog.checks import renamed
+from dpsql.catalog.source import (
     CSV,
     DELTA,
     DUCKDB,
@@ -53,8 +39,22 @@ from dpsql.star.source import (
     expand,
     query_of,
 )
-from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.rowlocal import Query
+from dpsql.engines.csv import load_csv
+from dpsql.engines.duck import RawSide, no_sources, private_folder
+from dpsql.engines.lakes import write_snapshot
+from dpsql.engines.schema_union import (
+    SchemaGroup,
+    TableUse,
+    folder_values,
+    parquet_members,
+    schema_of,
+    table_use,
+    united,
+)
+from dpsql.engines.values import DATABASE, FILES, INTEGERS, family, type_word
+from dpsql.errors import CatalogError, SourceError
+from dpsql.row_expressions import identifier, literal
+from dpsql.row_expressions.rowlocal import Query
 
 PATTERN = "*?["
 
@@ -201,7 +201,7 @@ Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], list[SchemaGroup]
 
 
 class SourcePlaces(Protocol):
-    """What the places of a source are: one class for each kind of source."""
+    """Places of a source: one class for each kind of source."""
 
     @property
     def home(self) -> str:
@@ -329,12 +329,12 @@ class _Opening(NamedTuple):
     uses: Mapping[str, TableUse]
 
     def use(self, table: str) -> TableUse:
-        """What the catalog makes of a table."""
+        """Columns of a table that the catalog uses."""
         return self.uses.get(table, TableUse())
 
 
 def _joins(place: str | Query) -> bool:
-    """Whether a table waits for public ones."""
+    """True if a table waits for public ones."""
     return isinstance(place, Query) and bool(place.joins)
 
 

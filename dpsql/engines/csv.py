@@ -23,9 +23,9 @@ from typing import IO
 
 import duckdb
 
+from dpsql.catalog.source import Csv
 from dpsql.errors import SourceError
-from dpsql.star.source import Csv
-from dpsql.star.sql import identifier
+from dpsql.row_expressions import identifier
 
 LONGEST = 1 << 17
 """Bytes of the longest line that is read; Python's csv module takes no longer field."""

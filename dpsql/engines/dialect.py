@@ -1,6 +1,6 @@
 """The words in which engines differ: fewer than twenty small functions, one table of them an engine.
 
-The template (`dpsql.engines.template`) is one text for all engines; what is not spelt alike everywhere is asked of a
+The template (`dpsql.engines.counting`) is one text for all engines; what is not spelt alike everywhere is asked of a
 `Dialect`. Rewriting DuckDB's SQL by a parser gets about as many constructs wrong, in silence: `is_nan` where there
 is none, integer division in NUMERIC, 128-bit integers that do not exist.
 
@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.typed import Arithmetic, tried
+from dpsql.row_expressions import identifier, literal
+from dpsql.row_expressions.typed import Arithmetic, tried
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def moment(microseconds: int) -> str:
 
 
 def remainder(dividend: str, divisor: str) -> str:
-    """What is left of a BIGINT, as most engines spell it."""
+    """Remainder of a BIGINT, as most engines spell it."""
     return f"({dividend}) % ({divisor})"
 
 
@@ -79,7 +79,7 @@ def year(value: str) -> str:
 
 
 def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callable[[str, Sequence[str]], str]:
-    """Where a value stands among texts, by a CASE.
+    """Position of a value among texts, by a CASE.
 
     Args:
         text: a value as a text that is compared byte by byte.
@@ -95,7 +95,7 @@ def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callab
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How one engine spells what engines spell differently; what most of them spell alike need not be said.
+    """SQL dialect of one engine, where engines differ.
 
     Args:
         wide: a type for integers up to 2^100.

@@ -24,22 +24,17 @@ from typing import ClassVar, NamedTuple
 import duckdb
 import numpy as np
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.derived import derived_sql, total_columns
+from dpsql.catalog.graph import roots
 from dpsql.engines.dialect import DUCK, Dialect, least_row_hashes
-from dpsql.engines.placed import ROW
+from dpsql.engines.joined_rows import ROW
 from dpsql.engines.relations import BATCH, NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
+from dpsql.engines.schema_union import SchemaGroup, place_words, source_words, table_use
 from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
-from dpsql.engines.united import (
-    SchemaGroup,
-    place_words,
-    source_words,
-    table_use,
-)
 from dpsql.engines.values import exact_cast, type_word
 from dpsql.errors import OperationalError, SourceError
-from dpsql.star import Catalog
-from dpsql.star.derived import derived_sql, total_columns
-from dpsql.star.graph import roots
-from dpsql.star.sql import identifier, literal
+from dpsql.row_expressions import identifier, literal
 
 SWEEP = 'read _; rm -rf -- "$1"'
 """What waits for the end of a process that has raw rows in a folder: its pipe ends with it, killed or not."""

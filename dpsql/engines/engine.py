@@ -1,9 +1,10 @@
-"""What publishing asks of whatever holds the raw rows: an engine opens them, counts them, and lets cells out alone.
+"""Interface between publishing and the holder of raw rows: an engine opens them, counts them, and lets cells out
+alone.
 
     open      one state of the rows for a whole publish, read-only, nothing created where nothing may be
     columns   names and types, from the schema; never from a row
     keys      whether a public table's key names each of its rows once
-    relations run the statement of `dpsql.engines.template` and return whole numbers
+    relations run the statement of `dpsql.engines.counting` and return whole numbers
 
 DuckDB is the engine of files and of its own databases (`dpsql.engines.duck`). Another one is a class with these
 methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines` is what each must pass.
@@ -18,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from dpsql.catalog import Catalog
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.duck import RawSide
 from dpsql.engines.relations import IntArray, KeyCheck, Relations
 from dpsql.errors import SourceError
-from dpsql.star import Catalog
 
 
 def missing_column(table: str, column: str, present: int) -> SourceError:
@@ -49,7 +50,7 @@ class Engine(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How it spells the template."""
+        """Dialect of the template."""
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, str]]:
@@ -64,14 +65,14 @@ class Engine(Protocol):
         """Private table -> lines of its file that are no rows; for the curator alone."""
 
     def rows(self, catalog: Catalog, table: str) -> str:
-        """What stands after FROM for the rows of a table, with its derived columns.
+        """FROM item for the rows of a table, with its derived columns.
 
         Raises:
             SourceError: the engine cannot derive them.
         """
 
     def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
-        """What stands after FROM for a public table of (key, leaf).
+        """FROM item for a public table of (key, leaf).
 
         Args:
             name: a name for it, not quoted.
@@ -83,7 +84,7 @@ class Engine(Protocol):
         """All rows of a public table, their columns as in `columns`."""
 
     def check_key(self, table: str, key: str) -> KeyCheck:
-        """Whether the key of a public table is NULL somewhere, or stands twice."""
+        """True if the key of a public table is NULL somewhere, or stands twice."""
 
     def relations(self, step: str) -> Relations:
         """Statements over the rows, and queries that later ones read by name, for bounds that are chosen.
@@ -105,7 +106,8 @@ class Engine(Protocol):
         """
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
-        """What a copy of a table is known by again in the same engine, whatever the order of its rows.
+        """Fingerprint by which a copy of a table is recognised in the same engine, whatever the order of its
+        rows.
 
         Args:
             table: a table.

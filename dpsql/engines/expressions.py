@@ -27,12 +27,12 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql
+from dpsql.catalog.base import GRAIN_MICROSECONDS, LARGEST_UNITS
+from dpsql.catalog.tables import Column
 from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
-from dpsql.star.base import GRAIN_MICROSECONDS, LARGEST_UNITS
-from dpsql.star.sql.calendar import instant
-from dpsql.star.tables import Column
+from dpsql.row_expressions.calendar import instant
 
 EXACT_DIGITS = 9
 """Decimal places kept of text before rounding; the catalog allows no finer scale."""
@@ -54,7 +54,7 @@ _DAY = GRAIN_MICROSECONDS["day"]
 
 
 class Ends(NamedTuple):
-    """What a measure is clamped to: integers of 10^-scale, both inclusive."""
+    """Clamping bounds of a measure: integers of 10^-scale, both inclusive."""
 
     lower: int
     upper: int
@@ -240,7 +240,7 @@ def _months(rule: OrderedRule, units: Sequence[int]) -> list[int] | None:
 
 
 class RawScale(NamedTuple):
-    """How a type's values lie on an axis's units.
+    """Scale of a type's values on an axis's units.
 
     Args:
         least: the literal of the least value that has so many units, or more.
@@ -403,7 +403,7 @@ def _unread(kind: str | None, declared: str) -> SourceError:
 
 
 def absent_leaf(axis: Axis) -> int | None:
-    """Where NULL goes: its own leaf if declared nullable, else out of the domain like any other bad value."""
+    """Leaf of NULL: its own if declared nullable, else out of the domain like any other bad value."""
     return axis.null_leaf if axis.null_leaf is not None else axis.other_leaf
 
 

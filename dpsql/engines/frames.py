@@ -27,13 +27,13 @@ from uuid import UUID
 import duckdb
 import numpy as np
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.base import nearest
+from dpsql.catalog.source import FRAMES, PARQUET, Source
 from dpsql.engines.duck import private_connection, private_folder
 from dpsql.engines.values import widest
 from dpsql.errors import InterfaceError
-from dpsql.star import Catalog
-from dpsql.star.base import nearest
-from dpsql.star.source import FRAMES, PARQUET, Source
-from dpsql.star.sql import identifier, literal
+from dpsql.row_expressions import identifier, literal
 
 Frames = Mapping[str, object]
 """Table -> its rows."""
@@ -43,7 +43,7 @@ WIDE = widest("BIGINT")
 
 
 class UnreadableFrame(Exception):
-    """Why a frame is no table: the reason, and what to write instead."""
+    """Reason why a frame is no table, and what to write instead."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -121,7 +121,7 @@ def framed(catalog: Catalog, frames: Frames | None) -> Iterator[Catalog]:
 
 
 def _writer(frame: object) -> Callable[[Any, Path], None]:
-    """What writes a frame, by the library that made it.
+    """Writer of a frame, by the library that made it.
 
     Raises:
         UnreadableFrame: none of them did.

@@ -1,4 +1,4 @@
-"""Which raw table is which: canonical places and digests of rows, so that a lineage cannot be renamed by spelling.
+"""Identity of raw tables: canonical places and digests of rows, so that a lineage cannot be renamed by spelling.
 
 A place is a file after links, `.`, `..` and the case that the file system keeps, or a database file with a table's
 name; a table of a server has the places that its engine resolves (`Engine.places`). A SELECT has the places that it
@@ -16,11 +16,11 @@ import json
 import os
 from pathlib import Path
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.source import DELTA, DUCKDB, ICEBERG, SourceKind
 from dpsql.engines import files_of
 from dpsql.engines.engine import Engine
-from dpsql.star import Catalog
-from dpsql.star.source import DELTA, DUCKDB, ICEBERG, SourceKind
-from dpsql.star.sql.rowlocal import is_select
+from dpsql.row_expressions.rowlocal import is_select
 
 
 def places(kind: SourceKind, root: Path, where: str) -> tuple[str, ...]:

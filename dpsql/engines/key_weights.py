@@ -27,13 +27,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpsql.budget.threshold import UNIT, key_weight
+from dpsql.catalog.private_columns import PrivateColumn
+from dpsql.catalog.private_keys import CONTROL
+from dpsql.engines.counting import cut
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.placed import PlacedRows, placed_rows, side_tables, with_tables
-from dpsql.engines.template import cut
+from dpsql.engines.joined_rows import PlacedRows, placed_rows, side_tables, with_tables
 from dpsql.engines.values import BITS, type_word
 from dpsql.errors import SourceError
-from dpsql.star.private_columns import PrivateColumn
-from dpsql.star.private_keys import CONTROL
 
 HASHED = "{secret}{unit} {key}"
 """The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than weigh: the
@@ -44,7 +44,7 @@ LARGEST_KEY = 10**18
 
 
 class KeyQuery(NamedTuple):
-    """What is asked of the rows.
+    """Query for weighted keys of the rows.
 
     Args:
         per_unit: keys of one unit that weigh.

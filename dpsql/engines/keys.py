@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.graph import key_of, roots
+from dpsql.catalog.source import query_of
 from dpsql.engines import open_tables
 from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
-from dpsql.star import Catalog
-from dpsql.star.graph import key_of, roots
-from dpsql.star.source import query_of
-from dpsql.star.sql import identifier
+from dpsql.row_expressions import identifier
 
 
 class KeyColumn(NamedTuple):

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpsql.catalog.source import DELTA, ICEBERG, SourceKind, expand
 from dpsql.errors import SourceError
 from dpsql.extras import extra
-from dpsql.star.source import DELTA, ICEBERG, SourceKind, expand
 
 
 def snapshot_of(table: str, place: str) -> tuple[str, int]:
@@ -101,7 +101,7 @@ def _delta_batches(folder: Path, version: int) -> Batches:
 
 
 def _partition(stated: Any, partitions: Iterable[str]) -> Any:
-    """What a log says of a file, as far as it is the value of a partition column.
+    """Value of a partition column in a log entry.
 
     Raises:
         ValueError: it does not say one of them; the column would be NULL in silence.

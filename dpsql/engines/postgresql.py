@@ -39,8 +39,8 @@ from dpsql.engines.relations import BATCH, IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
-from dpsql.star.sql import identifier, literal
-from dpsql.star.sql.typed import guarded
+from dpsql.row_expressions import identifier, literal
+from dpsql.row_expressions.typed import guarded
 
 _CLUSTER, _ADDRESS = "postgresql+cluster", "postgresql+address"
 
@@ -94,7 +94,7 @@ def table_places(connection: Any, name: str) -> tuple[str, ...]:
 
 
 def is_by_address(place: str) -> bool:
-    """Whether a place names its server by address, since its identifier could not be read."""
+    """True if a place names its server by address, since its identifier could not be read."""
     return urlsplit(place).scheme == _ADDRESS
 
 
@@ -115,7 +115,7 @@ def _server_host(connection_info: Any) -> str:
 
 
 def _is_local(address: str) -> bool:
-    """Whether an address is one of this computer's: only those can be bound."""
+    """True if an address is one of this computer's: only those can be bound."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     kind = socket.AF_INET6 if parsed.version == 6 else socket.AF_INET
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:

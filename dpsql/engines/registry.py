@@ -1,16 +1,16 @@
-"""Which engine opens a source: DuckDB for files and its own databases, a session on a server for the others."""
+"""Engine of a source: DuckDB for files and its own databases, a session on a server for the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.source import POSTGRESQL, SPARK, Source, SourceKind
 from dpsql.engines.engine import Engine
 from dpsql.engines.keys import open_star
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerEngine, ServerSession
 from dpsql.engines.spark import SparkSession
-from dpsql.star import Catalog
-from dpsql.star.source import POSTGRESQL, SPARK, Source, SourceKind
 
 SESSIONS: dict[SourceKind, Callable[[str, int], ServerSession]] = {
     POSTGRESQL: PostgresSession,

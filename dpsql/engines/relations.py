@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.placed import common_table, with_tables
+from dpsql.engines.joined_rows import common_table, with_tables
 from dpsql.errors import EngineLost
 from dpsql.faults import NOTHING, told
 
@@ -26,7 +26,7 @@ Fetch = Callable[[str], Mapping[str, IntArray]]
 
 
 class KeyCheck(NamedTuple):
-    """What is wrong with a public key."""
+    """Fault of a public key."""
 
     null: bool
     repeated: bool
@@ -45,7 +45,7 @@ class Relations(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How it spells them."""
+        """Dialect of the relations."""
 
     def make(self, name: str, query: str) -> str:
         """Name a query, which may read the ones before it; returns what stands after FROM for it.

@@ -5,7 +5,7 @@ same for all of them: which tables may be read, keys of one type, public tables,
 `ServerSession` and a line in `dpsql.engines.registry`.
 
 What DuckDB does with casts that give NULL where they fail is refused here, from the schema, such as text that holds
-numbers. `derive`, `expr` and SELECTs over one private table are written of total expressions (`dpsql.star.sql.total`);
+numbers. `derive`, `expr` and SELECTs over one private table are written of total expressions (`dpsql.row_expressions.total`);
 those that are not total are refused. A view of the curator's, with `trusted: true`, does the same.
 
 **Privacy**: sees raw rows, and hands out rows of public tables and cells. Nothing is written to the server.
@@ -18,13 +18,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.derived import expressions, total_columns
+from dpsql.catalog.graph import roots
+from dpsql.catalog.source import expand, files_read, query_of
+from dpsql.catalog.tables import Column, Measure
 from dpsql.engines.dialect import Dialect, least_row_hashes
 from dpsql.engines.engine import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
-from dpsql.engines.placed import ROW
+from dpsql.engines.joined_rows import ROW
 from dpsql.engines.relations import CommonRelations, IntArray, KeyCheck, Relations
+from dpsql.engines.schema_union import TableUse, source_words, table_use, unlisted
 from dpsql.engines.summaries import people_rows, person_lines
-from dpsql.engines.united import TableUse, source_words, table_use, unlisted
 from dpsql.engines.values import (
     BITS,
     POSTGRESQL,
@@ -37,12 +42,7 @@ from dpsql.engines.values import (
     type_word,
 )
 from dpsql.errors import CatalogError, SourceError
-from dpsql.star import Catalog
-from dpsql.star.derived import expressions, total_columns
-from dpsql.star.graph import roots
-from dpsql.star.source import expand, files_read, query_of
-from dpsql.star.sql.rowlocal import Query, total_select
-from dpsql.star.tables import Column, Measure
+from dpsql.row_expressions.rowlocal import Query, total_select
 
 
 class StoredTable(NamedTuple):
@@ -64,11 +64,11 @@ class ServerSession(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call the engine."""
+        """Name of the engine for people."""
 
     @property
     def dialect(self) -> Dialect:
-        """How it spells the template."""
+        """Dialect of the template."""
 
     def table(self, place: str) -> StoredTable | None:
         """A table as its schema has it, no row is read; None where there is none.
@@ -78,7 +78,7 @@ class ServerSession(Protocol):
         """
 
     def places(self, name: str) -> tuple[str, ...]:
-        """Where the server keeps a table, by facts that are the same for every spelling of its name.
+        """Places of a table on the server, by facts that are the same for every spelling of its name.
 
         Args:
             name: a table that `table` knows.
@@ -105,7 +105,7 @@ class ServerSession(Protocol):
         """The rows of a SELECT, some at a time."""
 
     def lookup(self, keys: str, kind: str) -> str:
-        """What stands after FROM for the rows (key, leaf) of a JSON text.
+        """FROM item for the rows (key, leaf) of a JSON text.
 
         Args:
             keys: a list of objects {"key", "leaf"}.

@@ -32,7 +32,7 @@ from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
-from dpsql.star.sql.typed import guarded
+from dpsql.row_expressions.typed import guarded
 
 
 def _identifier(name: str) -> str:
@@ -256,7 +256,7 @@ class SparkSession:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What PySpark raises where a statement fails, Spark was stopped, or its process is gone."""
+    """Exceptions of PySpark where a statement fails, Spark was stopped, or its process is gone."""
     extra("spark")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

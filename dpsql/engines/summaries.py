@@ -24,23 +24,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dpsql.catalog import Catalog, reachable, unit_path
+from dpsql.catalog.base import GRAIN_MICROSECONDS
+from dpsql.catalog.derived import sql_type
+from dpsql.catalog.graph import KeyPath
+from dpsql.catalog.summaries import SummaryInput, is_never_null, stages, summaries_of, summary_input
+from dpsql.catalog.tables import Column, Summary
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import exact_units
-from dpsql.engines.placed import ROW
+from dpsql.engines.joined_rows import ROW
 from dpsql.errors import SourceError
-from dpsql.star import Catalog, reachable, unit_path
-from dpsql.star.base import GRAIN_MICROSECONDS
-from dpsql.star.derived import sql_type
-from dpsql.star.graph import KeyPath
-from dpsql.star.sql.aggregate import CONDITIONS, NTH, Aggregate, expression_spelling, parse_aggregate
-from dpsql.star.sql.comparison import NotPlain, comparison
-from dpsql.star.sql.expression import ColumnName, Node, column_name, over_columns
-from dpsql.star.summaries import SummaryInput, is_never_null, stages, summaries_of, summary_input
-from dpsql.star.tables import Column, Summary
+from dpsql.row_expressions.aggregate import CONDITIONS, NTH, Aggregate, expression_spelling, parse_aggregate
+from dpsql.row_expressions.comparison import NotPlain, comparison
+from dpsql.row_expressions.expression import ColumnName, Node, column_name, over_columns
 
 
 class RowSource(Protocol):
-    """What an engine says of its rows (`dpsql.engines.engine`)."""
+    """Rows of an engine (`dpsql.engines.engine`)."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -69,7 +69,7 @@ class PersonLines:
 def people_rows(
     engine: RowSource, catalog: Catalog, rows: str, derived: Mapping[str, str], lines: PersonLines
 ) -> str:
-    """What stands after FROM for the rows of the people's table.
+    """FROM item for the rows of the people's table.
 
     Args:
         engine: where they are.

@@ -90,7 +90,7 @@ def decimal_digits(sql_type: str | None) -> Digits | None:
 
 
 def family(sql_type: str) -> str:
-    """What kind of values a type holds: integer, decimal, float, text, time, or the type itself.
+    """Family of a type's values: integer, decimal, float, text, time, or the type itself.
 
     >>> family("UBIGINT"), family("DECIMAL(9,0)"), family("DECIMAL(9,2)"), family("ENUM('a')"), family("UUID")
     ('integer', 'integer', 'decimal', 'text', 'UUID')
@@ -292,7 +292,7 @@ def stored_type(source: str, stored: str) -> tuple[StoredType, tuple[str, ...]] 
 
 
 def leaving(source: str, stored: str, column: str, *, key: bool) -> SourceColumn | None:
-    """How a column of a stored type leaves its source.
+    """Conversion of a column of a stored type as it leaves its source.
 
     Args:
         source: of `FILES`, `DATABASE`, `POSTGRESQL`, `SPARK`.
@@ -369,7 +369,7 @@ def exact_cast(value: str, own: str, target: str) -> str | None:
 
 
 def _small(value: str) -> str:
-    """Whether a number is finite and so small that no float rounds it to a whole number (NaN is above all)."""
+    """True if a number is finite and so small that no float rounds it to a whole number (NaN is above all)."""
     return f"({value} > -{LARGEST} AND {value} < {LARGEST})"
 
 
@@ -404,7 +404,7 @@ def canonical_text(value: str, sql_type: str) -> str:
 
 
 class DeclaredType(NamedTuple):
-    """What the catalog says of a column.
+    """Declared type of a column.
 
     Args:
         type: its word for the type; empty where it declares none.
@@ -431,7 +431,7 @@ READS: dict[str, frozenset[str]] = {
 
 
 def reads(declared: str, sql_type: str) -> bool:
-    """Whether a declared type reads columns of a stored type; without a declaration all are read."""
+    """True if a declared type reads columns of a stored type; without a declaration all are read."""
     return sql_type == EMPTY or not declared or family(sql_type) in READS[declared]
 
 
@@ -442,7 +442,7 @@ KEY_WORDS = {
 
 
 def key_words(sql_type: str) -> str:
-    """What keys of a type are compared as, for the certificate.
+    """Comparison of keys of a type, in words for the certificate.
 
     >>> key_words("BIGINT"), key_words("NUMERIC"), key_words("UUID")
     ('canonical integer text', 'canonical decimal text', 'canonical text')
@@ -453,7 +453,7 @@ def key_words(sql_type: str) -> str:
 
 
 def is_rounded(sql_type: str, declared: DeclaredType) -> bool:
-    """Whether a number of a stored type may have more digits behind the point than are kept."""
+    """True if a number of a stored type may have more digits behind the point than are kept."""
     digits = decimal_digits(sql_type)
     if declared.type not in ("int", "decimal"):
         return False

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 import dpsql
-from dpsql.answer import Result
-from dpsql.answer.margins import interval_text, number
+from dpsql.results.margins import interval_text, number
+from dpsql.results.result import Result
 
 CATALOG, PURE_CATALOG = Path("catalog/retail_user.yaml"), Path("catalog/retail.yaml")
 RELEASE = Path("retail.dpsql")
@@ -129,7 +129,7 @@ def _beside_pure() -> str:
 
 
 def _key(row: Sequence[Any], answer: Result) -> tuple[str, ...]:
-    """What a row is about; dates and timestamps of one day are the same key."""
+    """Key of a row; dates and timestamps of one day are the same key."""
     return tuple(number(value)[:10] for c, value in enumerate(row) if c not in answer.noisy)
 
 

@@ -46,7 +46,7 @@ def _normal(uniform: np.random.Generator, size: int) -> Floats:
 
 
 def _pick(weights: Floats, u: Floats) -> NDArray[np.int64]:
-    """Which part of the unit interval each u falls in, for parts proportional to weights."""
+    """Index of the part of the unit interval that each u falls in, for parts proportional to weights."""
     edges = np.cumsum(weights) / np.sum(weights)
     return np.minimum(np.searchsorted(edges, u, side="right"), len(edges) - 1).astype(np.int64)
 

@@ -34,7 +34,7 @@ from dpsql.ledger.store import Store, read_head, write_head
 
 
 class Copied(NamedTuple):
-    """What was copied or moved.
+    """Result of a copy or move.
 
     Args:
         path: the ledger file at its new place.
@@ -157,7 +157,7 @@ def _states(ledger: Path, entries: Sequence[LedgerEntry]) -> list[Path]:
 
 
 def _place(file: Path, old: Path, new: Path) -> Path:
-    """Where a file beside the old ledger goes."""
+    """Target of a file beside the old ledger."""
     if file == beside(old, ".key"):
         return beside(new, ".key")
     return new.with_name(file.name)
@@ -184,7 +184,7 @@ def _check_free(target: Path, files: Sequence[Path]) -> None:
 
 
 def _same(source: Path, target: Path) -> bool:
-    """Whether a move that was cut short has copied a file already."""
+    """True if a move that was cut short has copied a file already."""
     return holds(target, file_hash(source))
 
 

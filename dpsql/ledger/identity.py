@@ -1,4 +1,4 @@
-"""What is charged and to whom: lineages, spends, and the entries that record them.
+"""Identities of charges: lineages, spends, and the entries that record them.
 
 A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, delta
 and the cap. It is declared, never guessed, and fixed at its first use.
@@ -51,7 +51,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Lineage:
-    """Whose budget is spent.
+    """Lineage whose budget is spent.
 
     Attributes:
         name: the declared id.
@@ -155,7 +155,7 @@ class ReleaseSpend:
 
     @property
     def delta(self) -> Fraction:
-        """What is charged of the lineage's `key_delta`."""
+        """Part of the lineage's `key_delta` that is charged."""
         return sum((line.delta for line in self.lines), Fraction(0))
 
 
@@ -224,7 +224,7 @@ class LedgerEntry:
 
     @property
     def epsilon(self) -> Fraction:
-        """What this release alone cost, as an epsilon at the lineage's delta."""
+        """Cost of this release alone, as an epsilon at the lineage's delta."""
         return self.currency.epsilon(Fraction(self.cost))
 
     @property
@@ -232,16 +232,16 @@ class LedgerEntry:
         return currency_at(Fraction(self.delta), Fraction(self.key_delta))
 
     def grains(self) -> int:
-        """What was charged, in grains."""
+        """Charge in ledger quanta."""
         return charge_grains(Fraction(self.cost))
 
     def key_grains(self) -> int:
-        """What chosen keys cost, in their grains."""
+        """Charge of chosen keys in their quanta."""
         return math.ceil(Fraction(self.key_cost) * KEY_GRAINS)
 
 
 class Label(NamedTuple):
-    """What makes two publishes the same: lineage and label name it, the specification must agree; data are no part."""
+    """Identity of a publish: lineage and label name it, the specification must agree; data are no part."""
 
     lineage: str
     label: str
@@ -250,7 +250,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a crash had left behind.
+    """Outcome of recovery after a crash.
 
     Attributes:
         finished: the release that was charged and has now been put in place, or None.
@@ -265,7 +265,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What `publish_file` did.
+    """Outcome of `publish_file`.
 
     Attributes:
         release_id: the release's id; an earlier one if the label was already published.
@@ -302,7 +302,7 @@ class Receipt:
 
     @property
     def charged_epsilon(self) -> Fraction:
-        """What was charged, as an epsilon at delta."""
+        """Charge as an epsilon at delta."""
         return self.currency.epsilon(self.charged)
 
     @property

@@ -133,7 +133,7 @@ def _patience() -> float:
 
 
 def _leads_to(path: Path, handle: int) -> bool:
-    """Whether a name still leads to an open file."""
+    """True if a name still leads to an open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def _sign(handle: int) -> None:
 
 
 def _holder(handle: int) -> str:
-    """Who holds a lock, in words."""
+    """Holder of a lock, in words."""
     try:
         note = json.loads(os.pread(handle, LONGEST_NOTE, 0))
         pid, host, since, command = (note[name] for name in ("pid", "host", "since", "command"))

@@ -1,4 +1,4 @@
-"""What this computer remembers of spends, by which a ledger that begins anew is noticed.
+"""Memory of this computer for spends, by which a ledger that begins anew is noticed.
 
 A catalog that was moved or cloned begins a ledger of its own, with a full cap. So each charge leaves a trace outside of
 ledgers and catalogs, in `$DPSQL_STATE`, else `$XDG_STATE_HOME/dpsql`, else `~/.local/state/dpsql`: pairs of keyed
@@ -44,7 +44,7 @@ _PATIENCE = 5.0
 
 
 class MemoryFault(Exception):
-    """Why nothing is remembered: for the receipt, never raised past this module."""
+    """Reason why nothing is remembered: for the receipt, never raised past this module."""
 
 
 class _Remembered(NamedTuple):

@@ -52,7 +52,6 @@ from dpsql.ledger.identity import (
     tables_json,
 )
 from dpsql.ledger.locks import Lock, held
-from dpsql.ledger.marks import check_marks, write_marks
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.row_sketches import RowComparison, check_sketches
 from dpsql.ledger.rules import (
@@ -66,6 +65,7 @@ from dpsql.ledger.rules import (
     named,
 )
 from dpsql.ledger.store import Store
+from dpsql.ledger.watermarks import check_marks, write_marks
 
 KillPoint: TypeAlias = Callable[[str], None]
 _DRAFT = ".draft"
@@ -180,7 +180,7 @@ def _end(store: Store, row: LedgerEntry) -> None:
 
 
 def _left(store: Store, draft: Draft) -> None:
-    """What an exit before the release is shown does at once, as recovery would: see `settle`.
+    """Immediate recovery of an exit before the release is shown: see `settle`.
 
     Where the ledger cannot be read any more, recovery will: the draft is refused by every reader until then.
     """
@@ -388,13 +388,14 @@ def _charged(
 
 
 def _marks(table: SourceTable, digests: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What a table is known by in another ledger: its places, which stay when rows change, and digests of its rows."""
+    """Marks by which another ledger recognises a table: its places, which stay when rows change, and digests of
+    its rows."""
     places = (f"place {place}" for place in table.places)
     return (*places, *(f"rows {digest}" for digest in digests.get(table.name, ())))
 
 
 def _row(spend: ReleaseSpend, order: Order, tables: tuple[ChargedTable, ...], release_id: str) -> LedgerEntry:
-    """How the ledger holds a release; its state, and what `Store.commit` fills in, are empty."""
+    """The ledger's row of a release; its state, and the fields that `Store.commit` fills in, are empty."""
     lineage, name = spend.lineage, order.name
     return LedgerEntry(
         sequence=0,

@@ -1,4 +1,4 @@
-"""When a spend is refused: labels, targets, budget identities, caps."""
+"""Rules that refuse a spend: labels, targets, budget identities, caps."""
 
 from __future__ import annotations
 

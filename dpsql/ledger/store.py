@@ -74,7 +74,7 @@ _OTHER = (
 
 
 class Head(NamedTuple):
-    """What lies beside the ledger: how many rows there are and the last one's hash.
+    """Number of rows and last hash, kept beside the ledger.
 
     Args:
         sequence, hash: of the last row.
@@ -135,7 +135,7 @@ class Store:
         self._connection.close()
 
     def spent(self, name: str) -> Fraction:
-        """What a lineage has spent, in its currency."""
+        """Spend of a lineage, in its currency."""
         return Fraction(self.counters[name].spent, GRAINS) if name in self.counters else Fraction(0)
 
     def fingerprint(self, digest: str) -> str:
@@ -147,7 +147,7 @@ class Store:
         return self.entries[-1].hash if self.entries else GENESIS
 
     def standing(self) -> dict[str, LedgerEntry]:
-        """How each release stands: its newest row by its id, in the order of the first."""
+        """Newest row of each release by its id, in the order of the first."""
         return {entry.release_id: entry for entry in self.entries}
 
     def refresh(self) -> None:
@@ -247,7 +247,7 @@ class Store:
 
 
 def read_store(ledger: Path) -> Store:
-    """What a ledger holds now, its chain checked; closed again.
+    """Read the state of a ledger, its chain checked; closed again.
 
     Raises:
         IntegrityError: the chain is broken or cut short.
@@ -406,7 +406,7 @@ class EntryReport:
 
     @property
     def unshown(self) -> str:
-        """Why a charge has no file, in words; empty where it has one."""
+        """Reason why a charge has no file, in words; empty where it has one."""
         return "" if self.present and self.state == SEALED else UNSHOWN[self.state]
 
 
@@ -425,7 +425,7 @@ class LineageReport:
 
     @property
     def spent_epsilon(self) -> Fraction:
-        """What is spent, as an epsilon at the lineage's delta."""
+        """Spend as an epsilon at the lineage's delta."""
         return self.lineage.currency.epsilon(self.spent)
 
     @property

@@ -1,4 +1,4 @@
-"""What mechanisms answer when they are asked for a strategy: offers, refusals, and the choice among them.
+"""Offers and refusals of mechanisms, and the choice among them.
 
 Every candidate's error is computed, from public facts alone. An offer names a lower bound of its error, which is cheap,
 so that what cannot win is never searched for. `S` is the kind of strategy asked for: of one axis, of a family of views,
@@ -21,11 +21,11 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class RatedStrategy(Protocol[S_co]):
-    """What `Candidate` has; its error may be computed when it is asked for."""
+    """Protocol of rated strategies; the error may be computed on demand."""
 
     @property
     def strategy(self) -> S_co:
-        """What is measured."""
+        """Strategy measured."""
 
     @property
     def error(self) -> float:
@@ -33,7 +33,7 @@ class RatedStrategy(Protocol[S_co]):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the strategy."""
 
 
 class Candidate(NamedTuple, Generic[S]):
@@ -67,7 +67,7 @@ class Refusal(NamedTuple):
 
 
 class Choice(NamedTuple, Generic[S]):
-    """What was chosen and why.
+    """Chosen strategy with the reason.
 
     Args:
         strategy: the winner.

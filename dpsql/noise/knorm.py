@@ -239,8 +239,8 @@ class _Boxes:
 def _gamma_orders(
     units: IntArray, denominator: int, bounds: Sequence[int], entropy: Entropy
 ) -> npt.NDArray[np.int64]:
-    """Which of x^i e^-x, i = 0 .. d, each x is drawn from: i with chance c_i i! (t / s)^i over the sum of all, where
-    prod_j (2 M_j r + 1) = sum_i c_i r^i."""
+    """Orders i = 0 .. d of x^i e^-x that each x is drawn from, with chance c_i i! (t / s)^i over the sum of all,
+    where prod_j (2 M_j r + 1) = sum_i c_i r^i."""
     weights = [1]
     for bound in bounds:
         weights = [a + 2 * bound * b for a, b in zip([*weights, 0], [0, *weights], strict=True)]
@@ -372,7 +372,7 @@ def expected_tries(rate: float, bounds: tuple[int, ...]) -> float:
 
 
 class TreeNoise(NamedTuple):
-    """What the leaves of joint trees are drawn with.
+    """Noise of the leaves of joint trees.
 
     Args:
         arities: children of a node at each level, the root's first; their product is the number of leaves drawn.

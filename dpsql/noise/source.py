@@ -1,4 +1,4 @@
-"""Where noise comes from: the protocol that mechanisms take, its two sources, and the entropy behind them."""
+"""Sources of noise: the protocol that mechanisms take, its two implementations, and the entropy behind them."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:
 
 
 class LeafNoise(NamedTuple):
-    """What leaves of trees, one of each, were drawn with: a unit that moves leaf i of number j by at most M_j loses
-    units_i / denominator.
+    """Noise of leaves of trees, one of each: a unit that moves leaf i of number j by at most M_j loses units_i /
+    denominator.
 
     Args:
         units: the rates of all levels added up, int64[trees].
@@ -79,7 +79,7 @@ class LeafNoise(NamedTuple):
 
 
 class Noise(Protocol):
-    """Where a mechanism gets its noise from; the one argument that makes a release private or not.
+    """Source of noise of a mechanism; the one argument that makes a release private or not.
 
     Publishing code hands its exact integers over and gets them back with noise, so that a source which watches a
     publish (`tests/privacy/loss.py`) sees every place where the two meet. Without `exact` the bare draws come back.

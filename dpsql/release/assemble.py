@@ -15,19 +15,19 @@ from functools import reduce
 from math import prod
 from typing import NamedTuple
 
+from dpsql.matrices import AxisVariance
+from dpsql.matrices.estimated import Estimated
+from dpsql.matrices.nonnegative import nonnegative, product_tree, signal_tree
+from dpsql.matrices.partners import round_with_partners
+from dpsql.matrices.reading import Together
+from dpsql.matrices.reconcile import UNIT, family_step, node_sums, to_units
 from dpsql.release.format import StatisticMeta
 from dpsql.release.write import StatisticContent, StatisticPart
 from dpsql.tree import IntArray, Tree
-from dpsql.variance import AxisVariance
-from dpsql.variance.estimated import Estimated
-from dpsql.variance.nonnegative import nonnegative, product_tree, signal_tree
-from dpsql.variance.partners import round_with_partners
-from dpsql.variance.reading import Together
-from dpsql.variance.reconcile import UNIT, family_step, node_sums, to_units
 
 
 class Description(NamedTuple):
-    """What a release says of a statistic that nothing was drawn for.
+    """Description of a statistic that nothing was drawn for.
 
     Args:
         view, of, measure, axes, mid, scale, sensitivity, currency, noise_mid: as in `StatisticMeta`.
@@ -58,7 +58,7 @@ class Statistic(NamedTuple):
 
 
 class Assembled(NamedTuple):
-    """What a release holds.
+    """Contents of a release.
 
     Args:
         statistics: in the order given.
@@ -155,7 +155,7 @@ def numbered_models(
 def statistic_meta(
     number: int, statistic: Statistic, models: Sequence[AxisVariance | Together]
 ) -> StatisticMeta:
-    """What a release says of a statistic.
+    """Metadata of a statistic.
 
     Args:
         number: its id.

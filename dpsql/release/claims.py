@@ -109,7 +109,7 @@ def _whole(text: str) -> int:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether a JSON value is nested more than so many levels."""
+    """True if a JSON value is nested more than so many levels."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels == 0 or any(
         _deeper(element, levels - 1) for element in inner if isinstance(element, dict | list)
@@ -117,7 +117,7 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _faults(meta: Meta) -> Iterator[str]:
-    """What is wrong with numbers and names that the types of `Meta` cannot tell."""
+    """Faults in numbers and names that the types of `Meta` cannot express."""
     promise = meta.privacy
     amounts = [promise.epsilon, promise.delta, promise.mu2 or "0", *(spend.amount for spend in meta.spends)]
     amounts += [statistic.budget for statistic in meta.statistics]

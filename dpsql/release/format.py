@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from dpsql.matrices.distinct import PeopleBounds
 from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.tree import FloatArray
-from dpsql.variance.distinct import PeopleBounds
 
 FORMAT = 12
 """Format version; a reader refuses another one."""
@@ -193,7 +193,7 @@ class MeasureScale:
 
 @dataclass(frozen=True)
 class ScaleMeta:
-    """How the shapes of one table got their scale, and what bounding may have biased.
+    """Scale of the shapes of one table, and the bias that bounding may cause.
 
     Args:
         of: the counted table.
@@ -230,7 +230,7 @@ class SpentAmount(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised, and to whom.
+    """Promise of a release, and to whom.
 
     Args:
         unit: `row`, or `table.key` of the people's table; of a stream also of how many batches.
@@ -301,7 +301,7 @@ class KeyListMeta:
 
     @property
     def missing(self) -> str:
-        """Which keys are not shown."""
+        """Keys that are not shown."""
         if not self.rounds:
             return "keys that were not listed before are not"
         return f"keys of fewer than about {self.people():,.0f} people are not"
@@ -317,7 +317,7 @@ class RunnerUp:
 
 @dataclass(frozen=True)
 class ChoiceMeta:
-    """How a strategy was chosen: its exact expected error and those of the runners-up, best first.
+    """Choice of a strategy: its exact expected error and those of the runners-up, best first.
 
     Errors are mean variances over the workload at epsilon 1 (Laplace) or mu^2 1 (Gaussian).
 
@@ -378,7 +378,7 @@ class RowsBeyondBound:
 
     @property
     def misread(self) -> bool:
-        """Whether numbers would be misread without the note: nothing was measured, or rows beyond are seen."""
+        """True if numbers would be misread without the note: nothing was measured, or rows beyond are seen."""
         return self.rows is None or self.clipped_fraction is not None
 
     def note(self) -> str:
@@ -442,7 +442,7 @@ class ValuesBeyondBounds:
 
     @property
     def misread(self) -> bool:
-        """Whether units with values beyond the bounds stand out of the noise."""
+        """True if units with values beyond the bounds stand out of the noise."""
         return max(*self.above, *self.below, self.both or 0) > 3 * self.stderr
 
     def note(self) -> str:
@@ -460,7 +460,7 @@ class ValuesBeyondBounds:
 
 @dataclass(frozen=True)
 class StreamMeta:
-    """What a release says about its stream.
+    """Stream metadata of a release.
 
     Args:
         as_of_batch, as_of: the newest batch, by number and by the beginning of its time.
@@ -480,7 +480,7 @@ class StreamMeta:
 
 
 class FamilyCovariance(NamedTuple):
-    """How the statistics of two families err together: all rows and those where a measure is not NULL, of one draw.
+    """Covariance of two families' statistics: all rows and those where a measure is not NULL, of one draw.
 
     Args:
         left, right: ids of the statistics of either family; those of one agree on what they share.
@@ -499,7 +499,7 @@ class Meta:
     Args:
         release_id: 32 hexadecimal digits.
         catalog: the public part of the catalog, as `Catalog.to_json` writes it.
-        spec_hash: of the catalog (`dpsql.star.spec_hash`).
+        spec_hash: of the catalog (`dpsql.catalog.spec_hash`).
         privacy: what is promised.
         spends: what it cost.
         insecure_entropy: whether noise came from test entropy, or there was none.
@@ -542,16 +542,16 @@ class Meta:
         return next((keys for keys in self.keys if keys.column == f"{table}.{column}"), None)
 
     def beyond(self, of: str) -> RowsBeyondBound | None:
-        """What is known of a table's rows beyond its declared bound; None where there can be none."""
+        """Rows beyond a table's declared bound; None where there can be none."""
         tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
         return tables[0] if tables else None
 
     def unasked(self, of: str) -> bool:
-        """Whether people may have rows of a table beyond those that they were asked about."""
+        """True if people may have rows of a table beyond those that they were asked about."""
         return any(isinstance(table, SlotsLeftOut | BitLeftOut) and table.of == of for table in self.bounding)
 
     def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
-        """What is known of a measure's values beyond its bounds; None where nothing measured them."""
+        """Statistics of a measure's values beyond its bounds; None where nothing measured them."""
         return next((each for each in self.excess if (each.of, each.measure) == (of, measure)), None)
 
 

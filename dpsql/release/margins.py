@@ -18,9 +18,9 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.matrices.reconcile import node_sums
 from dpsql.release.request import executed
 from dpsql.tree import Tree
-from dpsql.variance.reconcile import node_sums
 
 MOST_LEAVES = 1 << 16
 """Rows of a margin: DuckDB scans them in about the time that it takes to plan the scan."""
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class NodeTable(NamedTuple):
-    """Where the node combinations of a statistic are stored.
+    """Table that stores the node combinations of a statistic.
 
     Args:
         table, estimate: the table, and its column.

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ReleaseError
+from dpsql.matrices.model import Reading
+from dpsql.matrices.reconcile import node_sums
 from dpsql.release.format import AxisMeta, Meta, StatisticMeta
 from dpsql.release.read import LOCKDOWN, MOST_NUMBERS, Release
 from dpsql.release.structure import AXIS
 from dpsql.release.write import create_cells, create_table
 from dpsql.tree import Tree
-from dpsql.variance.model import Reading
-from dpsql.variance.reconcile import node_sums
 
 IntArray = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""What a release promises, in sentences for people."""
+"""Promises of a release, in sentences for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FREE = "Questions cost nothing: the budget was spent once, when the release was 
 
 
 def promise_words(promise: Promise) -> list[str]:
-    """What is promised, in one sentence, and what the curator vouches for, in another.
+    """Promise in one sentence, and what the curator vouches for in another.
 
     >>> promise_words(Promise("person.id", "add_remove", "1/2"))[0][-51:]
     'by a factor of at most exp(epsilon): epsilon = 0.5.'
@@ -50,7 +50,7 @@ def promise_words(promise: Promise) -> list[str]:
 
 
 def has_key_rounds(promise: Promise) -> bool:
-    """Whether private keys were sought: a part of the losses is a delta that no curve holds, at any order."""
+    """True if private keys were sought: a part of the losses is a delta that no curve holds, at any order."""
     return Fraction(promise.key_delta or 0) > 0
 
 

@@ -19,10 +19,15 @@ from typing import Any, TypeVar, cast
 import duckdb
 import numpy as np
 
+from dpsql.catalog import Catalog, catalog_from_json
 from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
+from dpsql.matrices.kronecker import AxisSplit
+from dpsql.matrices.max_entropy import EntropyReading, PairTables
+from dpsql.matrices.model import Reading, Shared, Unknown
+from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
+from dpsql.matrices.stack import StackReading
 from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
-from dpsql.release.held import held
 from dpsql.release.margins import Margins
 from dpsql.release.request import check, executed
 from dpsql.release.signature import Signer, check_signature, signer_of
@@ -36,14 +41,9 @@ from dpsql.release.structure import (
     damaged,
     refused,
 )
-from dpsql.star import Catalog, catalog_from_json
-from dpsql.star.sql import identifier
+from dpsql.release.verified_file import held
+from dpsql.row_expressions import identifier
 from dpsql.tree import FloatArray, Tree, stored_tree
-from dpsql.variance.entropy import EntropyReading, PairTables
-from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.model import Reading, Shared, Unknown
-from dpsql.variance.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
-from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -141,7 +141,7 @@ class Release:
         return self.catalog.name
 
     def declares(self, view: str) -> bool:
-        """Whether the catalog names a view; sets of axes that designs add to it are named in brackets."""
+        """True if the catalog names a view; sets of axes that designs add to it are named in brackets."""
         return not view.startswith("(")
 
     def tree(self, axis: int) -> Tree:
@@ -201,7 +201,7 @@ class Release:
         return self._columns(table, "*", "ORDER BY rowid", [], MOST_NUMBERS)
 
     def model(self, k: int) -> Piece:
-        """What `variance_<k>` holds: the variance model of an axis with its split, or that of a view's cells."""
+        """Variance model in `variance_<k>`: that of an axis with its split, or that of a view's cells."""
         if k not in self._models:
             columns = self._columns(f"variance_{k}", "*", "ORDER BY rowid", [], MOST_LINES)
             self._models[k] = self._piece(k, columns)
@@ -246,7 +246,7 @@ class Release:
         return {axis.model: axis.leaves for axis in self.axes}
 
     def reading(self, statistic: int) -> Reading:
-        """How a statistic answers; its variances are in squared stored units (before the 2^-20)."""
+        """Reading of a statistic; its variances are in squared stored units (before the 2^-20)."""
         key = statistic, self.estimate(statistic)
         if key not in self._readings:
             self._readings[key] = self._reading(statistic)
@@ -277,7 +277,7 @@ class Release:
         return cast(EntropyReading, self.reading(statistic)) if of_pairs else None
 
     def _pairs(self, statistic: int) -> PairTables:
-        """Where a statistic's pair tables are; redrawn noise follows from the release's id."""
+        """Pair tables of a statistic; redrawn noise follows from the release's id."""
         tables: dict[tuple[int, int], FloatArray] = {}
 
         def table(i: int, j: int) -> FloatArray:
@@ -314,7 +314,7 @@ class Release:
         return counts
 
     def shared(self, left: int, right: int) -> Shared | None:
-        """How two statistics err together, the masks of the lower one first; None where independently."""
+        """Covariance of two statistics, the masks of the lower one first; None where independent."""
         if left == right:
             return self.reading(left)
         low, high = min(left, right), max(left, right)
@@ -326,7 +326,7 @@ class Release:
         return self._family_covariance(low, high)
 
     def across(self, left: int, right: int) -> Shared | None:
-        """How a statistic of one view errs with one of another view; None where independently."""
+        """Covariance of a statistic of one view with one of another view; None where independent."""
         left_meta, right_meta = self.statistics[left], self.statistics[right]
         together = None if self.pair_readings else self._family_covariance(left, right)
         if together is not None:
@@ -347,7 +347,7 @@ class Release:
         return FAMILIES[left_meta.reading](self.reading(left), self.reading(right), pairs)
 
     def _family_covariance(self, left: int, right: int) -> Shared | None:
-        """How statistics of two families err together; None where independently."""
+        """Covariance of two families' statistics; None where independent."""
         parts = [
             covariance.components
             for covariance in self.meta.covariances
@@ -372,7 +372,7 @@ class Release:
         return "nonnegative" if self.nonnegative and self.statistics[statistic].nonnegative else "estimate"
 
     def kept(self, question: Hashable, make: Callable[[], T]) -> T:
-        """What a question of this release gave when it was asked first; the least asked of KEPT is forgotten."""
+        """Cached result of a question of this release; the least used of KEPT is dropped."""
         with self._lock:
             if question in self._kept:
                 self._kept.move_to_end(question)
@@ -567,7 +567,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, inse
 
 
 def _incomplete(columns: Mapping[str, Any]) -> bool:
-    """Whether a number is NULL, NaN or infinite. DuckDB masks NULL; without one nobody needs `numpy.ma`."""
+    """True if a number is NULL, NaN or infinite. DuckDB masks NULL; without one nobody needs `numpy.ma`."""
     return any(
         np.any(getattr(values, "mask", False)) or not np.all(np.isfinite(np.asarray(values)))
         for values in columns.values()

@@ -1,4 +1,4 @@
-"""What `meta` says of people's own reports: of releases made of them, and of columns that devices reported."""
+"""Metadata of people's own reports: of releases made of them, and of columns that devices reported."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
-from dpsql.star.devices import NonresponseWord
+from dpsql.catalog.collection import PARTICIPATIONS, ParticipationWord
+from dpsql.catalog.devices import NonresponseWord
 
 
 @dataclass(frozen=True)
 class ManifestMeta:
-    """What a collection holds: files, reports, accepted ones, the rest by reason, and how many carried a token."""
+    """Contents of a collection: files, reports, accepted ones, the rest by reason, and how many carried a token."""
 
     files: int
     reports: int
@@ -23,7 +23,7 @@ class ManifestMeta:
 
 @dataclass(frozen=True)
 class InfluenceMeta:
-    """How far one hostile report reaches: as so many reports of its view, and in rows of a count over one axis."""
+    """Largest influence of one hostile report: in reports of its view, and in rows of a count over one axis."""
 
     reports_in_its_view: float
     rows_at_most: float | None = None
@@ -67,7 +67,7 @@ class StandsFor(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalMeta:
-    """What people reported for themselves.
+    """Metadata of people's reports.
 
     Args:
         collection: its name; a device answers it once.
@@ -128,17 +128,17 @@ class LocalMeta:
 
     @property
     def whole(self) -> bool:
-        """Whether everybody reported, says the catalog."""
+        """True if everybody reported, says the catalog."""
         return PARTICIPATIONS[self.participation].whole
 
     @property
     def sampled(self) -> bool:
-        """Whether those who reported are a random sample, says the catalog."""
+        """True if those who reported are a random sample, says the catalog."""
         return PARTICIPATIONS[self.participation].sampled
 
 
 def unasked_words(asked: int) -> str:
-    """What rows beyond those that people were asked about leave open."""
+    """Sentence on rows beyond those that people were asked about."""
     return (
         f"rows beyond {asked} of a person were not asked about, so intervals of counts and sums have no upper end, "
         f"and averages and shares are of up to {asked} rows a person"
@@ -147,7 +147,7 @@ def unasked_words(asked: int) -> str:
 
 @dataclass(frozen=True)
 class SlotsLeftOut:
-    """What the slots of people who report for themselves left out of a table.
+    """Rows beyond the slots of people who report for themselves.
 
     Args:
         of: the counted table.
@@ -166,7 +166,7 @@ class SlotsLeftOut:
     misread: ClassVar[bool] = True
 
     def note(self) -> str:
-        """What a reader of answers about the table should know."""
+        """Note on answers about the table."""
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
             cut = f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
             return f"{cut}; {unasked_words(self.asked)}"
@@ -177,7 +177,7 @@ class SlotsLeftOut:
 
 @dataclass(frozen=True)
 class BitLeftOut:
-    """What is left out where a person reports one row and a bit for how many there are.
+    """Rows left out where a person reports one row and a bit for their number.
 
     Args:
         of: the counted table.
@@ -196,7 +196,7 @@ class BitLeftOut:
     misread: ClassVar[bool] = True
 
     def note(self) -> str:
-        """What a reader of answers about the table should know."""
+        """Note on answers about the table."""
         cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
             return f"{cut}; nobody was asked how many rows that leaves out; {unasked_words(self.asked)}"
@@ -248,7 +248,7 @@ class ReportedMeta:
 
     @property
     def line(self) -> str:
-        """What the ledger's line says; it costs no budget of the curator's."""
+        """Ledger line of a reported column; it costs no budget of the curator's."""
         return (
             f"reported: {self.column}, epsilon_local {self.epsilon_local}, collection {self.collection}, "
             f"plan {self.plan_hash}"

@@ -153,7 +153,7 @@ class Request:
 
     @property
     def deadline(self) -> float:
-        """When its time is up, by `time.monotonic`."""
+        """Deadline, by `time.monotonic`."""
         return time.monotonic() + self._seconds_left if self._deadline is None else self._deadline
 
     @property
@@ -194,7 +194,7 @@ class Request:
 
     @contextmanager
     def working(self) -> Iterator[Request]:
-        """What runs in this block is for this request, and its time passes.
+        """Context manager for work on behalf of this request, against its deadline.
 
         Raises:
             QueryTimeout: it was stopped before, or no time is left.
@@ -247,7 +247,7 @@ def current() -> Request | None:
 
 
 def moment() -> datetime:
-    """What the clock of the current request shows, in UTC; now, where there is none."""
+    """Clock of the current request, in UTC; now, where there is none."""
     request = current()
     return datetime.now(UTC) if request is None else request.began
 

@@ -1,4 +1,4 @@
-"""Who published a release: an Ed25519 signature over every byte of the file, at its end.
+"""Publisher's signature: Ed25519 over every byte of the file, at its end.
 
     DuckDB's database | magic, 24 bytes | public key, 32 bytes | signature, 64 bytes
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.release.held import OpenFile, held, unreadable
+from dpsql.release.verified_file import OpenFile, held, unreadable
 from dpsql.scratch import shown_bytes
 
 MAGIC = b"dpsql release, signed 1\n"
@@ -36,7 +36,7 @@ _HEX = re.compile("[0-9a-f]{64}")
 
 
 class Signer(NamedTuple):
-    """Who signed a release.
+    """Signer of a release.
 
     Args:
         key: the public key, 64 hexadecimal digits.
@@ -76,7 +76,7 @@ def sign(path: Path, seed: bytes) -> str:
 
 
 def claimed_signer(path: Path) -> Signer | None:
-    """Whose signature a release carries; nothing is verified. None where it carries none.
+    """Claimed signer of a release; nothing is verified. None where it carries none.
 
     Raises:
         ReleaseError: the file cannot be read.
@@ -86,7 +86,7 @@ def claimed_signer(path: Path) -> Signer | None:
 
 
 def signer_of(opened: OpenFile) -> Signer | None:
-    """Whose signature a file that is held open carries; nothing is verified. None where it carries none.
+    """Claimed signer of a file that is held open; nothing is verified. None where it carries none.
 
     Raises:
         ReleaseError: the file cannot be read.
@@ -131,7 +131,7 @@ def check_signature(opened: OpenFile, signers: Collection[str] | None) -> Signer
 
 
 def _trailer(opened: OpenFile) -> tuple[int, bytes, bytes] | None:
-    """Where the end of a signed file begins, the public key and the signature in it."""
+    """Start of the trailer of a signed file, its public key and its signature."""
     file = opened.file
     try:
         start = max(0, file.seek(0, os.SEEK_END) - TRAILER)

@@ -1,4 +1,4 @@
-"""Where a reader finds the release inside a stream directory: the states that its manifest names.
+"""Releases inside a stream directory: the states that its manifest names.
 
 After every batch the stream's present state is one ordinary release file, `states/<batch>.duckdb`. The manifest is
 replaced atomically and names the newest states with their hashes; the files never change. So a reader that opened

@@ -1,4 +1,5 @@
-"""Whether a file is what its own `meta` says: the tables, columns and types that follow from it, and nothing else.
+"""True if a file is what its own `meta` says: the tables, columns and types that follow from it, and nothing
+else.
 
 A release may come from anybody, so nothing in it is believed. DuckDB would read a view, a macro or a generated column
 as if it were a table, a function or a column, and compute what it says: one named `meta` need never end, one named
@@ -24,9 +25,9 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import InternalError, ReleaseError
+from dpsql.matrices.reading import indices, stored_columns
 from dpsql.release.format import KeyListMeta, Meta
 from dpsql.release.request import executed
-from dpsql.variance.reading import indices, stored_columns
 
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
 """Columns of every axis table, before its public ones."""

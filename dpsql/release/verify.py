@@ -12,11 +12,11 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpsql.matrices.max_entropy import LINEAR, pair_number
+from dpsql.matrices.reading import stored_as_pairs
 from dpsql.release.read import Release, open_release, release_file
 from dpsql.release.signature import Signer, claimed_signer
 from dpsql.release.structure import refused
-from dpsql.variance.entropy import LINEAR, pair_number
-from dpsql.variance.reading import stored_as_pairs
 
 
 class Verified(NamedTuple):

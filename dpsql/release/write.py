@@ -22,6 +22,9 @@ import numpy.typing as npt
 
 from dpsql.axis import Axis, table_sql
 from dpsql.errors import InternalError
+from dpsql.matrices import AxisVariance
+from dpsql.matrices.max_entropy import pair_places
+from dpsql.matrices.reading import Together, indices, stored_as_pairs
 from dpsql.release.format import (
     AxisMeta,
     ChoiceMeta,
@@ -41,12 +44,9 @@ from dpsql.release.format import (
 from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.release.signature import sign
 from dpsql.release.structure import NODE, SCALE, key_list_columns
+from dpsql.row_expressions import identifier
 from dpsql.scratch import scratch
-from dpsql.star.sql import identifier
 from dpsql.tree import Noisy, Tree, kary_tree
-from dpsql.variance import AxisVariance
-from dpsql.variance.entropy import pair_places
-from dpsql.variance.reading import Together, indices, stored_as_pairs
 
 IntArray = npt.NDArray[np.int64]
 

@@ -32,10 +32,10 @@ import numpy as np
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
-from dpsql.mechanisms.family.joint_rows import shared_law
-from dpsql.mechanisms.law import Laplace, NoiseLaw, again, shaped, signed_sum, with_stored
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline.time_strategy import Emission, NodeRead, TimeStrategy
+from dpsql.mechanisms.continual.time_strategy import Emission, NodeRead, TimeStrategy
+from dpsql.mechanisms.designs.joint_rows import shared_law
+from dpsql.mechanisms.distribution import Laplace, NoiseDistribution, again, shaped, signed_sum, with_stored
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import Noise
 from dpsql.streams.public import (
     NoisyNode,
@@ -67,7 +67,7 @@ class StreamStatistic(NamedTuple):
         sensitivity: the most that a unit's rows of one batch change a sum of |cells| by, in stored units.
     """
 
-    law: NoiseLaw
+    law: NoiseDistribution
     axes: tuple[AxisBudget, ...]
     spend: Fraction
     sensitivity: int
@@ -85,9 +85,9 @@ class StreamStatistic(NamedTuple):
         """
         return self.law.budgets(self.axes, self.spend * share, self.sensitivity).reshape(-1)
 
-    def unit_variance(self, share: Fraction) -> float:
+    def variance_at_unit_budget(self, share: Fraction) -> float:
         """Noise variance that a cell of all budgets would have if a node of this share were to spend all."""
-        node_variance = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
+        node_variance = self.law.variance_at_unit_budget(self.axes, self.spend * share, self.sensitivity)
         return float(node_variance * float(share) ** (2 / self.law.norm))
 
     def ahead(self, time: AxisBudget) -> tuple[AxisBudget, ...]:
@@ -106,7 +106,7 @@ class StreamStatistic(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """What is fixed when the release is made: strategy, cells of each statistic, lifetime cap.
+    """Fixed part of a stream: strategy, cells of each statistic, lifetime cap.
 
     Attributes:
         grains: what exact sums of each statistic are multiplied by before noise is drawn; 1 where it does not say.
@@ -181,7 +181,7 @@ class Batch:
 
 
 class Draw(Protocol):
-    """Where the noise of a stream comes from."""
+    """Noise source of a stream."""
 
     def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
         """Exact sums of statistics that share a draw (int64[cells] each), with the noise of one node."""
@@ -394,7 +394,7 @@ class OpenStream:
         return published
 
     def admitted(self, people: Sequence[str]) -> BoolArray:
-        """Which people may still be in a batch; all of them where there is no lifetime cap."""
+        """People who may still be in a batch; all of them where there is no lifetime cap."""
         if self.spec.lifetime is None:
             return np.ones(len(people), dtype=np.bool_)
         return self.state.admitted(people, self.spec.lifetime)
@@ -459,7 +459,7 @@ class OpenStream:
                     self.state.keep_noise(batch, statistic, batch + 2, cells)
 
     def _nodes(self, group: Group, batch: int, draw: Draw) -> Iterator[NoisyNode]:
-        """What a batch publishes of statistics that share their draws."""
+        """Nodes that a batch publishes of statistics that share their draws."""
         for emission in self.spec.strategy.emissions(batch):
             values: list[Exact] = [
                 self.spec.refined(self._exact(emission, statistic, self.spec.cells[statistic]), statistic)

@@ -14,12 +14,12 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from dpsql.axis import Axis, build_axis
+from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog.base import GRAIN_MICROSECONDS
+from dpsql.catalog.model import Stream
+from dpsql.catalog.tables import DROP, Column, Cuts
 from dpsql.errors import BatchOrderError, CatalogError
-from dpsql.mechanisms.family.registry import DATA_DEPENDENT
-from dpsql.star import Catalog, ResolvedAxis
-from dpsql.star.base import GRAIN_MICROSECONDS
-from dpsql.star.model import Stream
-from dpsql.star.tables import DROP, Column, Cuts
+from dpsql.mechanisms.designs.registry import DATA_DEPENDENT
 
 Grain = Literal["hour", "day", "week", "month"]
 
@@ -158,7 +158,7 @@ def time_axis(
 
 
 def is_time(resolved: ResolvedAxis, stream: Stream) -> bool:
-    """Whether an axis of a view is the stream's time axis."""
+    """True if an axis of a view is the stream's time axis."""
     return resolved.path == () and f"{resolved.table}.{resolved.column}" == stream.column
 
 

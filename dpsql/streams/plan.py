@@ -1,4 +1,4 @@
-"""What a stream will measure, from the catalog and public tables alone: time first, then the other axes.
+"""Plan of a stream, from the catalog and public tables alone: time first, then the other axes.
 
 A view of a stream is the product of the time axis, whose strategy is the stream's, and the view's other axes, which
 are planned as in any release. Two plans share it:
@@ -37,23 +37,23 @@ from typing import Any
 import numpy as np
 
 from dpsql.axis import Axis, CategoryRule, KeyRule
+from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog.model import Stream
+from dpsql.catalog.tables import Column
+from dpsql.central.axes import AxisMaker
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
+from dpsql.matrices import AxisVariance
 from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, axis_budgets
-from dpsql.mechanisms.family.question import MOST_NUMBERS
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
-from dpsql.mechanisms.timeline import thaw as thaw_time
-from dpsql.mechanisms.timeline import words
-from dpsql.mechanisms.timeline.time_strategy import TimeChoice, TimeQuestion, TimeStrategy, question_of
-from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.planned import PlannedAxis, PlannedStatistic, ReleasePlan
-from dpsql.star import Catalog, ResolvedAxis
-from dpsql.star.model import Stream
-from dpsql.star.tables import Column
+from dpsql.mechanisms.continual import thaw as thaw_time
+from dpsql.mechanisms.continual import words
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeChoice, TimeStrategy, question_of
+from dpsql.mechanisms.designs.question import MOST_NUMBERS
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
 from dpsql.streams.append import StreamSpec, StreamStatistic
 from dpsql.streams.calendar import batch_number, check_views, is_time, stream_column, time_axis
-from dpsql.variance import AxisVariance
 
 DEFAULT_WINDOWS = {
     "hour": ("1", "24", "168"), "day": ("1", "7", "30"), "week": ("1", "4", "13"), "month": ("1", "3", "12")
@@ -98,29 +98,29 @@ class StreamPlan:
 
     @property
     def unit(self) -> str:
-        """Whose rows are protected, in words."""
+        """Protected rows, in words."""
         unit = self.catalog.privacy.unit
         return unit.name if self.lifetime else unit.per(self.stream.grain)
 
     @cached_property
     def price(self) -> Fraction:
-        """What a unit pays for all its batches, against what it pays for one."""
+        """Price of a unit for all its batches, relative to one batch."""
         return self.strategy.price(self.lifetime or 1)
 
-    def regrained(self) -> StreamPlan:
+    def refined_noise(self) -> StreamPlan:
         """The same with sums as fine as noise nodes need; those with large weights are fine already."""
         largest_share, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
         for members in self.batch.families:
-            coarse = [replace(statistics[i], grain=1) for i in members]
-            grain = max(
-                s.law.grain(
+            coarse = [replace(statistics[i], noise_refinement=1) for i in members]
+            noise_refinement = max(
+                s.law.noise_refinement(
                     axis_budgets(self.batch.strategies(s)[1:]), s.spend * largest_share, s.drawn_sensitivity
                 )
                 for s in coarse
             )
             for i in members:
-                factor = statistics[i].factor * statistics[i].grain / grain
-                statistics[i] = replace(statistics[i], grain=grain, factor=factor)
+                factor = statistics[i].factor * statistics[i].noise_refinement / noise_refinement
+                statistics[i] = replace(statistics[i], noise_refinement=noise_refinement, factor=factor)
         return replace(self, batch=replace(self.batch, statistics=tuple(statistics)))
 
     def whole(self, batches: int) -> ReleasePlan:
@@ -132,8 +132,8 @@ class StreamPlan:
         return replace(self.batch, axes=(planned, *self.batch.axes[1:]), statistics=statistics)
 
     def spec(self) -> StreamSpec:
-        """What stays fixed for the life of the stream."""
-        grains = tuple(s.grain for s in self.batch.statistics)
+        """Part of the plan that stays fixed for the life of the stream."""
+        grains = tuple(s.noise_refinement for s in self.batch.statistics)
         together = tuple(tuple(draw) for draw in self.batch.draws if len(draw) > 1)
         cells = tuple(s.cells for s in self._statistics())
         return StreamSpec(self.strategy, cells, self.lifetime, grains, together)
@@ -175,9 +175,12 @@ class StreamPlan:
         """
         time, shares = self.strategy.ahead, self.strategy.shares()
         if time is not None:
-            worst = [s.law.unit_variance(s.ahead(time), s.spend, s.sensitivity) for s in self.statistics()]
+            worst = [
+                s.law.variance_at_unit_budget(s.ahead(time), s.spend, s.sensitivity)
+                for s in self.statistics()
+            ]
         else:
-            worst = [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
+            worst = [max(s.variance_at_unit_budget(share) for share in shares) for s in self.statistics()]
         return [variance * s.factor**2 for variance, s in zip(worst, self.batch.statistics, strict=True)]
 
 
@@ -211,16 +214,16 @@ def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: C
     reach = max(_reach(plan, s) for s in plan.statistics)
     time = choose_time(law, reach, _drawn_ahead(plan, stream, law))
     first = _time_first(plan, stream, time)
-    return StreamPlan(catalog, stream, of, column, time.strategy, first).regrained()
+    return StreamPlan(catalog, stream, of, column, time.strategy, first).refined_noise()
 
 
-ChooseTime = Callable[[NoiseLaw, int, JointCells | None], TimeChoice]
+ChooseTime = Callable[[NoiseDistribution, int, JointCells | None], TimeChoice]
 """(noise, what a row changes a sum by at most, what is drawn where all batches may be drawn at once)."""
 
 
-def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseLaw) -> JointCells | None:
-    """What a stream draws where all its batches may be drawn at once: pure noise, an end, and other axes that are
-    measured leaf by leaf; None where they may not."""
+def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseDistribution) -> JointCells | None:
+    """Noise drawn ahead for a stream whose batches may be drawn at once: pure noise, an end, and other axes that
+    are measured leaf by leaf; None where they may not."""
     numbers = max(len(draw) for draw in plan.draws)
     if law is not LAPLACE or not stream.ends or numbers > MOST_NUMBERS:
         return None
@@ -244,7 +247,9 @@ def _reach(plan: ReleasePlan, statistic: PlannedStatistic) -> int:
     return reach * prod(max(1, axis.total // max(1, int(axis.budget.min()))) for axis in budgets)
 
 
-def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1, joint: JointCells | None = None) -> TimeChoice:
+def chosen(
+    catalog: Catalog, law: NoiseDistribution, reach: int = 1, joint: JointCells | None = None
+) -> TimeChoice:
     """The strategy of time that a catalog asks for, with what it was compared with.
 
     Args:
@@ -264,7 +269,7 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1, joint: JointCells | 
         question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
     )
     bits = 61 - (ROWS - 1).bit_length() - (reach - 1).bit_length()
-    question = TimeQuestion(
+    question = StreamProblem(
         law,
         stream.horizon,
         questions,
@@ -352,7 +357,7 @@ def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, 
         IntegrityError: they do not fit the plan's axes: a public table or the catalog has changed.
     """
 
-    def restored(law: NoiseLaw, reach: int, joint: JointCells | None) -> TimeChoice:
+    def restored(law: NoiseDistribution, reach: int, joint: JointCells | None) -> TimeChoice:
         time = thaw_time(str(kept["time"]["kind"]), law, kept["time"]["strategy"])
         return TimeChoice(time, time.name, 0.0)
 

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsql.central.content import descriptions, lookup_trees, notes, planned_release, with_cuts
+from dpsql.central.planned import ReleasePlan
 from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
+from dpsql.matrices.estimated import Estimated
 from dpsql.mechanisms.axis.strategy import estimate, row_count
-from dpsql.mechanisms.family.measurement import DrawnMember, estimated
-from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.law import NoisyView, joined, published, shaped
-from dpsql.publishing.content import descriptions, lookup_trees, notes, planned_release, with_cuts
-from dpsql.publishing.planned import ReleasePlan
+from dpsql.mechanisms.designs.measurement import DrawnMember, estimated
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.distribution import NoisyView, joined, published, shaped
 from dpsql.release import open_release
 from dpsql.release.assemble import Statistic, assemble
 from dpsql.release.format import StreamMeta
@@ -36,7 +37,6 @@ from dpsql.streams.calendar import batch_bounds
 from dpsql.streams.plan import StreamPlan
 from dpsql.streams.public import PUBLIC_FILE, StreamManifest, read_segments
 from dpsql.tree import FloatArray, IntArray, Noisy
-from dpsql.variance.estimated import Estimated
 
 STATES = "states"
 KEPT = 16
@@ -165,7 +165,7 @@ def state_content(
 
 
 def _stream_meta(stream: StreamPlan, batches: int) -> StreamMeta:
-    """What a release says about its stream; `as_of` is the beginning of its newest batch."""
+    """Stream metadata of a release; `as_of` is the beginning of its newest batch."""
     return StreamMeta(
         as_of_batch=batches - 1, as_of=_label(stream, batches), column=stream.stream.column,
         grain=stream.stream.grain, strategy=stream.batch.axes[0].choice.name, late=stream.stream.late.name,
@@ -174,7 +174,7 @@ def _stream_meta(stream: StreamPlan, batches: int) -> StreamMeta:
 
 
 def _label(stream: StreamPlan, batches: int) -> str:
-    """How the newest batch is called."""
+    """Label of the newest batch."""
     start = batch_bounds(batches - 1, stream.origin, stream.stream.grain)[0]
     return start.date().isoformat() if stream.stream.grain != "hour" else start.isoformat(timespec="minutes")
 

@@ -66,7 +66,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class StreamManifest:
-    """What is published.
+    """Manifest of what is published.
 
     Attributes:
         release_id: identity of the release, as in the ledger.
@@ -89,7 +89,7 @@ class StreamManifest:
 
     @property
     def batches(self) -> int:
-        """How many batches are published."""
+        """Number of published batches."""
         return self.first + len(self.segments)
 
     @property

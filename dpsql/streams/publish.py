@@ -24,6 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpsql.catalog import Catalog, spec_hash
+from dpsql.catalog.graph import ledger_path
+from dpsql.central.axes import AxisMaker, axis_maker, open_public
+from dpsql.central.central import PROMISE, confirmed_source, release_spend, releases_beside, source_digests
 from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
@@ -32,11 +36,7 @@ from dpsql.ledger.locks import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
-from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
-from dpsql.publishing.central import PROMISE, confirmed_source, release_spend, releases_beside, source_digests
 from dpsql.release.stream import MANIFEST
-from dpsql.star import Catalog, spec_hash
-from dpsql.star.graph import ledger_path
 from dpsql.streams.append import (
     Batch,
     KillPoint,
@@ -59,7 +59,7 @@ NOT_APPENDED = "the batch was not appended; append it again"
 
 @dataclass(frozen=True)
 class Appended:
-    """What `append` did. For the curator: `left_out` counts raw rows.
+    """Outcome of `append`. For the curator: `left_out` counts raw rows.
 
     Args:
         path: the stream directory.
@@ -132,7 +132,7 @@ class Compared:
 
 
 class Arrival(NamedTuple):
-    """What arrives.
+    """Arriving batch.
 
     Args:
         label: a date or time inside the batch.
@@ -147,7 +147,7 @@ class Arrival(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """Where randomness comes from.
+    """Source of randomness.
 
     Args:
         noise: of what is published.
@@ -159,7 +159,7 @@ class Chance(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What earlier batches have fixed.
+    """State fixed by earlier batches.
 
     Args:
         types: column types of the first batch; None before it.
@@ -264,7 +264,7 @@ def _batch(
 
 
 def earlier(private: Path) -> Earlier:
-    """What earlier batches have fixed, from the private state; nothing where there is none yet."""
+    """Read the state fixed by earlier batches, from the private state; empty where there is none yet."""
     if not private.exists():
         return Earlier(None, 0)
     with stream_lock(private):
@@ -363,7 +363,7 @@ def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, directory: Pat
 
 
 def private_state(catalog: Catalog, directory: Path) -> Path:
-    """Where a stream's private state lies: beside the ledger, named after release and lineage."""
+    """Path of a stream's private state: beside the ledger, named after release and lineage."""
     owner = hashlib.sha256(catalog.privacy.lineage.encode()).hexdigest()[:8]
     return ledger_path(catalog).absolute().parent / f"{directory.name}.{owner}.stream"
 
@@ -417,7 +417,8 @@ def _created(
 
 
 def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityError:
-    """Why batches cannot be appended here: the stream of this name lies elsewhere, or its manifest is gone."""
+    """Reason why batches cannot be appended here: the stream of this name lies elsewhere, or its manifest is
+    gone."""
     folders = (
         Path(e.target).parent for e in ledger_entries(ledger_path(catalog)) if e.release_id == release_id
     )

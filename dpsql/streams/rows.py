@@ -39,21 +39,21 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.catalog import Catalog
+from dpsql.catalog.graph import roots
+from dpsql.catalog.source import Source
+from dpsql.catalog.tables import Table
+from dpsql.central.cells import PlacedCells
+from dpsql.central.placed_rows import place_rows, prepare_tables
 from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import missing_column
 from dpsql.engines.keys import open_star
-from dpsql.engines.united import schema_of
+from dpsql.engines.schema_union import schema_of
 from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest
 from dpsql.errors import CatalogError, IntegrityError, SourceError
 from dpsql.mechanisms.axis.strategy import measure
-from dpsql.publishing.cells import PlacedCells
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.star import Catalog
-from dpsql.star.graph import roots
-from dpsql.star.source import Source
-from dpsql.star.sql import identifier
-from dpsql.star.sql.calendar import instant
-from dpsql.star.tables import Table
+from dpsql.row_expressions import identifier
+from dpsql.row_expressions.calendar import instant
 from dpsql.streams.append import Batch
 from dpsql.streams.calendar import batch_bounds, stream_column
 from dpsql.streams.plan import StreamPlan
@@ -243,7 +243,7 @@ class StreamTypes:
 
     @staticmethod
     def parse(text: str) -> StreamTypes:
-        """What `text` gave.
+        """Parse the output of `text`.
 
         Raises:
             IntegrityError: it is something else.

@@ -43,7 +43,7 @@ from dpsql.errors import (
 )
 from dpsql.faults import UNCHARGED, machine
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, made_aside, write_private
-from dpsql.mechanisms.law import published
+from dpsql.mechanisms.distribution import published
 from dpsql.streams.public import NoisyNode
 from dpsql.tree import IntArray
 
@@ -252,7 +252,7 @@ class StreamState:
             self._database.execute("DELETE FROM outbox WHERE batch = ?", [batch])
 
     def admitted(self, people: Sequence[str], lifetime: int) -> BoolArray:
-        """Which people may still be in a batch: those in fewer than `lifetime` batches so far.
+        """People who may still be in a batch: those in fewer than `lifetime` batches so far.
 
         Args:
             people: privacy-unit keys as text.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from tests.doors_release import build
+from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.two_facts_star import write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -17,22 +17,22 @@ TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FRO
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     folder = tmp_path_factory.mktemp("desk")
     path = folder / "desk.dpsql"
     noise = ExactNoise(insecure_test_entropy(1))
     publish_release(load_catalog(write_star(folder, 3000, 1)), path, noise=noise, key=bytes(32))
-    return Answerer(open_release(path, insecure=True))
+    return ReleaseEngine(open_release(path, insecure=True))
 
 
-def errors(answers: Answerer, value: str, part: str = "scale") -> tuple[float, float]:
+def errors(answers: ReleaseEngine, value: str, part: str = "scale") -> tuple[float, float]:
     ((number, error),) = answers.query(
         f"SELECT {value} AS v, DP_STDERR({value}, '{part}') AS e {TOTALS}"
     ).rows
     return number, error
 
 
-def test_scales_of_two_tables_add_up_in_squares(answers: Answerer) -> None:
+def test_scales_of_two_tables_add_up_in_squares(answers: ReleaseEngine) -> None:
     (loans, of_loans), (fines, of_fines) = (errors(answers, value) for value in ("a.n", "b.n"))
     assert min(of_loans / loans, of_fines / fines) > 0.01, "both totals have a scale of their own"
     together = (of_loans**2 + of_fines**2) ** 0.5
@@ -42,7 +42,7 @@ def test_scales_of_two_tables_add_up_in_squares(answers: Answerer) -> None:
     assert of_ratio == pytest.approx(ratio * ((of_loans / loans) ** 2 + (of_fines / fines) ** 2) ** 0.5)
 
 
-def test_a_difference_is_longest_where_one_table_has_more_and_the_second_less(answers: Answerer) -> None:
+def test_a_difference_is_longest_where_one_table_has_more_and_the_second_less(answers: ReleaseEngine) -> None:
     """Tails: each total reaches farther up than down, so their difference has both ends of one table's longer side."""
     ends = {
         value: [side.iloc[0, 0] for side in answers.query(f"SELECT {value} AS v {TOTALS}").interval(0.95)]
@@ -58,7 +58,7 @@ def test_a_difference_is_longest_where_one_table_has_more_and_the_second_less(an
     assert arms["a.n + b.n"] == pytest.approx(((down_a**2 + down_b**2) ** 0.5, (up_a**2 + up_b**2) ** 0.5))
 
 
-def test_one_table_still_shares_its_scale(answers: Answerer) -> None:
+def test_one_table_still_shares_its_scale(answers: ReleaseEngine) -> None:
     ((share, scale),) = answers.query(
         "SELECT a.n * 1.0 / b.n AS v, DP_STDERR(a.n * 1.0 / b.n, 'scale') AS e FROM (SELECT COUNT(*) AS n FROM loans "
         "WHERE kind = 1) AS a, (SELECT COUNT(*) AS n FROM loans) AS b"

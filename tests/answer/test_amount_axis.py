@@ -10,11 +10,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.spenders_star import EDGES, counted, spenders, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -22,20 +22,20 @@ pytestmark = pytest.mark.usefixtures("publishes")
 Star = tuple[np.ndarray, np.ndarray]
 
 
-def released(folder: Path, star: Star, epsilon: str, delta: str) -> Answerer:
+def released(folder: Path, star: Star, epsilon: str, delta: str) -> ReleaseEngine:
     path = folder / "shop.dpsql"
     noise = ExactNoise(insecure_test_entropy(0))
     catalog = write_star(folder, *star, epsilon=epsilon, delta=delta)
     publish_release(load_catalog(catalog), path, noise=noise, key=bytes(32))
-    return Answerer(open_release(path, insecure=True))
+    return ReleaseEngine(open_release(path, insecure=True))
 
 
-def ends(answers: Answerer, value: str, where: str) -> tuple[float, float]:
+def ends(answers: ReleaseEngine, value: str, where: str) -> tuple[float, float]:
     low, high = answers.query(f"SELECT {value} FROM sales WHERE {where}").interval_rows(0.95)
     return low[0][0], high[0][0]
 
 
-def assert_covered(answers: Answerer, star: Star) -> None:
+def assert_covered(answers: ReleaseEngine, star: Star) -> None:
     """Every bin of 50 rows, everything from a bin on, and everything up to one."""
     truth = counted(*star)
     for i, (low, high) in enumerate(pairwise(EDGES)):

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpsql.answer.session import OpenReleases, open_session
-from tests.doors_release import build
+from dpsql.federation.session import OpenReleases, open_session
+from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 GROUPED = """SELECT region, DATE '2025-01-31' AS day, 1.50 AS price, COUNT(*) > 0 AS b, COUNT(*) AS n
@@ -61,7 +61,7 @@ def test_a_table_says_which_release_it_is_of(shop: OpenReleases) -> None:
 
 
 def test_values_that_do_not_fit_their_type_are_kept() -> None:
-    from dpsql.answer.output import arrow_column
+    from dpsql.results.render import arrow_column
 
     assert arrow_column([1.5, None], pa.int64()).to_pylist() == [1.5, None]
     assert arrow_column([1 << 40, None], pa.int32()).to_pylist() == [1 << 40, None]

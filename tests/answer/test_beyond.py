@@ -11,20 +11,20 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.export import export
-from dpsql.answer.session import open_session
-from dpsql.answer.uncertainty.beyond import UNSEEN, Grown, reach_of
-from dpsql.curate.forecast import plan_catalog
-from dpsql.doors.explore.answers import Explorer
-from dpsql.doors.report import report_page
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.forecast import plan_catalog
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import open_session
+from dpsql.interfaces.web.explore.answers import Explorer
+from dpsql.interfaces.web.report import report_page
+from dpsql.intervals.excess_rows import UNSEEN, Grown, reach_of
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.progress import silent
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.format import RowsBeyondBound
-from dpsql.star import load_catalog
-from tests.doors_release import CATALOG, build
+from dpsql.results.export import export
+from tests.interfaces_release import CATALOG, build
 
 UNMEASURED = "of the bounded rows; rows beyond max_ids were not measured"
 STAR = """
@@ -57,7 +57,7 @@ def published(
     noise: Noise | None = None,
     *,
     taste: int = 0,
-) -> Answerer:
+) -> ReleaseEngine:
     """A star of 2,000 people with 1 to `most` rows, of which ten count; most rows of heavy people have kind `taste`."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(5)
@@ -80,15 +80,15 @@ def published(
     (folder / "shop.yaml").write_text(star.replace("SHARE", share))
     noise = noise or ExactNoise(insecure_test_entropy(3))
     made = publish_release(load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
-    return Answerer(open_release(made.path, insecure=True))
+    return ReleaseEngine(open_release(made.path, insecure=True))
 
 
 @pytest.fixture(scope="module")
-def measured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def measured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     return published(tmp_path_factory.mktemp("measured"))
 
 
-def exact(answerer: Answerer, sql: str) -> list[tuple[float, ...]]:
+def exact(answerer: ReleaseEngine, sql: str) -> list[tuple[float, ...]]:
     """The same statement over all raw rows."""
     folder = answerer.release.path.parent
     with duckdb.connect() as connection:
@@ -108,7 +108,7 @@ def exact(answerer: Answerer, sql: str) -> list[tuple[float, ...]]:
         "SELECT SUM(s) / SUM(n) FROM (SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM sales GROUP BY kind) AS t",
     ],
 )
-def test_intervals_hold_the_exact_answer_over_all_rows(measured: Answerer, sql: str):
+def test_intervals_hold_the_exact_answer_over_all_rows(measured: ReleaseEngine, sql: str):
     answer = measured.query(sql)
     truths = exact(measured, sql)
     low, high = answer.interval_rows(0.99)
@@ -132,7 +132,7 @@ def test_the_interval_of_a_quantile_holds_that_of_all_rows(tmp_path: Path):
     assert answer.rows[0][0] < truth <= high and low <= answer.rows[0][0]
 
 
-def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
+def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: ReleaseEngine):
     sql = """SELECT COUNT(*), DP_INTERVAL_LOW(COUNT(*)), DP_INTERVAL_HIGH(COUNT(*)), DP_STDERR(COUNT(*), 'noise')
         FROM sales"""
     ((count, low, high, noise),) = measured.query(sql).rows
@@ -142,7 +142,7 @@ def test_a_count_is_below_and_its_interval_reaches_up_alone(measured: Answerer):
     assert high - count > 0.9 * (truth - count)
 
 
-def test_a_part_of_an_error_is_no_more_than_the_whole(measured: Answerer):
+def test_a_part_of_an_error_is_no_more_than_the_whole(measured: ReleaseEngine):
     for sql in (
         "SELECT COUNT(*), SUM(amount), AVG(amount), SUM(balance), AVG(balance) FROM sales",
         "SELECT kind, COUNT(*), SUM(amount), SUM(balance), COUNT(DISTINCT customer_id) FROM sales GROUP BY kind",
@@ -154,7 +154,7 @@ def test_a_part_of_an_error_is_no_more_than_the_whole(measured: Answerer):
                 assert all(part[column] <= whole[column] * (1 + 1e-9) for part in parts), (sql, column)
 
 
-def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: Answerer):
+def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: ReleaseEngine):
     spelt = (
         "SELECT SUM(amount) / COUNT(*) FROM sales",
         "SELECT s / n FROM (SELECT SUM(amount) AS s, COUNT(*) AS n FROM sales) AS t",
@@ -166,7 +166,7 @@ def test_equal_values_have_equal_intervals_however_they_are_spelt(measured: Answ
     assert np.array(summed.interval_rows(0.95), float) == pytest.approx(np.array(whole, float), rel=1e-2)
 
 
-def test_the_hint_is_the_measured_share_and_people_have_none(measured: Answerer):
+def test_the_hint_is_the_measured_share_and_people_have_none(measured: ReleaseEngine):
     ((hint,),) = measured.query("SELECT DP_BIAS_HINT(COUNT(*)) FROM sales").rows
     ((truth,),) = exact(measured, "SELECT COUNT(*) FROM sales")
     count = measured.query("SELECT COUNT(*) FROM sales").scalar()

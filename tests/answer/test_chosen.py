@@ -8,19 +8,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer, Result, outer
-from dpsql.answer.errorfunctions import Interval
-from dpsql.answer.outer import Row
-from dpsql.answer.output import margin_lines
-from dpsql.answer.relation import Relation
-from dpsql.answer.sql.carry import Emitted
-from dpsql.answer.sql.picks import Limit, PickQuery
-from dpsql.answer.uncertainty.chosen import UNKNOWN, Candidates, NoisySelection, choice
-from dpsql.answer.uncertainty.composite import Composite
-from dpsql.answer.uncertainty.fieller import quantile
 from dpsql.errors import QueryTimeout
+from dpsql.executor import outer
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.outer import Row
+from dpsql.executor.relation import Relation
+from dpsql.intervals.composite import Composite
+from dpsql.intervals.errorfunctions import Interval
+from dpsql.intervals.fieller import quantile
+from dpsql.intervals.selection import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.release import open_release
 from dpsql.release.request import Request
+from dpsql.results.render import margin_lines
+from dpsql.results.result import Result
+from dpsql.sql.carry import LineageColumns
+from dpsql.sql.selection import Limit, PickQuery
 from tests.release_fixture import make_rows, write_fixture
 
 GROUPS = "SELECT age, COUNT(*) AS n FROM shop GROUP BY age"
@@ -30,8 +32,8 @@ TOP = f"{GROUPS} ORDER BY n DESC LIMIT 3"
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 4.0))
     )
     yield found
@@ -51,14 +53,14 @@ def candidates(result: Result) -> int:
     return int(note.split()[-2])
 
 
-def single(answerer: Answerer, level: float, text: str = GROUPS) -> dict[object, float]:
+def single(answerer: ReleaseEngine, level: float, text: str = GROUPS) -> dict[object, float]:
     """Widths of every group's interval at a level."""
     result = answerer.query(text)
     return {row[0]: width for row, width in zip(result.rows, widths(result, 1, level), strict=True)}
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_the_largest_have_the_level_of_benjamini_and_yekutieli(answerer: Answerer, offset: int) -> None:
+def test_the_largest_have_the_level_of_benjamini_and_yekutieli(answerer: ReleaseEngine, offset: int) -> None:
     whole = answerer.query(DOMAIN)
     low, high = whole.interval_rows(1 - 0.05 * 3 / len(whole.rows))
     shown = sorted((row[1] for row in whole.rows), reverse=True)[offset : offset + 3]
@@ -79,7 +81,7 @@ def test_the_largest_have_the_level_of_benjamini_and_yekutieli(answerer: Answere
     f"{GROUPS} ORDER BY n DESC LIMIT 100", f"{GROUPS} ORDER BY n DESC", f"{GROUPS} ORDER BY age LIMIT 3",
     f"SELECT * FROM ({GROUPS}) AS g WHERE age < 30", f"{GROUPS} HAVING age < 30", f"{GROUPS} HAVING COUNT(*) > -1e6",
 ])  # fmt: skip
-def test_what_noise_did_not_choose_is_unchanged(answerer: Answerer, text: str) -> None:
+def test_what_noise_did_not_choose_is_unchanged(answerer: ReleaseEngine, text: str) -> None:
     result, plain = answerer.query(text), single(answerer, 0.95)
     assert result.rows and not any("chosen" in note for note in result.notes)
     assert widths(result) == pytest.approx([plain[row[0]] for row in result.rows])
@@ -93,7 +95,7 @@ LIKE_TOP = (
 
 
 @pytest.mark.parametrize("text", LIKE_TOP)
-def test_spellings_of_the_largest_are_widened_alike(answerer: Answerer, text: str) -> None:
+def test_spellings_of_the_largest_are_widened_alike(answerer: ReleaseEngine, text: str) -> None:
     top, result = answerer.query(TOP), answerer.query(text)
     assert sorted(result.rows) == sorted(top.rows) and candidates(result) == candidates(top)
     assert sorted(widths(result)) == pytest.approx(sorted(widths(top)))
@@ -103,7 +105,7 @@ def test_spellings_of_the_largest_are_widened_alike(answerer: Answerer, text: st
     (f"{GROUPS} HAVING COUNT(*) > 40", True), (f"SELECT * FROM ({GROUPS}) AS g WHERE n > 40 AND age > 0", False),
     (f"SELECT * FROM ({GROUPS}) AS g WHERE 40 < n", True),
 ])  # fmt: skip
-def test_a_threshold_has_the_candidates_that_reach_it(answerer: Answerer, text: str, null: bool) -> None:
+def test_a_threshold_has_the_candidates_that_reach_it(answerer: ReleaseEngine, text: str, null: bool) -> None:
     whole = answerer.query(GROUPS)
     result = answerer.query(text)
     rows = [row for row in whole.rows if null or row[0] is not None]
@@ -115,13 +117,13 @@ def test_a_threshold_has_the_candidates_that_reach_it(answerer: Answerer, text: 
     assert widths(result) == pytest.approx([wide[row[0]] for row in result.rows])
 
 
-def test_where_no_one_value_chooses_all_rows_are_candidates(answerer: Answerer) -> None:
+def test_where_no_one_value_chooses_all_rows_are_candidates(answerer: ReleaseEngine) -> None:
     ranked = f"SELECT *, RANK() OVER (ORDER BY n DESC) AS place FROM ({GROUPS}) AS g"
     result = answerer.query(f"SELECT age, n FROM ({ranked}) AS r WHERE place <= 3")
     assert len(result.rows) == 3 and candidates(result) == len(answerer.query(GROUPS).rows)
 
 
-def test_functions_of_an_error_are_widened_with_the_table(answerer: Answerer) -> None:
+def test_functions_of_an_error_are_widened_with_the_table(answerer: ReleaseEngine) -> None:
     errors = "DP_INTERVAL_LOW({0}) AS low, DP_INTERVAL_HIGH({0}) AS high, DP_STDERR({0}) AS e, "
     errors += "DP_STDERR({0}, 'noise') AS s"
     inside = f"SELECT age, COUNT(*) AS n, {errors.format('COUNT(*)')} FROM shop GROUP BY age ORDER BY n DESC LIMIT 3"
@@ -143,18 +145,18 @@ def test_functions_of_an_error_are_widened_with_the_table(answerer: Answerer) ->
     assert picked.rows[0][2] < picked.stderr_rows[0][1]
 
 
-def test_margins_say_the_widened_interval(answerer: Answerer) -> None:
+def test_margins_say_the_widened_interval(answerer: ReleaseEngine) -> None:
     result = answerer.query(TOP)
     (line,) = margin_lines(result)
     least, most = min(widths(result)) / 2, max(widths(result)) / 2
     assert f"{least:.0f}" in line and f"{most:.0f}" in line
 
 
-def test_a_row_that_shows_nothing_noisy_says_how_it_was_chosen(answerer: Answerer) -> None:
+def test_a_row_that_shows_nothing_noisy_says_how_it_was_chosen(answerer: ReleaseEngine) -> None:
     assert candidates(answerer.query("SELECT age FROM shop GROUP BY age ORDER BY COUNT(*) DESC LIMIT 1")) > 1
 
 
-def test_uncounted_candidates_are_said(answerer: Answerer) -> None:
+def test_uncounted_candidates_are_said(answerer: ReleaseEngine) -> None:
     text = f"SELECT a.age, a.n FROM ({GROUPS}) AS a JOIN ({GROUPS}) AS b ON a.age = b.age AND a.n > 30 - b.n"
     assert UNKNOWN in answerer.query(text).flags
     shown = answerer.query(f"SELECT age, CASE WHEN n > 40 THEN n END AS n FROM ({GROUPS}) AS g")
@@ -193,7 +195,7 @@ def test_the_largest_are_covered(centre: np.ndarray, kurtosis: float) -> None:
     assert np.mean(missed) < 0.075
 
 
-def test_groups_of_noisy_keys_are_all_candidates(answerer: Answerer) -> None:
+def test_groups_of_noisy_keys_are_all_candidates(answerer: ReleaseEngine) -> None:
     """Noise decides which rows are in such a group, so no cells say how far its key may move."""
     grouped = f"SELECT n, COUNT(*) AS c FROM ({GROUPS}) AS t GROUP BY n"
     every = answerer.query(grouped).rows
@@ -204,14 +206,16 @@ def test_groups_of_noisy_keys_are_all_candidates(answerer: Answerer) -> None:
 
 
 def test_intervals_of_candidates_go_by_blocks_and_end_with_their_request(
-    answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+    answerer: ReleaseEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = f"{GROUPS} ORDER BY n DESC LIMIT 5"
     unblocked = candidates(answerer.query(top))
     monkeypatch.setattr(outer, "BLOCK_ROWS", 4)
     request, plain, sizes = Request(), outer.composite, list[int]()
 
-    def counted(column: Emitted, rows: Sequence[Row | None], relations: tuple[Relation, ...]) -> Composite:
+    def counted(
+        column: LineageColumns, rows: Sequence[Row | None], relations: tuple[Relation, ...]
+    ) -> Composite:
         sizes.append(len(rows))
         return plain(column, rows, relations)
 
@@ -220,7 +224,9 @@ def test_intervals_of_candidates_go_by_blocks_and_end_with_their_request(
     assert len(sizes) > 2 and max(sizes) == 4
     sizes.clear()
 
-    def stopping(column: Emitted, rows: Sequence[Row | None], relations: tuple[Relation, ...]) -> Composite:
+    def stopping(
+        column: LineageColumns, rows: Sequence[Row | None], relations: tuple[Relation, ...]
+    ) -> Composite:
         request.stop()
         return counted(column, rows, relations)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.answer.combine import independent, promise_together
+from dpsql.federation.combine import independent, promise_together
 from dpsql.release.format import Meta, Promise
 from dpsql.release.reports import LocalMeta, ManifestMeta
 from tests.release_fixture import bare_meta

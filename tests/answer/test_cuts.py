@@ -12,18 +12,18 @@ import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.answer import Answerer
-from dpsql.answer.output import render
-from dpsql.answer.relation import PartialBin
-from dpsql.answer.terms import Expression, Predicate, Term
-from dpsql.answer.uncertainty.bin_bounds import CutMass, average_ends, average_of, quotient_ends
-from dpsql.answer.uncertainty.forms import Linear, Ratio
-from dpsql.doors.cli.plan import plan_text
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.relation import PartialBin
+from dpsql.interfaces.cli.plan import plan_text
+from dpsql.intervals.bin_bounds import CutMass, average_ends, average_of, quotient_ends
+from dpsql.intervals.forms import Linear, Ratio
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
+from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.results.render import render
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -71,12 +71,12 @@ def publish(folder: Path, day: str, noise: Noise, count: int = 300) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answerer]:
+def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReleaseEngine]:
     """Releases without noise, by where a bin's rows lie."""
     folder = tmp_path_factory.mktemp("cuts")
     days = {"early": EARLY, "late": LATE, "even": EVEN}
     return {
-        name: Answerer(
+        name: ReleaseEngine(
             open_release(publish(folder / name, day, ZeroNoise()), insecure=True),
             on_partial_bin="interpolate",
         )
@@ -90,7 +90,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answerer]:
     "day < 14 AND shop > 2", "day < 14 OR shop < 2",
 ])  # fmt: skip
 @pytest.mark.parametrize("name", ["early", "late", "even"])
-def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, where: str) -> None:
+def test_answers_are_within_their_bound(exact: dict[str, ReleaseEngine], name: str, where: str) -> None:
     answerer = exact[name]
     text = f"SELECT {', '.join(FORMS)} FROM sales WHERE {where}"
     found = answerer.query(text)
@@ -110,14 +110,14 @@ def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, w
 
 
 @pytest.mark.kernel
-def test_the_worst_data_reach_the_bound(exact: dict[str, Answerer]) -> None:
+def test_the_worst_data_reach_the_bound(exact: dict[str, ReleaseEngine]) -> None:
     """All rows of the bin lie on its first day, of which a tenth is taken: 27 of 30 are missed."""
     found = exact["early"].query("SELECT COUNT(*) FROM sales WHERE day = 20")
     assert found.rows == ((3.0,),)
     assert found.model_bound == ((27.0,),)
 
 
-def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) -> None:
+def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, ReleaseEngine]) -> None:
     """A sum of values of 0 to 40 can be off by part of itself, far less than its rows times 40."""
     answerer = exact["even"]
     whole = answerer.query("SELECT COUNT(*), SUM(paid) FROM sales WHERE day BETWEEN 20 AND 29").rows[0]
@@ -132,7 +132,7 @@ def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) 
 
 
 @pytest.mark.kernel
-def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answerer]) -> None:
+def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, ReleaseEngine]) -> None:
     """Where all rows may be on the wrong side the bounds of the measure still hold the average."""
     average = exact["early"].query(
         "SELECT AVG(paid) AS a, DP_MODEL_BOUND(AVG(paid)) AS b FROM sales WHERE day = 20"
@@ -175,7 +175,7 @@ def test_noise_of_cells_cancels(tmp_path: Path) -> None:
     for seed in range(20):
         noise = ExactNoise(insecure_test_entropy(seed))
         path = publish(tmp_path / str(seed), EVEN, noise, 0)
-        answerer = Answerer(open_release(path, insecure=True), on_partial_bin="interpolate")
+        answerer = ReleaseEngine(open_release(path, insecure=True), on_partial_bin="interpolate")
         text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
         found = answerer.query(text)
         wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
@@ -189,7 +189,7 @@ def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
     catalog = write_star(tmp_path, *uneven_rows(500, 3), delta="1e-6")
     noise = ExactNoise(insecure_test_entropy(3))
     path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32)).path
-    answerer = Answerer(open_release(path, insecure=True))
+    answerer = ReleaseEngine(open_release(path, insecure=True))
     text = (
         "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales JOIN customer USING (id) "
         "WHERE region IN ('n', 's') AND day BETWEEN {} AND {}"
@@ -203,7 +203,7 @@ def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
     assert cut.rows[0][0] * 0.2 < cut.model_bound[0][0] < cut.rows[0][0]
 
 
-def test_it_is_told(exact: dict[str, Answerer]) -> None:
+def test_it_is_told(exact: dict[str, ReleaseEngine]) -> None:
     found = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 5 AND 24")
     note = "2 bins of sales.day cut: interpolating them may put off count by up to 30; intervals include it"
     assert found.notes == (note,)
@@ -242,9 +242,9 @@ def test_it_is_planned(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def limited(exact: dict[str, Answerer]) -> Answerer:
+def limited(exact: dict[str, ReleaseEngine]) -> ReleaseEngine:
     """A release as analysts find it."""
-    return Answerer(exact["even"].release)
+    return ReleaseEngine(exact["even"].release)
 
 
 @pytest.mark.parametrize(("where", "share", "edges"), [
@@ -256,14 +256,14 @@ def limited(exact: dict[str, Answerer]) -> Answerer:
     ("day % 7 = 0", "100%", "0, 10, 20, 30, 40, 50, .."),
 ])  # fmt: skip
 def test_what_is_mostly_interpolated_is_refused(
-    limited: Answerer, where: str, share: str, edges: str
+    limited: ReleaseEngine, where: str, share: str, edges: str
 ) -> None:
     with pytest.raises(PartialBinError) as caught:
         limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
     assert f"{share} of the answer would be interpolated, more than half" in caught.value.reason
     assert f"which begin at {edges};" in caught.value.hint
     assert caught.value.caret
-    asking = Answerer(limited.release, on_partial_bin="interpolate")
+    asking = ReleaseEngine(limited.release, on_partial_bin="interpolate")
     assert asking.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
 
 
@@ -271,7 +271,7 @@ def test_what_is_mostly_interpolated_is_refused(
     "day < 20", "day BETWEEN 5 AND 24", "day BETWEEN 5 AND 34", "NOT day BETWEEN 3 AND 47", "day < 14 AND shop < 5",
     "day BETWEEN 21 AND 23 OR shop < 5",
 ])  # fmt: skip
-def test_what_is_half_interpolated_is_not(limited: Answerer, where: str) -> None:
+def test_what_is_half_interpolated_is_not(limited: ReleaseEngine, where: str) -> None:
     assert limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
 
 
@@ -292,7 +292,7 @@ def test_what_is_half_interpolated_is_not(limited: Answerer, where: str) -> None
     ("SELECT MAX(day) FROM sales WHERE day < 33", None, None),
 ])  # fmt: skip
 def test_any_group_and_any_value_counts(
-    limited: Answerer, statement: str, culprit: str | None, group: str | None
+    limited: ReleaseEngine, statement: str, culprit: str | None, group: str | None
 ) -> None:
     if culprit is None or group is None:
         assert limited.query(statement).rows
@@ -313,7 +313,7 @@ def test_a_null_does_not_hide_a_cut_bin(tmp_path: Path) -> None:
     duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sales.parquet'")
     catalog = load_catalog(tmp_path / "shop.yaml")
     path = publish_release(catalog, tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)).path
-    answerer = Answerer(open_release(path, insecure=True))
+    answerer = ReleaseEngine(open_release(path, insecure=True))
     with pytest.raises(PartialBinError, match="100%"):
         answerer.query("SELECT COUNT(*) FROM sales WHERE day < 2 OR day IS NULL")
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE day IS NULL").rows == ((0.0,),)
@@ -335,7 +335,7 @@ def test_a_null_does_not_hide_a_cut_bin(tmp_path: Path) -> None:
     ("", "interpolate", None, (True, True)),
 ])  # fmt: skip
 def test_who_says_so(
-    exact: dict[str, Answerer],
+    exact: dict[str, ReleaseEngine],
     catalog: str,
     view: str,
     session: PartialBin | None,
@@ -345,7 +345,7 @@ def test_who_says_so(
     release = exact["even"].release
     said = {**release.meta.catalog, **({"on_partial_bin": catalog} if catalog else {})}
     said["views"] = {"days": {**said["views"]["days"], **({"on_partial_bin": view} if view else {})}}
-    asked = Answerer(replace(release, meta=replace(release.meta, catalog=said)), on_partial_bin=session)
+    asked = ReleaseEngine(replace(release, meta=replace(release.meta, catalog=said)), on_partial_bin=session)
     for where, works in zip(("day < 14", "day < 4"), answered, strict=True):
         if works:
             assert asked.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows

@@ -10,25 +10,25 @@ import duckdb
 import pytest
 
 from benchmarks.answers import distinct
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.people_star import make_people, plain
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 
-def released(catalog: Path, releases: int) -> Iterator[Answerer]:
+def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
     for seed in range(releases):
         path = catalog.parent / f"{seed}.dpsql"
         noise = ExactNoise(insecure_test_entropy(seed))
         publish_release(load_catalog(catalog), path, noise=noise, key=bytes([seed]) * 32)
-        yield Answerer(open_release(path, insecure=True))
+        yield ReleaseEngine(open_release(path, insecure=True))
 
 
-def covered(answers: Answerer, sql: str, truth: dict[tuple, int]) -> list[bool]:
+def covered(answers: ReleaseEngine, sql: str, truth: dict[tuple, int]) -> list[bool]:
     result = answers.query(sql)
     low, high = result.interval_rows(0.95)
     rows = zip(result.rows, low, high, strict=True)

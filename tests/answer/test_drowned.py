@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer.output import suppressed
-from dpsql.answer.result import Grid, Result, hide
 from dpsql.errors import InterfaceError, ProgrammingError
+from dpsql.results.render import suppressed
+from dpsql.results.result import Grid, Result, hide
 from tests.command import dpsql_command
-from tests.doors.test_wire import Wire, serving, values
-from tests.doors_release import build
+from tests.interfaces.test_wire import Wire, serving, values
+from tests.interfaces_release import build
 
 ROWS = (("a", 100.0, 5.0), ("b", 10.0, 1.0), ("c", -4.0, None), ("d", 0.0, 9.0), ("e", 3.0, 0.0))
 ERRORS: Grid = ((None, 10.0, 1.0), (None, 10.0, 1.0), (None, 8.0, None), (None, 10.0, 9.0), (None, 0.0, 0.0))

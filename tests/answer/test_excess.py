@@ -8,16 +8,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.uncertainty.excess import excess
-from dpsql.curate.forecast import plan_catalog
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.intervals.excess import excess
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds
-from dpsql.star import load_catalog
 
 STAR = """
 dpsql: 1
@@ -60,10 +60,10 @@ def star(folder: Path, amounts: np.ndarray, upper: int, *, unit: str = ROW, delt
     return folder / "shop.yaml"
 
 
-def released(file: Path, noise: Noise | None = None, name: str = "r") -> Answerer:
+def released(file: Path, noise: Noise | None = None, name: str = "r") -> ReleaseEngine:
     noise = noise or ExactNoise(insecure_test_entropy(4))
     made = publish_release(load_catalog(file), file.with_name(f"{name}.dpsql"), noise=noise, key=bytes(32))
-    return Answerer(open_release(made.path, insecure=True))
+    return ReleaseEngine(open_release(made.path, insecure=True))
 
 
 HOSTILE = [5.0] * 3 + [11, 40, 42, -1, -30, -33, np.inf, -np.inf, 1e300, np.nan, 10.004, -0.004]
@@ -150,13 +150,15 @@ def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Pat
     [("> 10", True), ("> 5", True), (">= 9", True), ("BETWEEN 12 AND 14", True), ("BETWEEN 3 AND 12", True),
      ("< 0", True), ("< 9", True), (">= 0 AND amount <= 10", False), ("BETWEEN 2 AND 8", False)],
 )  # fmt: skip
-def test_a_condition_that_values_beyond_would_meet_is_flagged(tight: Answerer, condition: str, past: bool):
+def test_a_condition_that_values_beyond_would_meet_is_flagged(
+    tight: ReleaseEngine, condition: str, past: bool
+):
     answer = tight.query(f"SELECT COUNT(*) FROM sales WHERE amount {condition}")
     assert any("a condition finds no values" in flag for flag in answer.flags) == past
 
 
 @pytest.fixture(scope="module")
-def tight(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def tight(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     return released(star(tmp_path_factory.mktemp("tight"), np.full(400, 5.0), 10, share="", cut=1))
 
 

@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer import answerer as answerer_module
+from dpsql.executor import engine as answerer_module
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.levels import LevelVariance
+from dpsql.matrices.reading import MEASURED
+from dpsql.matrices.tree import TreeVariance
 from dpsql.release import open_release
 from dpsql.release.request import current
 from dpsql.tree import kary_tree
-from dpsql.variance.leaves import IdentityVariance
-from dpsql.variance.levels import LevelVariance
-from dpsql.variance.reading import MEASURED
-from dpsql.variance.tree import TreeVariance
 from tests.release_fixture import make_rows, write_fixture
 
 STATEMENTS = 60
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
     )
     yield found
@@ -36,7 +36,7 @@ def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
 
 @pytest.mark.parametrize("what", ["plan", "decomposition"])
 def test_how_it_was_answered_is_worked_out_within_a_request(
-    what: str, answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+    what: str, answerer: ReleaseEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are lazy: a million nodes are listed when somebody asks, under the limits of whoever asks."""
     found: list[bool] = []
@@ -99,7 +99,7 @@ def redone(block: dict[str, Any], row: int) -> dict[str, float]:
     return values
 
 
-def test_nodes_add_up_to_the_answers_of_random_statements(answerer: Answerer) -> None:
+def test_nodes_add_up_to_the_answers_of_random_statements(answerer: ReleaseEngine) -> None:
     rng, checked = random.Random(55), 0
     for _ in range(STATEMENTS):
         text, groups = random_statement(rng)
@@ -125,7 +125,7 @@ def test_nodes_are_said_to_be_measured_as_the_strategy_did() -> None:
     assert MEASURED["identity"](7, IdentityVariance(7, 1.0).columns()) == leaves
 
 
-def test_words_name_nodes_noise_and_each_value_once(answerer: Answerer) -> None:
+def test_words_name_nodes_noise_and_each_value_once(answerer: ReleaseEngine) -> None:
     text = "SELECT COUNT(*) AS n, COUNT(*) AS again, AVG(amount) FROM shop WHERE age BETWEEN 20 AND 31"
     plan = answerer.query(text).plan
     (axis,) = [line for line in plan if "axis customer.age" in line]

@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql.answer import export as exporting
-from dpsql.answer.export import export
-from dpsql.answer.session import OpenReleases, open_session
 from dpsql.errors import InterfaceError, MachineFault, NotSupportedError
 from dpsql.examples.retail import make_star, write_star
+from dpsql.federation.session import OpenReleases, open_session
 from dpsql.progress import silent
+from dpsql.results import export as exporting
+from dpsql.results.export import export
 from tests.command import dpsql_command as run
-from tests.doors_release import build
+from tests.interfaces_release import build
 from tests.people_star import make_people
 from tests.release_fixture import make_rows, write_fixture
 

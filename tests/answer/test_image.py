@@ -10,12 +10,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer.uncertainty.image import STEPS, Ends
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.intervals.image import STEPS, Ends
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -40,7 +40,7 @@ views:
 @pytest.fixture(scope="module")
 def kilns(
     tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[Answerer, Answerer, duckdb.DuckDBPyConnection]]:
+) -> Iterator[tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]]:
     """A release without noise, one with, and the rows: some with a speed or a heat that the catalog does not know."""
     folder, draw, raw = tmp_path_factory.mktemp("kiln"), random.Random(6), duckdb.connect()
     raw.execute("CREATE TABLE batch (line VARCHAR, speed INT, heat INT, yield DECIMAL(9, 2), loss INT)")
@@ -58,7 +58,7 @@ def kilns(
         (folder / f"{name}.yaml").write_text(CATALOG % epsilon)
         catalog = load_catalog(folder / f"{name}.yaml")
         published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=bytes(32))
-        answerers.append(Answerer(open_release(published.path, insecure=True)))
+        answerers.append(ReleaseEngine(open_release(published.path, insecure=True)))
     yield answerers[0], answerers[1], raw
     for answerer in answerers:
         answerer.release.close()
@@ -73,7 +73,7 @@ KNOWN = {"speed": "speed BETWEEN 1 AND 12", "heat": "heat BETWEEN 1 AND 9"}
     "COVAR_POP(yield, heat)", "COVAR_SAMP(loss, speed)", "CORR(loss, heat)", "CORR(speed, yield)", "CORR(speed, speed)",
 ])  # fmt: skip
 def test_moments_count_rows_whose_values_are_known(
-    kilns: tuple[Answerer, Answerer, duckdb.DuckDBPyConnection], item: str
+    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], item: str
 ) -> None:
     known = " AND ".join(test for column, test in KNOWN.items() if column in item) or "true"
     ((exact,),) = kilns[2].execute(f"SELECT {item} FILTER (WHERE {known}) FROM batch").fetchall()
@@ -81,7 +81,7 @@ def test_moments_count_rows_whose_values_are_known(
     assert value == pytest.approx(float(exact), rel=1e-6)
 
 
-def test_nobody_has_no_spread(kilns: tuple[Answerer, Answerer, duckdb.DuckDBPyConnection]) -> None:
+def test_nobody_has_no_spread(kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
     """GREATEST alone would make 0 of NULL."""
     items = "STDDEV(yield), VAR_POP(yield), VARIANCE(speed), CORR(yield, speed)"
     ((*nobody,),) = kilns[2].execute(f"SELECT {items} FROM batch WHERE line = 'a' AND speed = 1").fetchall()
@@ -102,7 +102,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("item", FUNCTIONS)
 def test_an_interval_is_the_image_of_its_arguments(
-    kilns: tuple[Answerer, Answerer, duckdb.DuckDBPyConnection], item: str
+    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], item: str
 ) -> None:
     ends = [*_asked(kilns[1], "AVG(yield)", "batch WHERE line = 'c'")]
     low, value, high = _asked(kilns[1], item, "batch WHERE line = 'c'")
@@ -110,7 +110,7 @@ def test_an_interval_is_the_image_of_its_arguments(
     assert [low, value, high] == pytest.approx([min(images), images[1], max(images)], rel=1e-9)
 
 
-def _asked(answerer: Answerer, item: str, source: str) -> list[float]:
+def _asked(answerer: ReleaseEngine, item: str, source: str) -> list[float]:
     """Low end, value and high end."""
     result = answerer.query(f"SELECT {item} AS v FROM {source}")
     (lows, highs), ((value,),) = result.interval_rows(), result.rows
@@ -127,7 +127,7 @@ def _asked(answerer: Answerer, item: str, source: str) -> list[float]:
     "SELECT (SELECT {0} FROM batch WHERE line = 'b')",
 ])  # fmt: skip
 def test_the_image_goes_through_queries(
-    kilns: tuple[Answerer, Answerer, duckdb.DuckDBPyConnection], around: str
+    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], around: str
 ) -> None:
     alone = _asked(kilns[1], "SQRT(COUNT(*))", "batch WHERE line = 'b'")
     result = kilns[1].query(around.format("SQRT(COUNT(*))"))

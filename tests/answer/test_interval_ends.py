@@ -12,22 +12,22 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.answer import Answerer
-from dpsql.answer.margins import interval_text
-from dpsql.answer.output import margin_lines, render
-from dpsql.answer.result import Result
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.doors.claims import Statement, claimed_answer
-from dpsql.doors.explore.answers import answer_values
-from dpsql.doors.shell import evaluate
-from dpsql.doors.shell.commands import ShellState
-from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.statements import Backend, SessionState
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError, PartialBinError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.interfaces.agents.claims import Statement, claimed_answer
+from dpsql.interfaces.pgwire.catalogue import Catalogue
+from dpsql.interfaces.pgwire.statements import Backend, SessionState
+from dpsql.interfaces.shell import evaluate
+from dpsql.interfaces.shell.commands import ShellState
+from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.results.margins import interval_text
+from dpsql.results.render import margin_lines, render
+from dpsql.results.result import Result
 from tests.interval_ends import belong
 from tests.release_fixture import make_rows, write_fixture
 from tests.userlevel_star import uneven_rows, write_star
@@ -167,7 +167,7 @@ def _same_ends(text: str, result: Result, path: Path) -> None:
         inner += f"DP_STDERR({result.columns[c]}) AS e FROM ({text}) AS t"
         told = dpsql.query(inner, release=path).rows[0]
         assert told == pytest.approx((low[0][c], high[0][c], result.stderr_rows[0][c]))
-        releases = OpenReleases((open_release(path),), (Answerer(open_release(path)),))
+        releases = OpenReleases((open_release(path),), (ReleaseEngine(open_release(path)),))
         answer = Backend(releases, Catalogue(releases)).run(inner, SessionState())
         assert [float(value) for value in next(iter(answer.rows))] == pytest.approx(told)  # type: ignore[arg-type]
 
@@ -242,7 +242,7 @@ def test_conditions_finer_than_a_leaf_are_in_their_interval(visits: Path) -> Non
 
 
 def test_fields_finer_than_a_grain_are_refused_and_truncations_are_exact(visits: Path) -> None:
-    answerer = Answerer(open_release(visits, insecure=True))
+    answerer = ReleaseEngine(open_release(visits, insecure=True))
     for text in (
         "SELECT COUNT(*) FROM visits WHERE EXTRACT(minute FROM seen) = 0",
         "SELECT DATE_TRUNC('minute', seen), COUNT(*) FROM visits GROUP BY 1",
@@ -290,7 +290,7 @@ def test_declared_values_are_the_rounded_ones_of_the_source(tmp_path: Path) -> N
     path = publish_release(
         load_catalog(tmp_path / "visits.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
     ).path
-    answerer = Answerer(open_release(path, insecure=True))
+    answerer = ReleaseEngine(open_release(path, insecure=True))
     for column, two in (
         ("seen", ("2024-01-03 12:00:00", "2024-01-03 13:00:00")), ("day", ("2024-01-03", "2024-01-04")),
         ("size", ("4", "5")), ("price", ("45.5", "45.6")),
@@ -302,7 +302,7 @@ def test_declared_values_are_the_rounded_ones_of_the_source(tmp_path: Path) -> N
 def test_no_line_below_an_answer_is_printed_twice_in_a_session(
     people: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dpsql.doors.shell import InputPiece
+    from dpsql.interfaces.shell import InputPiece
 
     state = ShellState(open_session([people]), "table")
     texts = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.reading import piece, reading
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.reading import piece, reading
 from tests.strategies import by_word
 
 SHAPE = (11, 9)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.run import MOST_ROWS, run_apart
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.answer.sql.growth import MOST, check_growth
-from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyntaxError
+from dpsql.executor.run import MOST_ROWS, run_apart
+from dpsql.federation.session import OpenReleases, open_session
 from dpsql.release.request import Request
-from dpsql.star.sql import guard
-from dpsql.star.sql.guard import A_TOKEN, FREE, bounded_parser
-from tests.doors_release import build
+from dpsql.row_expressions import guard
+from dpsql.row_expressions.guard import A_TOKEN, FREE, bounded_parser
+from dpsql.sql.parse import parse
+from dpsql.sql.text_bounds import MOST, check_growth
+from tests.interfaces_release import build
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
 NUMBERS = ", ".join(f"({number})" for number in range(290))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer import Answerer, Result
-from dpsql.answer.output import margin_lines, render
-from dpsql.answer.session import OpenReleases
-from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.statements import Backend, SessionState
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import OpenReleases
+from dpsql.interfaces.pgwire.catalogue import Catalogue
+from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.release import open_release
+from dpsql.results.render import margin_lines, render
+from dpsql.results.result import Result
 from tests.release_fixture import make_rows, write_fixture
 
 TEXT = "SELECT region, COUNT(*) AS n FROM shop WHERE price < 12 GROUP BY region"
@@ -94,7 +95,9 @@ def test_an_interval_without_an_end_is_no_exact_number(path: Path) -> None:
     """A ratio whose denominator may be 0 was shown like a number without any error."""
     rows = "age = 18 AND region = 'north' AND category = 'tea'"
     text = f"SELECT COUNT(*) / COUNT(*) FILTER (WHERE {rows}) AS q FROM shop"
-    found = Answerer(open_release(write_fixture(path.parent / "loud.dpsql", make_rows(), 1e4))).query(text)
+    found = ReleaseEngine(open_release(write_fixture(path.parent / "loud.dpsql", make_rows(), 1e4))).query(
+        text
+    )
     assert found.interval_rows()[0] == ((None,),)
     assert found.stderr_rows == ((None,),) and found.noise_rows[0][0] is not None
     assert found.noisy == (0,) and found.marked == ((True,),)
@@ -114,7 +117,7 @@ def test_cursors(path: Path, result: Result) -> None:
 
 
 def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
-    answerer = Answerer(open_release(path))
+    answerer = ReleaseEngine(open_release(path))
     releases = OpenReleases((answerer.release,), (answerer,))
     backend = Backend(releases, Catalogue(releases))
     answer = backend.run(TEXT, SessionState())
@@ -130,7 +133,7 @@ def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
 
 def test_names_of_unnamed_columns_follow_the_statement_not_its_constants(path: Path) -> None:
     """Names are kept by shape; a quoted name, a cast or another function is another shape."""
-    answerer = Answerer(open_release(path))
+    answerer = ReleaseEngine(open_release(path))
     backend = Backend(
         OpenReleases((answerer.release,), (answerer,)),
         Catalogue(OpenReleases((answerer.release,), (answerer,))),

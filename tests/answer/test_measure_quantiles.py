@@ -10,13 +10,13 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.catalog.load import catalog_from_json, parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, PartialBinError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
-from dpsql.star.load import catalog_from_json, parse_catalog
 
 CATALOG = """
 dpsql: 1
@@ -42,7 +42,7 @@ views:
 @pytest.fixture(scope="module")
 def bakery(
     tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
     folder, draw, raw = tmp_path_factory.mktemp("bakery"), random.Random(8), duckdb.connect()
     raw.execute("CREATE TABLE sale (shop VARCHAR, price DECIMAL(9, 2), pieces INT, delay INT)")
     for _ in range(400):
@@ -53,7 +53,7 @@ def bakery(
     (folder / "bakery.yaml").write_text(CATALOG)
     catalog = load_catalog(folder / "bakery.yaml")
     published = publish_release(catalog, folder / "bakery.dpsql", noise=ZeroNoise(), key=bytes(32))
-    answerer = Answerer(open_release(published.path, insecure=True))
+    answerer = ReleaseEngine(open_release(published.path, insecure=True))
     yield answerer, raw
     answerer.release.close()
 
@@ -65,7 +65,7 @@ def bakery(
 ])  # fmt: skip
 @pytest.mark.parametrize("rest", [" GROUP BY shop ORDER BY shop", " WHERE shop <> 'b'"])
 def test_leaves_of_one_value_give_the_exact_quantile(
-    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], item: str, exact: str, rest: str
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], item: str, exact: str, rest: str
 ) -> None:
     got = bakery[0].query(f"SELECT {item} FROM sale{rest}").rows
     assert list(got) == bakery[1].execute(f"SELECT {exact} FROM sale{rest}").fetchall()
@@ -77,7 +77,7 @@ def test_leaves_of_one_value_give_the_exact_quantile(
     ("delay", 0.5, "MEDIAN(delay)"), ("delay", 0.99, "MAX(delay)"),
 ])  # fmt: skip
 def test_wide_leaves_give_an_interval_that_covers(
-    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], column: str, share: float, call: str
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], column: str, share: float, call: str
 ) -> None:
     result = bakery[0].query(f"SELECT shop, {call} AS q FROM sale GROUP BY shop ORDER BY shop")
     exact = (
@@ -91,7 +91,9 @@ def test_wide_leaves_give_an_interval_that_covers(
     assert all(error is not None and error > 0 for _, error in result.stderr_rows)
 
 
-def test_extremes_say_which_quantile_they_are(bakery: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+def test_extremes_say_which_quantile_they_are(
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+) -> None:
     notes = " ".join(map(str, bakery[0].query("SELECT MIN(price), MAX(delay) FROM sale").notes))
     assert (
         "MIN of sale.price is its 1% quantile" in notes and "MAX of sale.delay is its 99% quantile" in notes
@@ -103,7 +105,9 @@ def test_extremes_say_which_quantile_they_are(bakery: tuple[Answerer, duckdb.Duc
     "SELECT STDDEV_POP(price) FROM sale", "SELECT COUNT(*) FROM sale WHERE pieces > 7",
     "SELECT SUM(delay) FROM sale WHERE delay >= 10",
 ])  # fmt: skip
-def test_sums_and_counts_stay_exact(bakery: tuple[Answerer, duckdb.DuckDBPyConnection], text: str) -> None:
+def test_sums_and_counts_stay_exact(
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
+) -> None:
     (got,), (exact,) = bakery[0].query(text).rows, bakery[1].execute(text).fetchall()
     assert [float(value) for value in got] == pytest.approx([float(value) for value in exact], rel=1e-6)
 
@@ -147,7 +151,7 @@ LATE = (
 
 @pytest.mark.parametrize("rest", ["", " WHERE shop <> 'b'", " WHERE delay >= 0"])
 def test_groups_that_share_a_bin_are_shown_as_that_bin(
-    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], rest: str
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], rest: str
 ) -> None:
     """Bins begin at -300, -100, 0, 10 and 100."""
     text = (
@@ -169,7 +173,7 @@ def test_groups_that_share_a_bin_are_shown_as_that_bin(
     "SELECT delay % 7, COUNT(*) FROM sale GROUP BY 1",
 ])  # fmt: skip
 def test_groups_that_bins_do_not_hold_are_refused(
-    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
 ) -> None:
     with pytest.raises(PartialBinError):
         bakery[0].query(text)
@@ -180,7 +184,7 @@ def test_groups_that_bins_do_not_hold_are_refused(
     "SELECT a.n - b.n FROM ({}) a JOIN ({}) b ON a.late = b.late + 1",
 ])  # fmt: skip
 def test_nothing_is_worked_out_from_groups_that_count_others(
-    bakery: tuple[Answerer, duckdb.DuckDBPyConnection], outer: str
+    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], outer: str
 ) -> None:
     """The first would be 0 +- 0, where 4 was counted under 3."""
     groups = f"SELECT {LATE.format(30, 100)} AS late, COUNT(*) AS n FROM sale GROUP BY 1"

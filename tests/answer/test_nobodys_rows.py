@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests import two_facts_star, userlevel_star
 from tests.people_star import make_people
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.usefixtures("publishes")
 SAYS = "{} is NULL are nobody's, and in no answer; how many is not measured"
 
 
-def released(catalog: Path) -> Answerer:
+def released(catalog: Path) -> ReleaseEngine:
     path = catalog.parent / "r.dpsql"
     publish_release(load_catalog(catalog), path, noise=ZeroNoise(), key=bytes(32))
-    return Answerer(open_release(path, insecure=True))
+    return ReleaseEngine(open_release(path, insecure=True))
 
 
 def people(folder: Path) -> tuple[Path, str, str]:

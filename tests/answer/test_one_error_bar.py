@@ -15,24 +15,25 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer import Answerer, Result
-from dpsql.answer.errorfunctions import interval
-from dpsql.answer.export import export
-from dpsql.answer.output import margin_lines, render
-from dpsql.answer.predict import predict
-from dpsql.answer.relation import relate
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.uncertainty.composite import Composite
-from dpsql.answer.uncertainty.forms import Linear
-from dpsql.doors.explore.answers import answer_values
-from dpsql.doors.wire.catalogue import Catalogue
-from dpsql.doors.wire.statements import Backend, SessionState
+from dpsql.central import content
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.predict import predict
+from dpsql.executor.relation import answer_block
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.interfaces.pgwire.catalogue import Catalogue
+from dpsql.interfaces.pgwire.statements import Backend, SessionState
+from dpsql.interfaces.web.explore.answers import answer_values
+from dpsql.intervals.composite import Composite
+from dpsql.intervals.errorfunctions import interval
+from dpsql.intervals.forms import Linear
 from dpsql.progress import silent
-from dpsql.publishing import content
 from dpsql.release import open_release
 from dpsql.release.format import MeasureScale
+from dpsql.results.export import export
+from dpsql.results.render import margin_lines, render
+from dpsql.results.result import Result
+from dpsql.sql.parse import parse
+from dpsql.sql.rewrite import split_statement
 from tests.interval_ends import belong
 from tests.userlevel_star import uneven_rows, write_star
 
@@ -185,7 +186,7 @@ def test_doors_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Path) -
     )
     line = f"n: margin -{below:,.0f}/+∞ at 95%".replace(",", " ")
     assert margin_lines(result)[1:] == (gap,) and margin_lines(result)[0][:-12] == line[:-12]
-    answerer = Answerer(open_release(blind))
+    answerer = ReleaseEngine(open_release(blind))
     releases = OpenReleases((answerer.release,), (answerer,))
     state = SessionState()
     flags = state.news(Backend(releases, Catalogue(releases)).run(text, state))
@@ -214,9 +215,9 @@ def test_exports_write_open_ends_as_null(blind: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("of", ["COUNT(*)", "SUM(amount)"])
 def test_noise_that_turns_a_blind_total_does_not_turn_its_open_end(blind: Path, of: str) -> None:
     """Rows that nobody saw only add to a count, and to a sum of values that are never negative."""
-    answerer = Answerer(open_release(blind))
-    statement = take_apart(parse(f"SELECT {of} AS n FROM sales", "duckdb"), answerer.schema, of)
-    relation = relate(statement.blocks[0], answerer.release, answerer.schema, "refuse")
+    answerer = ReleaseEngine(open_release(blind))
+    statement = split_statement(parse(f"SELECT {of} AS n FROM sales", "duckdb"), answerer.schema, of)
+    relation = answer_block(statement.blocks[0], answerer.release, answerer.schema, "refuse")
     (form,) = statement.blocks[0].values
     assert isinstance(form, Linear)
     answered = relation.answered_for(form)

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.answer.session import ReleaseCache
 from dpsql.errors import InterfaceError
+from dpsql.federation.session import ReleaseCache
 from tests.release_fixture import make_rows, write_fixture
 
 SQL = "SELECT COUNT(*) FROM sales"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.export import export
-from dpsql.answer.notes import PARTICIPATIONS
-from dpsql.answer.output import render
-from dpsql.answer.plan import views_of
-from dpsql.answer.session import OpenReleases
-from dpsql.answer.tables import read_table
-from dpsql.doors.dbapi import connect
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, InterfaceError, UnknownName
+from dpsql.federation.session import OpenReleases
+from dpsql.federation.tables import read_table
+from dpsql.interfaces.python.dbapi import connect
 from dpsql.noise import ExactNoise
+from dpsql.planner.notes import PARTICIPATIONS
+from dpsql.planner.plan import views_of
 from dpsql.progress import silent
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
+from dpsql.results.export import export
+from dpsql.results.render import render
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

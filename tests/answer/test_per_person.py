@@ -13,13 +13,13 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.sql import per_person
+from dpsql.catalog import parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import parse_catalog
+from dpsql.sql import per_person
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -82,7 +82,7 @@ MISSES = re.findall(r"^-- (.*)\n(.*);$", (HERE / "per_person_misses.sql").read_t
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.DuckDBPyConnection]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckdb.DuckDBPyConnection]:
     """A release without noise, and the raw rows of people who are in the people's table."""
     folder, chance = tmp_path_factory.mktemp("shop"), random.Random(7)
     raw = duckdb.connect()
@@ -125,7 +125,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.Duc
         raw.execute(
             f"DELETE FROM {table} WHERE customer_id IS NULL OR customer_id NOT IN (SELECT customer_id FROM customer)"
         )
-    return Answerer(open_release(folder / "shop.dpsql", insecure=True)), raw
+    return ReleaseEngine(open_release(folder / "shop.dpsql", insecure=True)), raw
 
 
 def groups(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -135,7 +135,7 @@ def groups(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_plain_sql_means_what_it_says(
-    statement: str, shop: tuple[Answerer, duckdb.DuckDBPyConnection]
+    statement: str, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 ) -> None:
     answerer, raw = shop
     answer = answerer.query(statement)
@@ -149,14 +149,16 @@ def test_plain_sql_means_what_it_says(
 
 @pytest.mark.parametrize(("advice", "statement"), MISSES)
 def test_near_misses_name_the_line_to_add(
-    statement: str, advice: str, shop: tuple[Answerer, duckdb.DuckDBPyConnection]
+    statement: str, advice: str, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 ) -> None:
     with pytest.raises(NotSupportedError) as caught:
         shop[0].query(statement)
     assert advice in str(caught.value)
 
 
-def test_a_sum_of_people_says_what_one_counts_for(shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+def test_a_sum_of_people_says_what_one_counts_for(
+    shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+) -> None:
     notes = shop[0].query("SELECT region, AVG(spent), SUM(pieces) FROM customer GROUP BY 1").notes
     assert "a row of customer counts for at most 400 of spent" in notes
     assert "a row of customer counts for at most 400 of pieces" in notes
@@ -169,26 +171,26 @@ def test_a_sum_of_people_says_what_one_counts_for(shop: tuple[Answerer, duckdb.D
 class TestPlanted:
     """A mapping that forgets a rule gives other rows than DuckDB."""
 
-    def wrong(self, shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> int:
+    def wrong(self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> int:
         answerer, raw = shop
-        plain = Answerer(answerer.release)  # remembers no statement
+        plain = ReleaseEngine(answerer.release)  # remembers no statement
         return sum(
             groups(plain.query(statement).rows) != groups(raw.execute(statement).fetchall())
             for statement in STATEMENTS
             if "AVG" not in statement
         )
 
-    def test_none_without_one(self, shop: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+    def test_none_without_one(self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
         assert self.wrong(shop) == 0
 
     def test_people_without_rows(
-        self, shop: tuple[Answerer, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
+        self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(per_person._Mapping, "present", lambda *_: exp.true())
         assert self.wrong(shop) >= 5
 
     def test_sums_of_nothing(
-        self, shop: tuple[Answerer, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
+        self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(per_person._Mapping, "_may_be_null", lambda *_: False)
         assert self.wrong(shop) >= 1

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpsql.answer import Answerer
-from dpsql.answer import quantiles as rooms
-from dpsql.answer.output import margin_lines
-from dpsql.answer.quantiles import Prefix, Steps, ValueSteps
-from dpsql.doors.claims import Statement, claimed_answer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.interfaces.agents.claims import Statement, claimed_answer
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
+from dpsql.planner import quantiles as rooms
+from dpsql.planner.quantiles import Prefix, Steps, ValueSteps
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.results.render import margin_lines
 
 CATALOG = """
 dpsql: 1
@@ -129,15 +129,15 @@ STATEMENTS = (
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = open_release(shop, insecure=True)
-    mine = Answerer(release, on_partial_bin="interpolate").query(text)
+    mine = ReleaseEngine(release, on_partial_bin="interpolate").query(text)
     monkeypatch.setattr(rooms, "_rising", lambda *arguments: None)
-    other = Answerer(release, on_partial_bin="interpolate").query(text)
+    other = ReleaseEngine(release, on_partial_bin="interpolate").query(text)
     assert (mine.rows, mine.types) == (other.rows, other.types)
 
 
 def test_a_quantile_has_its_error_wherever_a_count_has_one(shop: Path) -> None:
     text = "SELECT kind, {} FROM sales GROUP BY kind"
-    answerer = Answerer(open_release(shop, insecure=True))
+    answerer = ReleaseEngine(open_release(shop, insecure=True))
     separate = [answerer.query(text.format(value)) for value in ("MEDIAN(price) AS p", "MEDIAN(day) AS d")]
     for result, name in zip(separate, "pd", strict=True):
         assert result.noisy == (1,)
@@ -175,7 +175,7 @@ views:
     noise = ExactNoise(insecure_test_entropy(3))
     publish_release(load_catalog(tmp_path / "shop.yaml"), tmp_path / "shop.dpsql", noise=noise, key=bytes(32))
     release = open_release(tmp_path / "shop.dpsql", insecure=True)
-    result = Answerer(release).query("SELECT MEDIAN(day) AS m, DP_STDERR(MEDIAN(day)) AS e FROM sales")
+    result = ReleaseEngine(release).query("SELECT MEDIAN(day) AS m, DP_STDERR(MEDIAN(day)) AS e FROM sales")
     assert result.provenance["views"] == ["days"]
     assert "the quantile of sales.day comes from the view days" in result.notes
     ((low, _),), ((high, _),) = result.interval_rows()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from tests.doors_release import build
+from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer import run as running
-from dpsql.answer.output import FORMATS, render, shown
-from dpsql.answer.run import MOST_OF_A_ROLE, run_apart
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.answer.uncertainty.reads import PlanVariances
-from dpsql.doors import questions
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError, QueryTimeout
+from dpsql.executor import run as running
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.run import MOST_OF_A_ROLE, run_apart
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.interfaces import questions
+from dpsql.intervals.reads import PlanVariances
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.release.request import NUMBER, Request, blocks, current, paced, requested, size_of
-from dpsql.star import load_catalog
-from tests.doors.test_shell import ENDLESS
-from tests.doors_release import build
+from dpsql.results.render import FORMATS, render, shown
+from tests.interfaces.test_shell import ENDLESS
+from tests.interfaces_release import build
 from tests.userlevel_star import uneven_rows, write_star
 
 BY_AGE = "(SELECT age, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY age)"
@@ -156,7 +156,7 @@ def test_one_role_leaves_databases_to_others(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_request_of_a_library_is_one_call(shop: OpenReleases) -> None:
     with requested() as outer, requested() as inner:
         assert outer is inner is current()
-    answerer = Answerer(shop.releases[0], timeout=0.3)
+    answerer = ReleaseEngine(shop.releases[0], timeout=0.3)
     with pytest.raises(QueryTimeout, match=r"0\.3 s"):
         answerer.query(ENDLESS.rstrip(";"))
 

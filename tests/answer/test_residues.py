@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.answer.predict import PredictedColumn
-from dpsql.answer.sample_test import difference
-from dpsql.answer.uncertainty.fieller import fieller
-from dpsql.curate.forecast import QueryForecast
-from dpsql.doors.cli.plan import _query_lines
+from dpsql.curator.forecast import QueryForecast
+from dpsql.executor.predict import PredictedColumn
+from dpsql.federation.sample_test import difference
+from dpsql.interfaces.cli.plan import _query_lines
+from dpsql.intervals.fieller import fieller
 
 pytestmark = pytest.mark.kernel
 

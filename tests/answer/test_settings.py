@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer.sql.settings import Change, read_change
 from dpsql.errors import ProgrammingError, SqlSyntaxError, UnknownName
+from dpsql.sql.settings import Change, read_change
 from tests.command import dpsql_command
-from tests.doors.test_wire import Wire, kinds, serving, state, values
-from tests.doors_release import build
+from tests.interfaces.test_wire import Wire, kinds, serving, state, values
+from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

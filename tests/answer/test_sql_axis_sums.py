@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import DataError, NotSupportedError, NoViewError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.answer.test_sql_spellings import equal
 from tests.release_fixture import make_rows, raw_star, write_fixture
@@ -40,15 +40,19 @@ EXACT = [
 
 
 @pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+def star(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
     rows = make_rows()
-    answerer = Answerer(open_release(write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18)))
+    answerer = ReleaseEngine(
+        open_release(write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18))
+    )
     yield answerer, raw_star(rows, known_only=True)
     answerer.release.close()
 
 
 @pytest.mark.parametrize("text", EXACT)
-def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str) -> None:
+def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str) -> None:
     answerer, raw = star
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert want
@@ -65,7 +69,7 @@ def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], t
     f"SELECT 'all', SUM(CASE WHEN region = 'north' THEN price END) {PRICED} JOIN customer USING (customer_id)",
 ])  # fmt: skip
 def test_bins_of_several_values_are_bounded(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
 ) -> None:
     answerer, raw = star
     result, want = answerer.query(text), raw.execute(text).fetchall()
@@ -79,16 +83,16 @@ def test_bins_of_several_values_are_bounded(
     assert any(bound for bounds in result.model_bound for bound in bounds)
 
 
-def test_one_value_a_bin_has_no_bound_to_tell(star: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+def test_one_value_a_bin_has_no_bound_to_tell(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
     result = star[0].query("SELECT SUM(age), AVG(age) FROM customer")
     assert result.model_bound == ((0.0, 0.0),)
     assert [note for note in result.notes if "domain of customer.age" in note]
 
 
 def test_a_catalog_that_refuses_cut_bins_refuses_spreading_too(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection],
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
-    strict = Answerer(star[0].release, on_partial_bin="refuse")
+    strict = ReleaseEngine(star[0].release, on_partial_bin="refuse")
     with pytest.raises(NoViewError, match=r"bins of product\.price that hold several values"):
         strict.query(f"SELECT SUM(price) {PRICED}")
     assert strict.query(f"SELECT SUM(price // 5) {PRICED}").rows
@@ -101,7 +105,7 @@ def test_a_catalog_that_refuses_cut_bins_refuses_spreading_too(
     ("SELECT COUNT(*) FROM sales WHERE customer_id IS NULL", NotSupportedError, "are counted together"),
 ])  # fmt: skip
 def test_refused(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, kind: type[Exception], reason: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, kind: type[Exception], reason: str
 ) -> None:
     with pytest.raises(kind, match=reason):
         star[0].query(text)

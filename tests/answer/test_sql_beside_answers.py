@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.answer.test_sql_spellings import equal
 from tests.release_fixture import make_rows, raw_star, write_fixture
@@ -82,16 +82,18 @@ EXACT = {
 
 
 @pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+def star(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
     rows = make_rows()
     path = write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18)
-    answerer = Answerer(open_release(path))
+    answerer = ReleaseEngine(open_release(path))
     yield answerer, raw_star(rows, known_only=True)
     answerer.release.close()
 
 
 @pytest.mark.parametrize("text", [text for texts in EXACT.values() for text in texts])
-def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str) -> None:
+def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str) -> None:
     answerer, raw = star
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert want
@@ -114,7 +116,7 @@ def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], t
         "SELECT SUM(amount) FROM sales s LEFT JOIN customer c USING (customer_id) WHERE c.customer_id IS NULL",
 }.items())  # fmt: skip
 def test_errors_are_those_of_the_plain_spelling(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, plain: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, plain: str
 ) -> None:
     mine, want = star[0].query(text), star[0].query(plain)
     assert float(mine.scalar()) == pytest.approx(float(want.scalar()))
@@ -123,7 +125,9 @@ def test_errors_are_those_of_the_plain_spelling(
     assert float(function.scalar()) == pytest.approx(want.stderr_rows[0][0], rel=1e-6)
 
 
-def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+def test_a_total_over_what_noise_picked_says_so(
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+) -> None:
     result = star[0].query(f"SELECT COUNT(*) AS n {JOINED} JOIN {TOP} ON region = r__")
     assert result.stderr_rows == ((None,),)
     assert result.undefined == {"n": "SUM: rows were picked by a noisy value"}
@@ -156,7 +160,7 @@ def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.Duc
     "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",
 }.items())  # fmt: skip
 def test_refused_with_a_true_reason(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, reason: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, reason: str
 ) -> None:
     with pytest.raises(NotSupportedError, match=reason):
         star[0].query(text)

@@ -8,16 +8,16 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.sql.calendar import map_fields
-from dpsql.answer.sql.parse import parse
-from dpsql.curate.confirm import confirm_tables
-from dpsql.curate.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.confirm import confirm_tables
+from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.errors import NoViewError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.sql.calendar import map_fields
+from dpsql.sql.parse import parse
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -39,7 +39,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.DuckDBPyConnection]:
+def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckdb.DuckDBPyConnection]:
     """A release without noise of a drafted catalog, and its rows."""
     folder = tmp_path_factory.mktemp("rides")
     (folder / "rides").mkdir()
@@ -60,12 +60,12 @@ def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.Du
     publish_release(
         load_catalog(folder / "rides.yaml"), folder / "rides.dpsql", noise=ZeroNoise(), key=bytes(range(32))
     )
-    return Answerer(open_release(folder / "rides.dpsql", insecure=True)), raw
+    return ReleaseEngine(open_release(folder / "rides.dpsql", insecure=True)), raw
 
 
 @pytest.mark.parametrize("statement", ASKED)
 def test_fields_mean_what_they_mean_over_raw_rows(
-    statement: str, rides: tuple[Answerer, duckdb.DuckDBPyConnection]
+    statement: str, rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 ) -> None:
     answerer, raw = rides
     answer = answerer.query(statement)
@@ -81,7 +81,7 @@ def float_or_text(value: object) -> object:
 
 
 def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(
-    rides: tuple[Answerer, duckdb.DuckDBPyConnection],
+    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
     catalog = rides[0].release.catalog
     columns = catalog.tables["rides"].columns
@@ -108,7 +108,7 @@ def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(
     ],
 )
 def test_a_field_is_a_column_only_where_it_is_surely_that(
-    statement: str, mapped: bool, rides: tuple[Answerer, duckdb.DuckDBPyConnection]
+    statement: str, mapped: bool, rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 ) -> None:
     tree = parse(statement, "")
     map_fields(tree, rides[0].schema)
@@ -116,7 +116,7 @@ def test_a_field_is_a_column_only_where_it_is_surely_that(
 
 
 def test_times_themselves_answer_where_no_view_has_their_field(
-    rides: tuple[Answerer, duckdb.DuckDBPyConnection],
+    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
     answerer, raw = rides
     with pytest.raises(NoViewError, match="at_dow"):
@@ -155,6 +155,6 @@ def test_hours_of_a_column_that_lacks_some_are_not_all_hours(
     publish_release(
         load_catalog(tmp_path / "doors.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
     )
-    answerer = Answerer(open_release(tmp_path / "r.dpsql", insecure=True))
+    answerer = ReleaseEngine(open_release(tmp_path / "r.dpsql", insecure=True))
     result = answerer.query("SELECT COUNT(*) FROM visit WHERE EXTRACT(HOUR FROM t) = 22")
     assert (result.scalar(), result.provenance["views"]) == (20, [view])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer.session import open_session
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import open_session
 from dpsql.release import open_release
 from dpsql.release.request import Request
 from tests.release_fixture import make_rows, write_fixture
@@ -24,8 +24,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shop(path: Path) -> Iterator[Answerer]:
-    answerer = Answerer(open_release(path))
+def shop(path: Path) -> Iterator[ReleaseEngine]:
+    answerer = ReleaseEngine(open_release(path))
     yield answerer
     answerer.release.close()
 
@@ -56,7 +56,7 @@ CLOCKS = [
 
 @pytest.mark.parametrize(("dialect", "asked", "meant"), CLOCKS)
 def test_the_clock_is_the_moment_at_which_the_request_began(
-    shop: Answerer, dialect: str, asked: str, meant: str
+    shop: ReleaseEngine, dialect: str, asked: str, meant: str
 ) -> None:
     with at(NOON).working():
         found = shop.query(f"SELECT COUNT(*) AS n FROM sales WHERE {asked}", dialect=dialect)
@@ -66,7 +66,7 @@ def test_the_clock_is_the_moment_at_which_the_request_began(
     assert "moment" not in want.provenance
 
 
-def test_nothing_is_kept_from_another_moment(shop: Answerer, path: Path) -> None:
+def test_nothing_is_kept_from_another_moment(shop: ReleaseEngine, path: Path) -> None:
     text = "SELECT COUNT(*) AS n FROM shop WHERE sold_on < CURRENT_DATE AND sold_on > DATE '2024-01-01'"
     later = NOON.replace(month=3)
     for asker in (shop, open_session([path]), open_session([path, path])):
@@ -78,7 +78,7 @@ def test_nothing_is_kept_from_another_moment(shop: Answerer, path: Path) -> None
         assert counts[0] == counts[1] == counts[4] == counts[5] < counts[2] == counts[3], counts
 
 
-def test_every_call_of_a_statement_is_one_moment(shop: Answerer) -> None:
+def test_every_call_of_a_statement_is_one_moment(shop: ReleaseEngine) -> None:
     with at(NOON).working():
         row = shop.query(
             "SELECT NOW() = CURRENT_TIMESTAMP, NOW() - NOW() = INTERVAL '0 day', CURRENT_DATE"
@@ -106,13 +106,13 @@ NAMES = [
 
 @pytest.mark.parametrize(("dialect", "items", "names"), NAMES)
 def test_a_column_is_called_as_its_dialect_calls_it(
-    shop: Answerer, dialect: str, items: str, names: list[str]
+    shop: ReleaseEngine, dialect: str, items: str, names: list[str]
 ) -> None:
     text = f"SELECT {items.replace('amount_2', 'COUNT(*) AS Amount_2')} FROM shop"
     assert list(shop.query(text, dialect=dialect).columns) == names
 
 
-def test_a_name_without_quotes_is_folded_and_can_be_used(shop: Answerer) -> None:
+def test_a_name_without_quotes_is_folded_and_can_be_used(shop: ReleaseEngine) -> None:
     inner = "SELECT REGION, COUNT(*), SUM(amount) FROM shop GROUP BY 1"
     found = shop.query(
         f"SELECT Q.Region, Count, sum FROM ({inner}) Q ORDER BY count DESC", dialect="postgres"

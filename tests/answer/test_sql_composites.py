@@ -12,14 +12,14 @@ import pytest
 
 from benchmarks.composites.measure import STATEMENTS
 from benchmarks.composites.star import Publish, clinic
-from dpsql.answer import Answerer
-from dpsql.answer.session import OpenReleases
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.uncertainty.forms import Linear
-from dpsql.answer.uncertainty.linear import LinearNumbers, Weights, largest_cells
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import OpenReleases
+from dpsql.intervals.forms import Linear
+from dpsql.intervals.linear import LinearNumbers, Weights, largest_cells
 from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.sql.parse import parse
+from dpsql.sql.rewrite import split_statement
 
 LINEAR, RATIO = 1e-9, 0.01
 
@@ -129,7 +129,7 @@ def publish(tmp_path_factory: pytest.TempPathFactory) -> Publish:
 
 
 @pytest.fixture(scope="module")
-def answerer(publishes: None, publish: Publish) -> Iterator[Answerer]:
+def answerer(publishes: None, publish: Publish) -> Iterator[ReleaseEngine]:
     found = publish(ExactNoise(insecure_test_entropy(7)), "one.dpsql")
     yield found
     found.release.close()
@@ -138,10 +138,12 @@ def answerer(publishes: None, publish: Publish) -> Iterator[Answerer]:
 @pytest.mark.parametrize(
     "value", ["COUNT(*)", "SUM(cost)", "2 * SUM(cost) FILTER (WHERE day < 5) - COUNT(*)"]
 )
-def test_a_value_row_by_row_errs_as_a_composite_of_one_cell_a_row(answerer: Answerer, value: str) -> None:
+def test_a_value_row_by_row_errs_as_a_composite_of_one_cell_a_row(
+    answerer: ReleaseEngine, value: str
+) -> None:
     text = f"SELECT ward, day, {value} FROM clinic GROUP BY 1, 2"
-    statement = take_apart(parse(text, ""), answerer.schema, text)
-    form, relation = statement.forms[-1][0], answerer.relate(statement.blocks[0])
+    statement = split_statement(parse(text, ""), answerer.schema, text)
+    form, relation = statement.forms[-1][0], answerer.answer_block(statement.blocks[0])
     answered = relation.answered_for(form)
     assert isinstance(form, Linear) and answered is not None
     numbers = LinearNumbers.of_form(form, answered)
@@ -157,7 +159,7 @@ def test_a_value_row_by_row_errs_as_a_composite_of_one_cell_a_row(answerer: Answ
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_spellings_have_equal_values_and_equal_errors(answerer: Answerer, name: str) -> None:
+def test_spellings_have_equal_values_and_equal_errors(answerer: ReleaseEngine, name: str) -> None:
     near, texts = ALIKE[name]
     results = [answerer.query(text) for text in texts]
     values = [float(result.scalar()) for result in results]
@@ -173,7 +175,7 @@ def test_spellings_have_equal_values_and_equal_errors(answerer: Answerer, name: 
 
 
 @pytest.mark.parametrize(("text", "why"), UNDEFINED.items())
-def test_what_noise_chooses_has_no_error_and_says_why(answerer: Answerer, text: str, why: str) -> None:
+def test_what_noise_chooses_has_no_error_and_says_why(answerer: ReleaseEngine, text: str, why: str) -> None:
     result = answerer.query(text)
     assert all(value is None for row in result.stderr_rows for value in row[:1])
     said = list(result.undefined.values())
@@ -183,7 +185,7 @@ def test_what_noise_chooses_has_no_error_and_says_why(answerer: Answerer, text: 
     )
 
 
-def test_functions_of_an_error_follow_the_outer_statement(answerer: Answerer) -> None:
+def test_functions_of_an_error_follow_the_outer_statement(answerer: ReleaseEngine) -> None:
     inside = answerer.query(
         f"SELECT SUM(n), DP_STDERR(SUM(n)) AS e, DP_INTERVAL_LOW(SUM(n), 0.9), DP_MODEL_BOUND(SUM(n)) FROM {DAYS}"
     )
@@ -205,7 +207,7 @@ def test_functions_of_an_error_follow_the_outer_statement(answerer: Answerer) ->
     assert [row[0] for row in windows.rows] == pytest.approx([row[0] for row in share.stderr_rows])
 
 
-def test_whether_answers_differ(answerer: Answerer) -> None:
+def test_whether_answers_differ(answerer: ReleaseEngine) -> None:
     same = "SELECT DP_DIFFERS(COUNT(*), (SELECT COUNT(*) FROM clinic)) FROM clinic"
     assert answerer.query(same).scalar() is False
     far = "SELECT DP_DIFFERS(COUNT(*) FILTER (WHERE age < 20), COUNT(*) FILTER (WHERE age < 80)) FROM clinic"
@@ -229,7 +231,7 @@ FIRST, SECOND = ('"clinic (one.dpsql)"', '"clinic (two.dpsql)"')
 
 
 @pytest.mark.usefixtures("publishes")
-def test_whether_named_releases_differ(publish: Publish, answerer: Answerer) -> None:
+def test_whether_named_releases_differ(publish: Publish, answerer: ReleaseEngine) -> None:
     other = publish(ExactNoise(insecure_test_entropy(8)), "two.dpsql")
     both = OpenReleases((answerer.release, other.release), (answerer, other))
     alone = [answerer.query("SELECT COUNT(*), DP_STDERR(COUNT(*), 'noise') FROM visit").rows[0], other.query(
@@ -265,7 +267,7 @@ def test_whether_named_releases_differ(publish: Publish, answerer: Answerer) -> 
     "COUNT(*) FILTER (WHERE age < 40) - COUNT(*) FILTER (WHERE day < 5)",
     "SUM(cost) FILTER (WHERE age < 40) / COUNT(*) FILTER (WHERE day < 5)",
 ])  # fmt: skip
-def test_functions_of_an_error_take_values_of_two_views(answerer: Answerer, value: str) -> None:
+def test_functions_of_an_error_take_values_of_two_views(answerer: ReleaseEngine, value: str) -> None:
     parts = [part.strip() for part in re.split(" [-/] ", value)]
     inside = answerer.query(f"SELECT DP_STDERR({value}), DP_INTERVAL_LOW({value}) FROM clinic")
     beside = answerer.query(f"SELECT {value} FROM clinic")
@@ -278,7 +280,7 @@ def test_functions_of_an_error_take_values_of_two_views(answerer: Answerer, valu
     assert outside.scalar() == pytest.approx(inside.rows[0][0])
 
 
-def test_a_near_denominator_has_the_interval_of_fieller(answerer: Answerer) -> None:
+def test_a_near_denominator_has_the_interval_of_fieller(answerer: ReleaseEngine) -> None:
     """A quotient that is not known as one, since it is multiplied by 1 as a quotient, has the quotient's interval."""
     few = "COUNT(*) FILTER (WHERE ward IS NULL AND age >= 80)"
     plain = f"SELECT x / y FROM (SELECT COUNT(*) FILTER (WHERE day < 3) AS x, {few} AS y FROM clinic) AS q"
@@ -300,7 +302,7 @@ OVER_ZERO = {
 @pytest.mark.parametrize("shape", ["{0}", "q", "q * 1.0", "q - q + q"])
 @pytest.mark.parametrize("kind", OVER_ZERO)
 def test_a_denominator_of_exactly_0_is_null_and_leaves_other_rows_alone(
-    answerer: Answerer, kind: str, shape: str
+    answerer: ReleaseEngine, kind: str, shape: str
 ) -> None:
     """In ward a both quotients are one; elsewhere the first one's denominator is 0 under any noise. No numpy warns."""
     value, other = OVER_ZERO[kind]
@@ -321,7 +323,7 @@ def test_a_denominator_of_exactly_0_is_null_and_leaves_other_rows_alone(
     assert all(None not in row for row in results[1])
 
 
-def test_many_groups_cost_no_more_than_their_sum(answerer: Answerer) -> None:
+def test_many_groups_cost_no_more_than_their_sum(answerer: ReleaseEngine) -> None:
     """Cells of equal weight are one read: all cells of a view make one mask."""
     text = "SELECT SUM(n) FROM (SELECT ward, age // 10, COUNT(*) AS n FROM clinic GROUP BY 1, 2) AS g"
     result = answerer.query(text)
@@ -329,7 +331,7 @@ def test_many_groups_cost_no_more_than_their_sum(answerer: Answerer) -> None:
     assert result.stderr_rows[0][0] == pytest.approx(plain.stderr_rows[0][0], rel=LINEAR)
 
 
-def test_every_statement_of_the_benchmark_has_errors(answerer: Answerer) -> None:
+def test_every_statement_of_the_benchmark_has_errors(answerer: ReleaseEngine) -> None:
     for text in (text for group in STATEMENTS.values() for text in group):
         result = answerer.query(text)
         assert not result.undefined, text

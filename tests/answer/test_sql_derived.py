@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -40,7 +40,7 @@ views:
 
 
 @pytest.fixture(scope="module")
-def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     """Three rows a month: 1.234,5 and 0,5 and NA; every second month's are new customers."""
     folder = tmp_path_factory.mktemp("kasse")
     rows = [
@@ -61,17 +61,17 @@ def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Answerer
     made = publish_release(
         load_catalog(folder / "kasse.yaml"), folder / "r", noise=ZeroNoise(), key=bytes(32)
     )
-    return Answerer(open_release(made.path, insecure=True))
+    return ReleaseEngine(open_release(made.path, insecure=True))
 
 
-def test_a_derived_measure_is_summed_by_its_name_and_by_its_expression(kasse: Answerer):
+def test_a_derived_measure_is_summed_by_its_name_and_by_its_expression(kasse: ReleaseEngine):
     sql = "SELECT neu, SUM(summe), COUNT(summe), AVG(summe) FROM kauf WHERE tag IS NOT NULL GROUP BY neu ORDER BY neu"
     assert kasse.query(sql).rows == ((False, 1235.0, 2, 617.5), (True, 2470.0, 4, 617.5))
     spelt = "SELECT SUM(replace(replace(betrag, '.', ''), ',', '.')) FROM kauf"
     assert kasse.query(spelt).scalar() == kasse.query("SELECT SUM(summe) FROM kauf").scalar() == 3707.0
 
 
-def test_a_derived_day_is_a_day_and_an_unread_one_is_null(kasse: Answerer):
+def test_a_derived_day_is_a_day_and_an_unread_one_is_null(kasse: ReleaseEngine):
     months = kasse.query(
         "SELECT month(tag) AS m, COUNT(*) AS n FROM kauf WHERE tag IS NOT NULL GROUP BY m HAVING n > 1"
     )
@@ -79,12 +79,12 @@ def test_a_derived_day_is_a_day_and_an_unread_one_is_null(kasse: Answerer):
     assert kasse.query("SELECT COUNT(*) FROM kauf WHERE tag IS NULL").scalar() == 1
 
 
-def test_a_measure_that_is_compared_has_no_axis(kasse: Answerer):
+def test_a_measure_that_is_compared_has_no_axis(kasse: ReleaseEngine):
     with pytest.raises(NotSupportedError):
         kasse.query("SELECT COUNT(*) FROM kauf WHERE summe > 10")
 
 
-def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: Answerer):
+def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: ReleaseEngine):
     """It is that of all rows, and the row without pieces has the middle of the bounds: 5."""
     never = "the catalog says of kauf.{0}: never NULL; COUNT(kauf.{0}) counts rows where it is"
     for _ in range(2):  # the second time its shape is known
@@ -99,7 +99,7 @@ def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: Answerer):
         assert not any("never NULL" in note for note in kasse.query(f"SELECT {count} FROM kauf").notes)
 
 
-def test_a_count_of_its_own_leaves_what_the_column_s_axis_answers(kasse: Answerer):
+def test_a_count_of_its_own_leaves_what_the_column_s_axis_answers(kasse: ReleaseEngine):
     """One row of three has no years; a view of another axis counts them, and so does the axis itself."""
     assert kasse.query("SELECT COUNT(jahre) FROM kauf WHERE month(tag) = 3").scalar() == 2
     assert kasse.query("SELECT COUNT(jahre) FROM kauf").scalar() == 7

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer.sql.parse import parse
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
+from dpsql.sql.parse import parse
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
-Star = tuple[Answerer, duckdb.DuckDBPyConnection]
+Star = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 FROM = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
 
 
@@ -21,7 +21,7 @@ FROM = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
 def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Star]:
     rows = make_rows()
     path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-18)
-    answerer = Answerer(open_release(path))
+    answerer = ReleaseEngine(open_release(path))
     yield answerer, raw_star(rows, known_only=True)
     answerer.release.close()
 

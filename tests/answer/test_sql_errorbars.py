@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer.uncertainty.fieller import fieller, quantile
 from dpsql.errors import DataError, InterfaceError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.intervals.fieller import fieller, quantile
 from dpsql.release import open_release
 from tests.interval_ends import belong
 from tests.release_fixture import UNIT, axis_plans, make_rows, write_fixture
@@ -20,9 +20,9 @@ VARIANCE = 4.0
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
     path: Path = write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), VARIANCE)
-    found = Answerer(open_release(path))
+    found = ReleaseEngine(open_release(path))
     yield found
     found.release.close()
 
@@ -36,13 +36,13 @@ LEAVES = [plan.meta.leaves for plan in axis_plans()]
 AGE, REGION, CATEGORY, DAY = LEAVES[:4]
 
 
-def one(answerer: Answerer, text: str) -> float:
+def one(answerer: ReleaseEngine, text: str) -> float:
     value = answerer.query(text).noise_rows[0][0]
     assert value is not None
     return float(value)
 
 
-def test_count_of_ranges(answerer: Answerer) -> None:
+def test_count_of_ranges(answerer: ReleaseEngine) -> None:
     assert one(answerer, "SELECT COUNT(*) FROM shop WHERE age BETWEEN 20 AND 29") == pytest.approx(
         cells(10, REGION, CATEGORY)
     )
@@ -50,18 +50,18 @@ def test_count_of_ranges(answerer: Answerer) -> None:
     assert one(answerer, text) == pytest.approx(cells(10, REGION - 1, CATEGORY))
 
 
-def test_disjoint_boxes_add_their_variance(answerer: Answerer) -> None:
+def test_disjoint_boxes_add_their_variance(answerer: ReleaseEngine) -> None:
     text = "SELECT COUNT(*) FROM shop WHERE age < 20 OR region = 'north'"
     inside = 2 * REGION * CATEGORY + (AGE - 2) * CATEGORY
     assert one(answerer, text) == pytest.approx(cells(inside))
 
 
-def test_sum_adds_the_count_times_the_centre(answerer: Answerer) -> None:
+def test_sum_adds_the_count_times_the_centre(answerer: ReleaseEngine) -> None:
     want = math.sqrt(1.0 + 1250.0**2) / 100 * cells(1, REGION, CATEGORY)
     assert one(answerer, "SELECT SUM(amount) FROM shop WHERE age = 20") == pytest.approx(want)
 
 
-def test_linear_combinations_keep_covariance(answerer: Answerer) -> None:
+def test_linear_combinations_keep_covariance(answerer: ReleaseEngine) -> None:
     whole, part = "COUNT(*)", "COUNT(*) FILTER (WHERE age = 20)"
     text = f"SELECT {whole} - {part}, {whole} + {part}, {part} - {part}, 2 * {part} FROM shop"
     row = answerer.query(text).noise_rows[0]
@@ -72,7 +72,7 @@ def test_linear_combinations_keep_covariance(answerer: Answerer) -> None:
     assert row[3] == pytest.approx(2 * cells(small))
 
 
-def test_ratio_by_the_delta_method(answerer: Answerer) -> None:
+def test_ratio_by_the_delta_method(answerer: ReleaseEngine) -> None:
     text = "SELECT SUM(amount) / COUNT(*), AVG(amount), SUM(amount), COUNT(*) FROM sales"
     result = answerer.query(text)
     ratio, mean, _, count = result.rows[0]
@@ -85,7 +85,7 @@ def test_ratio_by_the_delta_method(answerer: Answerer) -> None:
     assert result.stderr_rows[0][0] == result.stderr_rows[0][1] == pytest.approx(want, rel=0.01)
 
 
-def test_the_standard_error_is_half_of_the_interval(answerer: Answerer) -> None:
+def test_the_standard_error_is_half_of_the_interval(answerer: ReleaseEngine) -> None:
     """One number at every interface; one draw of Laplace noise has heavier tails than its variance shows."""
     text = "SELECT category, COUNT(*), SUM(amount), AVG(amount), COUNT(*) / 7.0 FROM shop WHERE age = 20 GROUP BY 1"
     result = answerer.query(text)
@@ -101,7 +101,7 @@ def test_the_standard_error_is_half_of_the_interval(answerer: Answerer) -> None:
 
 def test_an_average_ends_at_the_bounds_of_its_measure(tmp_path: Path) -> None:
     """Nobody's amounts lie outside of what the catalog declares; SUM / COUNT is the same average."""
-    found = Answerer(open_release(write_fixture(tmp_path / "loud.dpsql", make_rows(), 40.0)))
+    found = ReleaseEngine(open_release(write_fixture(tmp_path / "loud.dpsql", make_rows(), 40.0)))
     text = "SELECT category, AVG(amount), SUM(amount) / COUNT(*) FROM shop GROUP BY 1"
     result = found.query(text)
     low, high = result.interval_rows(0.999)
@@ -113,7 +113,7 @@ def test_an_average_ends_at_the_bounds_of_its_measure(tmp_path: Path) -> None:
     found.release.close()
 
 
-def test_error_bars_pass_through_wrappers(answerer: Answerer) -> None:
+def test_error_bars_pass_through_wrappers(answerer: ReleaseEngine) -> None:
     plain = answerer.query("SELECT region, COUNT(*) AS n FROM shop GROUP BY region")
     wrapped = answerer.query(
         "WITH t AS (SELECT region AS r, COUNT(*) AS n FROM shop GROUP BY region) SELECT q.r, q.n * 2 + 1"
@@ -124,7 +124,7 @@ def test_error_bars_pass_through_wrappers(answerer: Answerer) -> None:
         assert error[1] == pytest.approx(2 * by_region[row[0]])
 
 
-def test_dp_functions_in_sql_equal_the_result(answerer: Answerer) -> None:
+def test_dp_functions_in_sql_equal_the_result(answerer: ReleaseEngine) -> None:
     text = (
         "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*), 0.9), DP_INTERVAL_HIGH(COUNT(*),"
         " 0.9) FROM shop"
@@ -142,11 +142,11 @@ def test_dp_functions_in_sql_equal_the_result(answerer: Answerer) -> None:
     "SELECT MAX(n) + 1 FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY 1) AS t",
     "SELECT CASE WHEN COUNT(*) > 3 THEN 1 END FROM shop",
 ])  # fmt: skip
-def test_what_is_not_linear_has_no_error_bar(text: str, answerer: Answerer) -> None:
+def test_what_is_not_linear_has_no_error_bar(text: str, answerer: ReleaseEngine) -> None:
     assert all(value is None for row in answerer.query(text).stderr_rows for value in row)
 
 
-def test_a_root_has_the_root_of_the_interval(answerer: Answerer) -> None:
+def test_a_root_has_the_root_of_the_interval(answerer: ReleaseEngine) -> None:
     """About half the error over the root; a root of a negative number is NULL and has none."""
     text = "SELECT COUNT(*) AS n, SQRT(COUNT(*)) AS r, SQRT(-4 * COUNT(*)) AS u FROM shop"
     result = answerer.query(text)
@@ -158,13 +158,13 @@ def test_a_root_has_the_root_of_the_interval(answerer: Answerer) -> None:
     assert (high[0][1] - low[0][1]) / 2 == pytest.approx(1.959964 * half)
 
 
-def test_avg_is_null_where_the_count_may_be_zero(answerer: Answerer) -> None:
+def test_avg_is_null_where_the_count_may_be_zero(answerer: ReleaseEngine) -> None:
     text = "SELECT AVG(amount) FROM shop WHERE age = 20 AND region = 'north' AND category = 'tea'"
     assert answerer.query(text).rows == ((None,),)
     assert answerer.query(text).stderr_rows == ((None,),)
 
 
-def test_shapes_and_scalar(answerer: Answerer) -> None:
+def test_shapes_and_scalar(answerer: ReleaseEngine) -> None:
     result = answerer.query("SELECT region, COUNT(*), AVG(amount) FROM shop GROUP BY region")
     low, high = result.interval(0.95)
     assert result.df().shape == result.stderr.shape == low.shape == high.shape == (5, 3)
@@ -194,7 +194,7 @@ def test_fieller_holds_the_ratio_95_of_100_times() -> None:
     assert 0.94 < share < 0.96
 
 
-def test_median_of_an_axis_has_an_interval(answerer: Answerer) -> None:
+def test_median_of_an_axis_has_an_interval(answerer: ReleaseEngine) -> None:
     result = answerer.query(
         "SELECT MEDIAN(age), DP_INTERVAL_LOW(MEDIAN(age)), DP_INTERVAL_HIGH(MEDIAN(age)) FROM customer"
     )

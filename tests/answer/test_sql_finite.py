@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpsql.answer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
     """No noise, and as good as no error: empty groups are exactly 0."""
-    found = Answerer(
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1e-18))
     )
     yield found
     found.release.close()
 
 
-def groups(answerer: Answerer, item: str, rest: str = "") -> dict[str, object]:
+def groups(answerer: ReleaseEngine, item: str, rest: str = "") -> dict[str, object]:
     """An expression for each region."""
     text = f"SELECT region, {item} AS x FROM shop WHERE region IS NOT NULL GROUP BY region {rest}"
     return {row[0]: row[1] for row in answerer.query(text).rows}
@@ -53,13 +53,13 @@ EMPTY = "FILTER (WHERE region = 'north')"
     f"DP_STDERR(SUM(amount) {EMPTY} / COUNT(*) {EMPTY})",
     f"DP_INTERVAL_HIGH(SUM(amount) {EMPTY} / COUNT(*) {EMPTY})",
 ])  # fmt: skip
-def test_it_is_null(answerer: Answerer, item: str) -> None:
+def test_it_is_null(answerer: ReleaseEngine, item: str) -> None:
     found = groups(answerer, item)
     assert found["south"] is None
     assert "DP_" in item or "NULL)" in item or "- 1 /" in item or found["north"] is not None
 
 
-def test_it_passes_no_comparison_and_ranks_last(answerer: Answerer) -> None:
+def test_it_passes_no_comparison_and_ranks_last(answerer: ReleaseEngine) -> None:
     ratio = f"SUM(amount) {EMPTY} / COUNT(*) {EMPTY}"
     assert set(groups(answerer, ratio, f"HAVING {ratio} > 0")) == {"north"}
     assert next(iter(groups(answerer, ratio, "ORDER BY x DESC"))) == "north"
@@ -69,7 +69,7 @@ def test_it_passes_no_comparison_and_ranks_last(answerer: Answerer) -> None:
     assert set(groups(answerer, "COUNT(*)", f"QUALIFY {ratio} > 0 AND ROW_NUMBER() OVER () > 0")) == {"north"}
 
 
-def test_statements_around_answers_have_none_either(answerer: Answerer) -> None:
+def test_statements_around_answers_have_none_either(answerer: ReleaseEngine) -> None:
     inner = f"SELECT region AS r, SUM(amount) {EMPTY} AS a, COUNT(*) {EMPTY} AS n FROM shop GROUP BY region"
     for text in (
         f"SELECT AVG(a / n), SUM(a / n), MAX(a / n) FROM ({inner}) t",
@@ -89,12 +89,12 @@ def test_statements_around_answers_have_none_either(answerer: Answerer) -> None:
     "CAST('nan' AS DOUBLE)", "TRY_CAST('inf' AS FLOAT)", "1e999", "GREATEST(n, 'inf')",
     "STDDEV(n * 1e308)", "EXP(n) * 1e308 * 1e308",
 ])  # fmt: skip
-def test_what_is_written_as_nan_is_null_too(answerer: Answerer, item: str) -> None:
+def test_what_is_written_as_nan_is_null_too(answerer: ReleaseEngine, item: str) -> None:
     inner = "SELECT region, COUNT(*) AS n FROM shop GROUP BY region"
     assert {row[0] for row in answerer.query(f"SELECT {item} AS x FROM ({inner}) t").rows} == {None}
 
 
-def test_expressions_over_an_axis(answerer: Answerer) -> None:
+def test_expressions_over_an_axis(answerer: ReleaseEngine) -> None:
     """1 / (price - price % 30 ..) divides by 0 on some values: they are in no comparison, and in the group NULL."""
     text = "SELECT COUNT(*) FROM shop WHERE 100 / (age - 20) > 1000"
     assert answerer.query(text).rows == ((0.0,),)
@@ -108,7 +108,7 @@ def test_expressions_over_an_axis(answerer: Answerer) -> None:
     assert "condition: 100 / (customer_id.customer.age - 20) > 1000" in plan
 
 
-def test_dates_and_long_chains_stay_as_they_are(answerer: Answerer) -> None:
+def test_dates_and_long_chains_stay_as_they_are(answerer: ReleaseEngine) -> None:
     text = "SELECT d + INTERVAL 1 DAY - d AS x, d - DATE '2025-01-01' AS y FROM (SELECT MIN(sold_on) AS d FROM shop) t"
     assert [str(value) for value in answerer.query(text).rows[0]] == ["1 day, 0:00:00", "0"]
     chain = " + ".join(["n"] * 200)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import Error
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
@@ -17,15 +17,15 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
     )
     yield found
     found.release.close()
 
 
-def described(answerer: Answerer, text: str) -> str:
+def described(answerer: ReleaseEngine, text: str) -> str:
     """The statement with its plan, or with its refusal, below it."""
     try:
         lines = answerer.explain(text).splitlines()
@@ -35,7 +35,7 @@ def described(answerer: Answerer, text: str) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
-def test_golden(path: Path, answerer: Answerer) -> None:
+def test_golden(path: Path, answerer: ReleaseEngine) -> None:
     written = path.read_text(encoding="utf-8")
     text = "\n".join(line for line in written.splitlines() if not line.startswith("-- "))
     found = described(answerer, text)

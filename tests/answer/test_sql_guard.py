@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, SqlSyntaxError
-from dpsql.star.sql import guard
-from dpsql.star.sql.guard import check_text
+from dpsql.row_expressions import guard
+from dpsql.row_expressions.guard import check_text
+from dpsql.sql.parse import parse
 
 
 def test_bytes() -> None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.catalog.load import parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
-from dpsql.star.load import parse_catalog
 
 CATALOG = """
 dpsql: 1
@@ -40,7 +40,7 @@ views:
 @pytest.fixture(scope="module")
 def mill(
     tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
     folder, draw, raw = tmp_path_factory.mktemp("mill"), random.Random(5), duckdb.connect()
     raw.execute(
         "CREATE TABLE batch (line VARCHAR, speed INT, yield DECIMAL(9, 2), loss INT, cost DECIMAL(9, 1))"
@@ -55,7 +55,7 @@ def mill(
     published = publish_release(
         load_catalog(folder / "mill.yaml"), folder / "mill.dpsql", noise=ZeroNoise(), key=b"k" * 32
     )
-    answerer = Answerer(open_release(published.path, insecure=True))
+    answerer = ReleaseEngine(open_release(published.path, insecure=True))
     yield answerer, raw
     answerer.release.close()
 
@@ -73,7 +73,7 @@ ASKED = [
 @pytest.mark.parametrize("items", ASKED)
 @pytest.mark.parametrize("rest", ["", " WHERE line <> 'b'", " GROUP BY line ORDER BY line"])
 def test_moments_equal_plain_sql(
-    mill: tuple[Answerer, duckdb.DuckDBPyConnection], items: str, rest: str
+    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], items: str, rest: str
 ) -> None:
     text = f"SELECT {items} FROM batch{rest}"
     result = mill[0].query(text)
@@ -85,7 +85,7 @@ def test_moments_equal_plain_sql(
 
 
 def test_a_flat_group_has_no_spread_and_no_error(
-    mill: tuple[Answerer, duckdb.DuckDBPyConnection],
+    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
     result = mill[0].query("SELECT STDDEV_POP(speed) AS s FROM batch WHERE speed = 3")
     assert result.rows[0][0] == 0 and result.stderr_rows[0][0] == pytest.approx(0, abs=1e-5)
@@ -99,7 +99,7 @@ def test_a_flat_group_has_no_spread_and_no_error(
     ("SELECT AVG(speed * LENGTH(line)) FROM batch", "or count rows by speed and line in a derived table"),
 ])  # fmt: skip
 def test_refused_with_a_way_out(
-    mill: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, reason: str
+    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, reason: str
 ) -> None:
     with pytest.raises(NotSupportedError, match=reason.replace("(", r"\(").replace(")", r"\)")) as caught:
         mill[0].query(text)
@@ -120,7 +120,7 @@ def test_catalogs_that_ask_for_the_impossible(old: str, new: str, reason: str) -
 
 
 def test_squares_are_a_declared_measure_of_the_release(
-    mill: tuple[Answerer, duckdb.DuckDBPyConnection],
+    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
     catalog = parse_catalog(CATALOG, "mill.yaml")
     square = catalog.tables["batch"].measures["squares_of_yield"]

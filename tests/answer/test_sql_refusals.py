@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import (
     Error,
     NotSupportedError,
@@ -16,13 +15,14 @@ from dpsql.errors import (
     SqlSyntaxError,
     UnknownName,
 )
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
     )
     yield found
@@ -98,13 +98,13 @@ CASES: list[tuple[str, type[Error], str, str]] = [
 ]
 
 
-def test_a_word_of_sql_that_names_a_column_is_to_be_quoted(answerer: Answerer) -> None:
+def test_a_word_of_sql_that_names_a_column_is_to_be_quoted(answerer: ReleaseEngine) -> None:
     with pytest.raises(SqlSyntaxError, match='quote it if it is a name \\("union"\\)'):
         answerer.query("SELECT COUNT(*) FROM sales WHERE union = 1")
 
 
 @pytest.mark.parametrize("text, kind, clause, part", CASES, ids=[case[0][:50] for case in CASES])
-def test_refused(text: str, kind: type[Error], clause: str, part: str, answerer: Answerer) -> None:
+def test_refused(text: str, kind: type[Error], clause: str, part: str, answerer: ReleaseEngine) -> None:
     with pytest.raises(kind) as caught:
         answerer.query(text)
     error = caught.value
@@ -118,7 +118,7 @@ def test_refused(text: str, kind: type[Error], clause: str, part: str, answerer:
         assert part.split("(")[0] in marked or marked in part, (marked, error.caret)
 
 
-def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: Answerer) -> None:
+def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: ReleaseEngine) -> None:
     with pytest.raises(NoViewError) as caught:
         answerer.query("SELECT COUNT(*) FROM shop WHERE sold_on > DATE '2025-02-01' AND age > 20")
     assert "demand lacks sales.sold_on" in str(caught.value)
@@ -126,7 +126,7 @@ def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: Answerer)
     assert answerer.query(caught.value.nearest).rows
 
 
-def test_too_many_boxes_names_the_cap(answerer: Answerer) -> None:
+def test_too_many_boxes_names_the_cap(answerer: ReleaseEngine) -> None:
     parts = " OR ".join(
         f"(age = {18 + i} AND region = '{r}' AND category <> '{c}')"
         for i, (r, c) in enumerate(
@@ -141,17 +141,17 @@ def test_too_many_boxes_names_the_cap(answerer: Answerer) -> None:
         assert "limit is 64" in str(error)
 
 
-def test_cut_bins_can_be_refused(answerer: Answerer) -> None:
-    strict = Answerer(answerer.release, on_partial_bin="refuse")
+def test_cut_bins_can_be_refused(answerer: ReleaseEngine) -> None:
+    strict = ReleaseEngine(answerer.release, on_partial_bin="refuse")
     text = "SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price < {}"
     assert strict.query(text.format(15)).rows
     with pytest.raises(NoViewError, match=r"would cut a bin of product\.price"):
         strict.query(text.format(12))
 
 
-def test_a_slow_statement_is_stopped(answerer: Answerer) -> None:
-    from dpsql.answer.run import run
+def test_a_slow_statement_is_stopped(answerer: ReleaseEngine) -> None:
     from dpsql.errors import QueryTimeout
+    from dpsql.executor.run import run
     from dpsql.release.request import Request
 
     with pytest.raises(QueryTimeout, match="stopped"), Request(0.2).working():

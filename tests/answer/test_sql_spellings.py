@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
@@ -107,10 +107,12 @@ TRANSLATED = {
 
 
 @pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+def star(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
     rows = make_rows()
     path: Path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-18)
-    answerer = Answerer(open_release(path))
+    answerer = ReleaseEngine(open_release(path))
     yield answerer, raw_star(rows, known_only=True)
     answerer.release.close()
 
@@ -126,7 +128,9 @@ def equal(one: object, other: object) -> bool:
 
 
 @pytest.mark.parametrize(("text", "plain"), [*((text, text) for text in AS_THEY_ARE), *TRANSLATED.items()])
-def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, plain: str) -> None:
+def test_it_equals_plain_sql(
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, plain: str
+) -> None:
     answerer, raw = star
     got, want = answerer.query(text).rows, raw.execute(plain).fetchall()
     assert want and len(got) >= len(want)
@@ -171,7 +175,7 @@ def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], t
     "ON s.product_id = p.product_id",
 ])  # fmt: skip
 def test_what_would_mean_something_else_stays_refused(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
 ) -> None:
     with pytest.raises(NotSupportedError):
         star[0].query(text)

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import AGES, make_rows, raw_star, write_fixture
 
@@ -18,9 +18,9 @@ ROWS = make_rows()
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
     path: Path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", ROWS, 1e-18)
-    found = Answerer(open_release(path))
+    found = ReleaseEngine(open_release(path))
     yield found
     found.release.close()
 
@@ -79,7 +79,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_equals_duckdb(text: str, answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+def test_equals_duckdb(text: str, answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> None:
     want, got = _plain(raw.execute(text).fetchall()), _plain(answerer.query(text).rows)
     ordered = "ORDER BY" in text.rsplit(")", 1)[-1]
     assert got == want if ordered else sorted(got, key=repr) == sorted(want, key=repr)
@@ -92,7 +92,7 @@ def _plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_out_of_domain_is_not_null(answerer: Answerer) -> None:
+def test_out_of_domain_is_not_null(answerer: ReleaseEngine) -> None:
     others = sum(row["age"] not in AGES for row in ROWS["customer"])
     assert others > 0
     assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NOT NULL").scalar() == len(
@@ -105,18 +105,18 @@ def test_out_of_domain_is_not_null(answerer: Answerer) -> None:
     )
 
 
-def test_parts_add_up_to_the_whole(answerer: Answerer) -> None:
+def test_parts_add_up_to_the_whole(answerer: ReleaseEngine) -> None:
     for key in ("region", "age", "region, age", "age % 3"):
         parts = answerer.query(f"SELECT {key}, COUNT(*) AS n, SUM(amount) FROM shop GROUP BY {key}").rows
         assert sum(row[-2] for row in parts) == answerer.query("SELECT COUNT(*) FROM sales").scalar()
 
 
-def test_groups_come_in_catalog_order(answerer: Answerer) -> None:
+def test_groups_come_in_catalog_order(answerer: ReleaseEngine) -> None:
     rows = answerer.query("SELECT region, COUNT(*) FROM shop GROUP BY region").rows
     assert [row[0] for row in rows] == ["north", "south", "east", "west", None]
 
 
-def test_a_single_leaf_group_keeps_its_place(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+def test_a_single_leaf_group_keeps_its_place(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> None:
     text = (
         "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17,"
         " 19) GROUP BY 1"
@@ -124,13 +124,13 @@ def test_a_single_leaf_group_keeps_its_place(answerer: Answerer, raw: duckdb.Duc
     assert answerer.query(text).rows == tuple(raw.execute(text).fetchall())
 
 
-def test_wide_table_is_left_joined(answerer: Answerer) -> None:
+def test_wide_table_is_left_joined(answerer: ReleaseEngine) -> None:
     assert answerer.query("SELECT COUNT(*) FROM shop").scalar() == len(ROWS["sales"])
     names = answerer.query("SELECT * FROM shop LIMIT 0").columns
     assert {"amount", "age", "region", "category", "department"} <= set(names)
 
 
-def test_information_schema(answerer: Answerer) -> None:
+def test_information_schema(answerer: ReleaseEngine) -> None:
     tables = answerer.query("SELECT table_name FROM information_schema.tables ORDER BY 1").rows
     assert [row[0] for row in tables] == ["category", "customer", "product", "sales", "shop"]
     columns = answerer.query(
@@ -139,7 +139,7 @@ def test_information_schema(answerer: Answerer) -> None:
     assert {row[0] for row in columns} == {"customer_id", "age", "region"}
 
 
-def test_a_cut_bin_is_within_its_model_bound(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+def test_a_cut_bin_is_within_its_model_bound(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> None:
     for stop in (7, 12, 14, 27):
         text = (
             "SELECT COUNT(*), SUM(amount * qty) FROM sales JOIN product USING (product_id) WHERE price < "
@@ -155,13 +155,13 @@ def test_a_cut_bin_is_within_its_model_bound(answerer: Answerer, raw: duckdb.Duc
     assert whole.model_bound == ((0.0,),)
 
 
-def test_same_text_same_answer(answerer: Answerer) -> None:
+def test_same_text_same_answer(answerer: ReleaseEngine) -> None:
     text = "SELECT region, AVG(amount) FROM shop GROUP BY 1"
     assert answerer.query(text) is answerer.query(text)
-    assert Answerer(answerer.release).query(text).rows == answerer.query(text).rows
+    assert ReleaseEngine(answerer.release).query(text).rows == answerer.query(text).rows
 
 
-def test_dialects_reach_the_same_answer(answerer: Answerer) -> None:
+def test_dialects_reach_the_same_answer(answerer: ReleaseEngine) -> None:
     want = answerer.query("SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30").rows
     tsql = (
         "SELECT COUNT(*) FROM [sales] JOIN [customer] ON [sales].[customer_id] = [customer].[customer_id]"
@@ -172,7 +172,7 @@ def test_dialects_reach_the_same_answer(answerer: Answerer) -> None:
     assert answerer.query(mysql, dialect="mysql").rows == want
 
 
-def test_explain_ends_with_duckdb(answerer: Answerer) -> None:
+def test_explain_ends_with_duckdb(answerer: ReleaseEngine) -> None:
     lines = answerer.explain(
         "SELECT region, COUNT(*) FROM shop WHERE age > 30 GROUP BY region ORDER BY 2"
     ).splitlines()

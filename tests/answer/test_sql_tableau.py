@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema, SchemaTable
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.rewrite import take_apart
-from dpsql.answer.uncertainty.forms import Known
 from dpsql.errors import Error, NotSupportedError, RawRowsError
+from dpsql.intervals.forms import CatalogValue
+from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.release import AxisMeta, ColumnMeta
+from dpsql.sql.parse import parse
+from dpsql.sql.rewrite import split_statement
 
 pytestmark = pytest.mark.long
 
@@ -59,11 +59,14 @@ def classify(text: str) -> str:
     """`plain`, `axis bounds`, `distinct`, or the reason of the refusal."""
     tree = parse(text)
     try:
-        statement = take_apart(tree, star_of(tree), text)
+        statement = split_statement(tree, star_of(tree), text)
     except (NotSupportedError, RawRowsError) as error:
         return error.reason
     functions = {
-        value.function for block in statement.blocks for value in block.values if isinstance(value, Known)
+        value.function
+        for block in statement.blocks
+        for value in block.values
+        if isinstance(value, CatalogValue)
     }
     return "distinct" if "count" in functions else "axis bounds" if functions else "plain"
 

@@ -6,8 +6,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpsql.answer.sql import parse
 from dpsql.errors import NotSupportedError
+from dpsql.sql import parse
 
 EVIL = [
     "read_csv('x')", "read_text('/etc/passwd')", "getenv('HOME')", "current_setting('threads')", "uuid()", "random()",

@@ -14,13 +14,13 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from docs.make_reference import error_functions
-from dpsql.answer import Answerer
-from dpsql.answer.errorfunctions import ERRORS, ErrorFunction
-from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.uncertainty.estimated import Estimated
-from dpsql.doors.complete import Words
-from dpsql.doors.shell.completer import ShellCompleter
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.interfaces.python.complete import Words
+from dpsql.interfaces.shell.completer import ShellCompleter
+from dpsql.intervals.errorfunctions import ERRORS, ErrorFunction
+from dpsql.intervals.estimated import Estimated
+from dpsql.planner.axis_query import FloatArray
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
@@ -34,13 +34,13 @@ TOY = ErrorFunction("standard error as a share of the value", relative)
 
 
 @pytest.fixture
-def answerer(tmp_path: Path) -> Iterator[Answerer]:
+def answerer(tmp_path: Path) -> Iterator[ReleaseEngine]:
     release = open_release(write_fixture(tmp_path / "r.dpsql", make_rows(), noise=4.0))
-    yield Answerer(release)
+    yield ReleaseEngine(release)
     release.close()
 
 
-def test_a_toy_is_answered(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toy_is_answered(answerer: ReleaseEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ERRORS, "dp_relative", TOY)
     values = "COUNT(*), DP_STDERR(COUNT(*), 'noise'), DP_RELATIVE(COUNT(*)), AVG(amount), "
     values += "DP_STDERR(AVG(amount), 'noise')"
@@ -55,7 +55,7 @@ def test_a_toy_is_answered(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) 
     assert outer.scalar() == answerer.query("SELECT DP_RELATIVE(COUNT(*)) FROM sales").scalar()
 
 
-def test_it_takes_what_it_says(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_what_it_says(answerer: ReleaseEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotSupportedError, match="dp_relative"):
         answerer.query("SELECT DP_RELATIVE(COUNT(*)) FROM sales")
     monkeypatch.setitem(ERRORS, "dp_relative", TOY)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests import people_star, two_facts_star, userlevel_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -44,10 +44,10 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     path = folder / "blind.dpsql"
     noise = ExactNoise(insecure_test_entropy(11))
     publish_release(load_catalog(request.param(folder)), path, noise=noise, key=bytes(32))
-    return Answerer(open_release(path, insecure=True)), *STARS[request.param]
+    return ReleaseEngine(open_release(path, insecure=True)), *STARS[request.param]
 
 
-def ends(answers: Answerer, sql: str) -> tuple[float | None, float | None]:
+def ends(answers: ReleaseEngine, sql: str) -> tuple[float | None, float | None]:
     low, high = answers.query(sql).interval_rows(0.95)
     return low[0][0], high[0][0]
 

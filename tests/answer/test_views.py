@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.answer.views import ViewRow, list_views
-from tests.doors_release import build
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.planner.views import ViewRow, list_views
+from tests.interfaces_release import build
 from tests.people_star import make_people
 
 

@@ -23,10 +23,10 @@ from dpsql.axis import (
     needed_tables,
     table_sql,
 )
+from dpsql.catalog import Catalog, parse_catalog, resolve_axis
+from dpsql.catalog.base import EPOCH, GRAIN_MICROSECONDS
+from dpsql.catalog.model import AxisSpec, View
 from dpsql.errors import InternalError, SourceError
-from dpsql.star import Catalog, parse_catalog, resolve_axis
-from dpsql.star.base import EPOCH, GRAIN_MICROSECONDS
-from dpsql.star.model import AxisSpec, View
 
 pytestmark = pytest.mark.long
 

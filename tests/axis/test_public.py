@@ -9,8 +9,8 @@ import pytest
 
 from dpsql.axis import PublicTable
 from dpsql.axis.public import as_declared
+from dpsql.catalog.tables import Column
 from dpsql.errors import SourceError
-from dpsql.star.tables import Column
 
 KINDS = {
     "int": (["7", " -3 ", "NA", None], "BIGINT", [7, -3, None, None]),

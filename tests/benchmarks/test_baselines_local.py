@@ -13,9 +13,9 @@ from benchmarks.local import joins as local_joins
 from benchmarks.local import peers as local_peers
 from benchmarks.local import planes as local_planes
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.tallies import RespondentRows
-from dpsql.mechanisms.oracles import choose_oracle
-from dpsql.mechanisms.oracles.oracle import spread
+from dpsql.local.oracles import choose_oracle
+from dpsql.local.oracles.oracle import spread
+from dpsql.local.tallies import RespondentRows
 
 pytestmark = pytest.mark.long
 

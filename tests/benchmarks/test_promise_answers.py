@@ -24,5 +24,5 @@ def test_every_number_is_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_guard_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.answer.sql.rewrite.finite", lambda tree: tree)
+    monkeypatch.setattr("dpsql.sql.rewrite.finite", lambda tree: tree)
     assert no_numbers(tmp_path, 15) > 0

@@ -23,7 +23,7 @@ from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of,
 from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.budget.units import HEADROOM
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.law import GAUSSIAN, laws_for
+from dpsql.mechanisms.distribution import GAUSSIAN, laws_for
 
 
 def test_caps_are_rounded_down():
@@ -94,7 +94,7 @@ def test_epsilon_pays_for_no_gaussian_draw():
     assert [law.name for law in laws_for(Epsilon())] == ["Laplace"]
     assert [law.name for law in laws_for(Mu2(Fraction(1, 10**6)))] == ["Gaussian", "Laplace"]
     with pytest.raises(PrivacyError, match="delta above 0"):
-        GAUSSIAN.bought(Fraction(1), Epsilon())
+        GAUSSIAN.affordable(Fraction(1), Epsilon())
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])

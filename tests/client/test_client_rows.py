@@ -9,13 +9,13 @@ import duckdb
 import pytest
 
 from dpsql.axis import Axis, leaf_sql
+from dpsql.catalog import parse_catalog
 from dpsql.client import decode, read_plan, respond
 from dpsql.client.entropy import system_entropy
 from dpsql.client.rows import check_fields, leaf_of, to_rows
-from dpsql.collecting.plan import build_plan
-from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
 from dpsql.errors import DataError
-from dpsql.star import parse_catalog
+from dpsql.local.plan import build_plan
+from dpsql.local.survey import design_of, public_axis_maker, survey_of
 from tests.local_plans import plan_of, view
 
 TEXT = """

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import dpsql.doors.cli.collect  # noqa: F401 - commands register themselves
+import dpsql.interfaces.cli.collect  # noqa: F401 - commands register themselves
 from dpsql.client import Row, read_plan, respond, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.report import decode
-from dpsql.doors.cli import cli
+from dpsql.interfaces.cli import cli
 
 pytestmark = pytest.mark.long
 

@@ -18,7 +18,7 @@ from dpsql.contributions.histogram import (
     quantile,
 )
 from dpsql.errors import InternalError
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise
 from tests.twins import bin_of
 

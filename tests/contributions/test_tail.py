@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
 from dpsql.contributions.tail import ClippedTotal, best_clip, mean_excess, public_total, read_tail, unclipped
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from tests.thinned import by_default
 from tests.twins import bin_of
 
@@ -183,7 +183,9 @@ def test_the_posterior_is_the_sum_over_all_curves(seed, bound, law):
     assert (estimate, *error) == pytest.approx(brute_force(noisy, tail.last, bound), rel=1e-6)
 
 
-def drawn_total(exact: np.ndarray, amounts: np.ndarray, law: NoiseLaw, mu2: float, seed: int) -> ClippedTotal:
+def drawn_total(
+    exact: np.ndarray, amounts: np.ndarray, law: NoiseDistribution, mu2: float, seed: int
+) -> ClippedTotal:
     """A total of rows whose histogram has 2.5% and whose clipped sum has 14% of a budget of (1, 1e-6), about."""
     rng = np.random.default_rng(seed)
 

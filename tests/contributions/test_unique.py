@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 from dpsql import api
+from dpsql.catalog import load_catalog
 from dpsql.release.read import open_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1

@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 import yaml
 
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
-from dpsql.star import Catalog, load_catalog
 from tests.engines.star import TABLES, WORDS
 
 KEY = bytes(range(7, 39))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dpsql.catalog import Catalog, load_catalog
 from dpsql.errors import CatalogError, SourceError
-from dpsql.star import Catalog, load_catalog
 from tests.engines.catalogs import files, measured, server, spark_files
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres

@@ -12,13 +12,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from dpsql.catalog.base import LARGEST_UNITS
+from dpsql.catalog.tables import Column
+from dpsql.engines.counting import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.expressions import exact_units
 from dpsql.engines.postgresql import POSTGRES
 from dpsql.engines.spark import SPARK
-from dpsql.engines.template import PRIME, coefficients, hash_sql, is_kept, offset
-from dpsql.star.base import LARGEST_UNITS
-from dpsql.star.tables import Column
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,7 @@ import yaml
 import dpsql
 from benchmarks.local.simulated import one_row_each
 from dpsql.client import read_plan
-from dpsql.collecting.simulate import simulate_reports
+from dpsql.local.simulate import simulate_reports
 from tests.command import dpsql_command
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres

@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks.figures import Figures
 from dpsql import api
-from dpsql.curate.draft import draft_from_source, leave_open
-from dpsql.star import load_catalog
-from dpsql.star.sql import identifier
-from tests.curate.test_init import SHOP
+from dpsql.catalog import load_catalog
+from dpsql.curator.draft import draft_from_source, leave_open
+from dpsql.row_expressions import identifier
+from tests.curator.test_init import SHOP
 from tests.engines.servers import Server, new_schema
 
 pytestmark = pytest.mark.usefixtures("publishes")

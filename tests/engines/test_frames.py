@@ -19,11 +19,11 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.catalog import Catalog, load_catalog, parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.engines.frames import Frames, framed, written_frames
 from dpsql.errors import CatalogError, InterfaceError, LineageError
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
-from dpsql.star import Catalog, load_catalog, parse_catalog
 
 CATALOG = """
 dpsql: 1

@@ -17,20 +17,20 @@ import duckdb
 import pytest
 
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
+from dpsql.catalog import Catalog
+from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.private_columns import PrivateColumn, private_columns
+from dpsql.catalog.private_keys import CONTROL, is_key
+from dpsql.central import selection
+from dpsql.central.known_keys import listed_keys
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.selection import Key, KeyScan, key_statement, open_selection
 from dpsql.engines import key_weights
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.key_weights import key_sql
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing import selection
-from dpsql.publishing.known_keys import listed_keys
-from dpsql.publishing.rows import prepare_tables
-from dpsql.publishing.selection import Key, KeyScan, key_statement, open_selection
 from dpsql.scratch import scratch
-from dpsql.star import Catalog
-from dpsql.star.load import parse_catalog
-from dpsql.star.private_columns import PrivateColumn, private_columns
-from dpsql.star.private_keys import CONTROL, is_key
 from tests.engines.servers import Server, new_schema
 
 pytestmark = pytest.mark.long
@@ -277,7 +277,7 @@ def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             return str(VECTORS["secret"])
 
     write(tmp_path, [Sale(unit, key, None, None) for unit, key in VECTORS["rows"]])
-    monkeypatch.setattr("dpsql.publishing.selection.hashlib.sha256", lambda text: Digest())
+    monkeypatch.setattr("dpsql.central.selection.hashlib.sha256", lambda text: Digest())
     for case in VECTORS["cases"]:
         catalog = star("parquet", str(tmp_path), FILES, VECTORS["per_unit"])
         found = {name: w for name, _, w in columns_of(catalog, {"sales.item": case["known"]})}

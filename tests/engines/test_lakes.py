@@ -15,12 +15,12 @@ import pytest
 import sqlalchemy
 from deltalake import DeltaTable, write_deltalake
 
+from dpsql.catalog import Catalog, parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.engines import open_tables
 from dpsql.errors import LineageError, SourceError
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import Catalog, parse_catalog
 from tests.engines.test_frames import CATALOG, KEY, arrow, catalog_in, published, shop
 
 PARTITIONS = {"sales": ["paid_on"], "person": ["region", "age"], "product": None}

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.graph import ledger_path
+from dpsql.central.central import publish_release
 from dpsql.errors import EngineLost
 from dpsql.faults import RESERVED
 from dpsql.ledger import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise, insecure_test_entropy
 from dpsql.progress import Progress, Stage, silent
-from dpsql.publishing.central import publish_release
-from dpsql.star import Catalog, load_catalog
-from dpsql.star.graph import ledger_path
 from dpsql.streams.publish import Arrival, Chance, append_batch
+from tests.central.test_hybrid import rows as hybrid_rows
+from tests.central.test_hybrid import side, text
 from tests.command import dpsql_command
 from tests.engines.catalogs import KEY, catalog, files, server
 from tests.engines.servers import Server
 from tests.engines.star import TABLES, build, load_postgres
-from tests.publishing.test_hybrid import rows as hybrid_rows
-from tests.publishing.test_hybrid import side, text
 from tests.stream_shop import FIRST, NOW, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -254,7 +254,7 @@ from tests.engines.servers import running_spark
 from tests.engines.star import build
 from dpsql.errors import EngineLost
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
+from dpsql.central.central import publish_release
 from tests.engines.test_lost import charged
 
 folder, way = Path(sys.argv[1]), sys.argv[2]

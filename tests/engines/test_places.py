@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from dpsql.curate.audit import AuditReport
-from dpsql.curate.certificate import certify
+from dpsql.catalog import load_catalog
+from dpsql.central.central import Published, publish_release
+from dpsql.curator.audit import AuditReport
+from dpsql.curator.certificate import certify
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import LineageError
 from dpsql.ledger import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import Published, publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.engines.servers import DATABASE, USER, Server, postgres_programs, running_postgres
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import OpenSource
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import ReleasePlan
 from dpsql.engines.keys import open_star
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import prepare_tables
-from dpsql.star import load_catalog
 from tests.engines.test_template import offset
 from tests.strategies import declared_cells
 
@@ -235,7 +235,7 @@ def test_every_cell_is_that_of_a_loop(how: str, star: Star, tau: int) -> None:
         with closing(open_star(catalog)) as raw:
             plan = plan_release(catalog, axis_maker(catalog, raw))
             prepare_tables(catalog, raw, plan)
-            cells = declared_cells(Scan(catalog, raw, plan, ZeroNoise(), KEY), "sales")
+            cells = declared_cells(OpenSource(catalog, raw, plan, ZeroNoise(), KEY), "sales")
             found = [cells.of(s)[0] for s in plan.statistics]
     told = [Counter({at: int(v) for at, v in np.ndenumerate(cell) if v}) for cell in found]
     assert told == expected(plan, list(Loop(plan, star).counted(how, tau)))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dpsql.central.central import publish_release
 from dpsql.engines.engine import kind_of
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from tests.engines.catalogs import KEY, catalog, measured, server
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres

@@ -14,18 +14,18 @@ from pyarrow.parquet import write_table
 
 from benchmarks.local.simulated import one_row_each
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import CollectionManifest, add_spool, close_collection
-from dpsql.collecting.files import open_state
-from dpsql.collecting.plan import PlannedAxis
-from dpsql.collecting.simulate import simulate_reports
-from dpsql.collecting.tables import tally_tables
-from dpsql.collecting.tallies import Tallies
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerSession
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import SourceError
-from tests.collecting.test_collector import plan_of
+from dpsql.local.collector import CollectionManifest, add_spool, close_collection
+from dpsql.local.files import open_state
+from dpsql.local.plan import PlannedAxis
+from dpsql.local.simulate import simulate_reports
+from dpsql.local.tables import tally_tables
+from dpsql.local.tallies import Tallies
 from tests.engines.servers import Server, new_schema
+from tests.local.test_collector import plan_of
 
 KEY = b"k" * 32
 SCHEMA = "reports"

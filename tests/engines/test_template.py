@@ -12,15 +12,15 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import OpenSource
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
+from dpsql.engines.counting import PRIME, coefficients
 from dpsql.engines.keys import open_star
-from dpsql.engines.template import PRIME, coefficients
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
-from dpsql.star import load_catalog
 from tests.strategies import declared_cells
 from tests.thinned import by_default
 
@@ -117,7 +117,7 @@ def counted(folder: Path, how: str, place: str = "sales.parquet") -> list[np.nda
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
-        cells = declared_cells(Scan(catalog, raw, plan, ZeroNoise(), KEY), "sales")
+        cells = declared_cells(OpenSource(catalog, raw, plan, ZeroNoise(), KEY), "sales")
         return cells.of(*plan.statistics)
     finally:
         raw.close()

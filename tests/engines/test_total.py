@@ -14,8 +14,8 @@ from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.postgresql import POSTGRES
 from dpsql.engines.spark import SPARK
 from dpsql.errors import CatalogError
-from dpsql.star.sql.total import total_expression
-from dpsql.star.sql.typed import TotalExpression
+from dpsql.row_expressions.total import total_expression
+from dpsql.row_expressions.typed import TotalExpression
 from tests.engines.servers import Server
 
 pytestmark = pytest.mark.long

@@ -14,6 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.catalog import Catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.cells import row_value
+from dpsql.central.placed_rows import counted_rows, prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.contributions.clipping import norm_views, pure_reach, whitened_parts
 from dpsql.contributions.histogram import doubling_edges
 from dpsql.contributions.norm_clipping import UNIT, whiten
@@ -34,13 +39,8 @@ from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.engines.relations import CommonRelations
 from dpsql.mechanisms.axis.strategy import gathers
-from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.cells import row_value
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import counted_rows, prepare_tables
-from dpsql.star import Catalog
 from tests.engines.catalogs import catalog, files, server, spark_files
 from tests.engines.servers import Server
 from tests.engines.star import build, load_postgres

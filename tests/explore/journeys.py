@@ -36,12 +36,12 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.answer.output import render, shown
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
-from tests.doors.test_shell import ENDLESS
-from tests.doors_release import CATALOG, build, unstamp
+from dpsql.results.render import render, shown
+from tests.interfaces.test_shell import ENDLESS
+from tests.interfaces_release import CATALOG, build, unstamp
 
 ROOT = Path(__file__).resolve().parents[2]
 RETAIL_SEED, DRAWS = 20250101, 1

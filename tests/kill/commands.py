@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 import numpy.random  # noqa: F401  (loaded late otherwise: a refused call could hit the library)
 
-import dpsql.collecting.run
-import dpsql.curate.audit
+import dpsql.central.central
+import dpsql.curator.audit
 import dpsql.engines.registry
 import dpsql.examples.retail
-import dpsql.publishing.central
+import dpsql.local.run
 import dpsql.release.verify
 import dpsql.streams.publish  # noqa: F401
-from dpsql.doors.cli import all_commands, main
+from dpsql.interfaces.cli import all_commands, main
 
 STRACE = shutil.which("strace")
 CHANGES = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.api import simulate, verify
-from dpsql.doors.cli import main
+from dpsql.interfaces.cli import main
 from dpsql.ledger import budget_report
 from dpsql.streams.public import read_manifest
 from tests.kill.commands import Call, Outcome, calls, forked

@@ -18,12 +18,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.catalog.graph import ledger_path
+from dpsql.central import central, selection
 from dpsql.ledger import budget_report
 from dpsql.ledger import publish as sealing
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.publishing import central, selection
-from dpsql.star import load_catalog
-from dpsql.star.graph import ledger_path
 
 CATALOG = """
 dpsql: 1

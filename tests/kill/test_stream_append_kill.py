@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.public import read_manifest, read_segments
 from tests.stream_shop import CATALOG, NOW, StreamShop, make_stream_shop
@@ -22,7 +22,7 @@ REST = ("locked", "recovered", "checked", "marked")
 
 def child(folder: str, label: str, step: str, seed: str) -> None:
     """Append one batch in this process and die at a step, without any clean-up."""
-    from dpsql.star import load_catalog
+    from dpsql.catalog import load_catalog
     from dpsql.streams.publish import Arrival, Chance, append_batch
 
     def point(passed: str) -> None:
@@ -45,7 +45,7 @@ def killed(shop: StreamShop, day: int, step: str) -> None:
 def check(shop: StreamShop, steps: tuple[str, ...]) -> None:
     shop.append(0)
     for day, step in enumerate(steps, start=1):
-        before: Answerer = shop.opened()
+        before: ReleaseEngine = shop.opened()
         killed(shop, day, step)
         decided = step not in ("locked", "recovered", "checked", "drawn")
         assert read_manifest(shop.directory).batches == day + (step in ("manifest", "marked"))

@@ -13,7 +13,6 @@ import duckdb
 import pytest
 
 from dpsql.budget import epsilon_of, mu2_of
-from dpsql.doors.cli.curate import budget_json, budget_text
 from dpsql.errors import (
     BudgetExceeded,
     IntegrityError,
@@ -25,6 +24,7 @@ from dpsql.errors import (
     ReleaseExists,
 )
 from dpsql.faults import BEGUN as BEGUN_WORDS
+from dpsql.interfaces.cli.curate import budget_json, budget_text
 from dpsql.ledger import (
     Draft,
     KillPoint,

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.budget import Mu2, currency_at, share_of_cap
-from dpsql.curate.forecast import refreshes
+from dpsql.catalog import catalog_from_json, load_catalog
+from dpsql.catalog.load import parse_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.forecast import refreshes
 from dpsql.errors import BudgetExceeded, CatalogError
 from dpsql.ledger.identity import Lineage, charge_grains, limit_grains
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import catalog_from_json, load_catalog
-from dpsql.star.load import parse_catalog
 from tests.command import dpsql_command as run
 from tests.people_star import CATALOG, make_people
 

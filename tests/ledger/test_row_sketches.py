@@ -11,11 +11,11 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.curate.forget import forget_people
+from dpsql.central.central import Published
+from dpsql.curator.forget import forget_people
 from dpsql.errors import LineageError
 from dpsql.ledger import budget_report
 from dpsql.ledger.row_sketches import FEWEST_ROWS
-from dpsql.publishing.central import Published
 from tests.command import dpsql_command
 
 CATALOG = """

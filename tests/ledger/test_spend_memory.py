@@ -14,13 +14,13 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import LineageError
 from dpsql.ledger import budget_report
 from dpsql.ledger import memory as memory_module
 from dpsql.ledger.memory import MOST_ROWS, LedgerMemory, memory_of_this_computer
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 from tests.command import dpsql_command
 
 CATALOG = """
@@ -83,7 +83,7 @@ def catalog(
     return folder
 
 
-def publish(folder: Path, name: str, **options: object) -> dpsql.publishing.central.Published:
+def publish(folder: Path, name: str, **options: object) -> dpsql.central.central.Published:
     """Publish into a folder of its own, where no release of the lineage lies."""
     out = folder.parent / f"out-{name}"
     out.mkdir(exist_ok=True)

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import CatalogError
+from dpsql.matrices.workload import AskedVariance, from_columns
 from dpsql.mechanisms.axis.dense import matrix_root
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.family.asked import best_rows, classes_of, held_cells, offers
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoisyView
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
+from dpsql.mechanisms.designs.workload_matrix import best_rows, classes_of, held_cells, offers
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyView
 from dpsql.mechanisms.offers import Refusal
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.variance.asked import AskedVariance, from_columns
 
 
 def rectangles(seed: int, number: int, n: int = 12):
@@ -32,7 +32,7 @@ def made(questions, laws, n: int = 12):
     grains = Grains(1 << 14, 1 << 12)
     axes = tuple(FamilyAxis(name, n, None, grains) for name in "ab")
     view = FamilyView("v", (0, 1), Word("auto"), False, {"count": Fraction(1)}, True, False, questions)
-    question = FamilyQuestion("t", (view,), axes, laws, batches=False, people=False, named="asked")
+    question = DesignProblem("t", (view,), axes, laws, batches=False, people=False, named="asked")
     (offer,) = offers(question)
     assert not isinstance(offer, Refusal)
     return offer.make().strategy.measurement
@@ -78,10 +78,10 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
     rows = made(questions, (law,))
     held = held_cells(questions, (12, 12))
     cells = np.random.default_rng(1).integers(0, 50, (12, 12))
-    terms, noise = Terms((), law, Fraction(1, 4), 3), ExactNoise(insecure_test_entropy(3))
+    terms, noise = DrawParameters((), law, Fraction(1, 4), 3), ExactNoise(insecure_test_entropy(3))
     masks = [np.array([[float(lo <= i < hi) for i in range(12)] for ((((lo, hi),), _),) in questions]),
              np.array([[float(lo <= i < hi) for i in range(12)] for ((_, ((lo, hi),)),) in questions])]  # fmt: skip
-    said = rows.unit_variance(terms) * rows.facts.model.covariance(masks)
+    said = rows.variance_at_unit_budget(terms) * rows.facts.model.covariance(masks)
     off = []
     for _ in range(400):
         leaves = rows.leaf_estimates(rows.draw(cells, terms, noise), ())

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InternalError
+from dpsql.matrices.blocks import BlockReading, BlockVariance, from_columns
+from dpsql.matrices.pooled import StoredCovariance
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.family import partition as estimates
-from dpsql.mechanisms.family.block_plan import (
+from dpsql.mechanisms.designs import partition as estimates
+from dpsql.mechanisms.designs.block_plan import (
     CHOICE,
     bar_of,
     block_grids,
@@ -24,9 +26,9 @@ from dpsql.mechanisms.family.block_plan import (
     run_moments,
     stages,
 )
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.family.partition import (
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.partition import (
     BlockGrid,
     BlockRows,
     Partition,
@@ -34,12 +36,10 @@ from dpsql.mechanisms.family.partition import (
     block_grid,
     partition,
 )
-from dpsql.mechanisms.family.question import FamilyAxis, Grains
-from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.designs.question import FamilyAxis, Grains
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import Workload
-from dpsql.variance.blocks import BlockReading, BlockVariance, from_columns
-from dpsql.variance.pooled import StoredCovariance
 
 SHAPE = (19, 10)
 GRIDS = tuple(block_grid(SHAPE, (2, 1), side) for side in (8, 4, 2))
@@ -244,8 +244,8 @@ def blocks(leaves: int, error: float) -> Blocks:
     return Blocks((axis(leaves), axis(leaves)), error)
 
 
-def terms(leaves: int, epsilon: Fraction = Fraction(1), most: int = 1) -> Terms:
-    return Terms([LeafStrategy(leaves)] * 2, LAPLACE, epsilon, most)
+def terms(leaves: int, epsilon: Fraction = Fraction(1), most: int = 1) -> DrawParameters:
+    return DrawParameters([LeafStrategy(leaves)] * 2, LAPLACE, epsilon, most)
 
 
 def plane(leaves: int, seed: int = 1) -> np.ndarray:

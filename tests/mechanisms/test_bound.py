@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import AUTO, WHOLE, auto_strategy, least_variance, optimised_tree
 from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.sine import SineStrategy
-from dpsql.mechanisms.axis.strategy import AxisQuestion
+from dpsql.mechanisms.axis.strategy import AxisProblem
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
-from dpsql.mechanisms.family.registry import choose_families
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
+from dpsql.mechanisms.designs.registry import choose_families
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.tree import Workload
-from dpsql.variance import mean_variance
 from tests.strategies import svd_bound
 
 
@@ -79,11 +79,11 @@ def test_a_dear_law_is_not_searched(monkeypatch):
     grains = Grains(1 << 14, 1 << 12)
     axes = (FamilyAxis("x", 48, None, grains), FamilyAxis("y", 52, None, grains))
     view = FamilyView("both", (0, 1), AUTO, False, {"count": Fraction(1)}, True, False)
-    question = FamilyQuestion("facts", (view,), axes, (GAUSSIAN, LAPLACE), batches=False, people=False)
+    question = DesignProblem("facts", (view,), axes, (GAUSSIAN, LAPLACE), batches=False, people=False)
     (family,) = choose_families(question)
     assert family.choice.strategy.views[0].law is GAUSSIAN
     with pytest.raises(AssertionError, match="was searched"):
-        choose_families(FamilyQuestion("facts", (view,), axes, (LAPLACE,), batches=False, people=False))
+        choose_families(DesignProblem("facts", (view,), axes, (LAPLACE,), batches=False, people=False))
 
 
 def test_budgets_over_all_ranges_are_searched_once_for_all_grains(monkeypatch):
@@ -94,7 +94,7 @@ def test_budgets_over_all_ranges_are_searched_once_for_all_grains(monkeypatch):
         return search(tree, *arguments)
 
     def tree_of(whole, scale):
-        (offer,) = optimised_tree.offers(AxisQuestion(21, LAPLACE, None, whole, scale))
+        (offer,) = optimised_tree.offers(AxisProblem(21, LAPLACE, None, whole, scale))
         return offer.make().strategy
 
     optimised_tree._over_all_ranges.cache_clear()

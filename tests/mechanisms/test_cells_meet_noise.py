@@ -1,4 +1,4 @@
-"""Exact cells become noisy integers in `dpsql.mechanisms.law` alone: by name in the source, by type for mypy."""
+"""Exact cells become noisy integers in `dpsql.mechanisms.distribution` alone: by name in the source, by type for mypy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from dpsql.central.cells import Cells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
-from dpsql.mechanisms import law
+from dpsql.mechanisms import distribution
 from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.family.blocks import DrawnBlocks
-from dpsql.mechanisms.family.data_dependent import AdaptedView
-from dpsql.mechanisms.family.measurement import DrawReplay, Measurement
-from dpsql.publishing.cells import Cells
+from dpsql.mechanisms.designs.blocks import DrawnBlocks
+from dpsql.mechanisms.designs.data_dependent import AdaptedView
+from dpsql.mechanisms.designs.measurement import DrawReplay, Measurement
 from dpsql.release.write import StatisticContent
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.public import NoisyNode
@@ -23,10 +23,10 @@ from dpsql.tree import Exact, Noisy
 
 pytestmark = pytest.mark.long
 
-PACKAGE = Path(law.__file__).parents[1]
-LAW = "mechanisms/law.py"
+PACKAGE = Path(distribution.__file__).parents[1]
+LAW = "mechanisms/distribution.py"
 
-READERS = {"curate/audit/contents.py", "streams/present.py", "streams/state.py"}
+READERS = {"curator/audit/contents.py", "streams/present.py", "streams/state.py"}
 """Modules that read noisy integers back from where they were stored."""
 
 
@@ -111,20 +111,20 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
     ("takes", "argument", "kind"),
     [
         (Measurement.draw, "cells", Exact),
-        (law.NoiseLaw.draw, "exact", Exact),
-        (law.NoiseLaw.draw_bounded, "exact", Exact),
-        (law.Laplace.draw_units, "exact", Exact),
-        (law.Gaussian.draw_at, "exact", Exact),
-        (law.Gaussian.draw_spread, "exact", Exact),
-        (law.Gaussian.draw_spread, "return", Noisy),
+        (distribution.NoiseDistribution.draw, "exact", Exact),
+        (distribution.NoiseDistribution.draw_bounded, "exact", Exact),
+        (distribution.Laplace.draw_units, "exact", Exact),
+        (distribution.Gaussian.draw_at, "exact", Exact),
+        (distribution.Gaussian.draw_spread, "exact", Exact),
+        (distribution.Gaussian.draw_spread, "return", Noisy),
         (draw_view, "histogram", Exact),
         (draw_histogram, "people", Exact),
         (StreamStatistic.noised, "exact", Exact),
         (StreamStatistic.noised, "return", Noisy),
         (Cells.of, "return", list[Exact]),
         (DrawReplay.restored, "value", Noisy),
-        (law.NoisyView, "value", Noisy),
-        (law.NoisyValues, "value", Noisy),
+        (distribution.NoisyView, "value", Noisy),
+        (distribution.NoisyValues, "value", Noisy),
         (DrawnBlocks, "value", Noisy),
         (AdaptedView, "value", Noisy),
         (NoisyHistogram, "value", Noisy),
@@ -137,5 +137,5 @@ def test_types_tell_cells_from_noisy_integers(takes: Any, argument: str, kind: A
 
 
 def test_the_types_are_no_classes_at_run_time() -> None:
-    array = law.published(law.np.arange(3))
+    array = distribution.published(distribution.np.arange(3))
     assert Exact(array) is array and Noisy(array) is array

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpsql.central.axes import with_unforeseen
 from dpsql.errors import InterfaceError
+from dpsql.matrices import mean_variance
+from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.lue_dptree import cut_tree, log_borders, lue_dptree
@@ -14,11 +17,8 @@ from dpsql.mechanisms.axis.sine import SineStrategy, column_norm, table, transfo
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.axis.tree_loss import all_range_loss, asked_loss, asked_ranges, range_loss
-from dpsql.mechanisms.law import GAUSSIAN, LAWS
-from dpsql.publishing.axes import with_unforeseen
+from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
 from dpsql.tree import Workload, kary_tree
-from dpsql.variance import mean_variance
-from dpsql.variance.tree import TreeVariance
 from tests.strategies import svd_bound
 
 pytestmark = pytest.mark.long

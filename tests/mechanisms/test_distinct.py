@@ -7,12 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.distinct import Gaps, Touched
-from dpsql.mechanisms.family.measurement import DrawnMember, Terms
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.people import gap_cells
-from dpsql.variance.distinct import (
+from dpsql.central.people import gap_cells
+from dpsql.matrices.distinct import (
     CELLS,
     GapReading,
     Single,
@@ -23,6 +19,10 @@ from dpsql.variance.distinct import (
     gaps_of,
     ranges_of,
 )
+from dpsql.mechanisms.designs.distinct import Gaps, Touched
+from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 
 def dense(n: int, norm: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,11 +76,11 @@ def test_intervals_of_ranges_hold_the_people(law):
     exact, gaps, (i, j) = people_of(touched, own, 3), Gaps((3, 6), 1, law.norm), ranges_of(6)
     wanted = np.array([[touched[own == c, a:b].any(axis=1).sum() for a, b in zip(i, j, strict=True)]
                        for c in range(3)])  # fmt: skip
-    terms = Terms((), law, Fraction(1, 2), 1)
+    terms = DrawParameters((), law, Fraction(1, 2), 1)
     clean = gaps.draw(exact, terms, ZeroNoise())
     np.testing.assert_allclose(gaps.estimate([DrawnMember((), clean)], {})[0].leaves, wanted, atol=1e-6)
     noise, held = ExactNoise(insecure_test_entropy(8)), []
-    reading = GapReading((gaps.facts.model,), {(0, 1): gaps.unit_variance(terms)})
+    reading = GapReading((gaps.facts.model,), {(0, 1): gaps.variance_at_unit_budget(terms)})
     masks = ((np.arange(6) >= i[:, None]) & (np.arange(6) < j[:, None])).astype(float)
     sd = np.sqrt(reading.covariance([np.eye(3)[[0] * len(i)], masks]).noise)
     for _ in range(60):

@@ -12,35 +12,35 @@ import pytest
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.family import product, registry
-from dpsql.mechanisms.family.adaptive import ADAPTIVE, full_error, largest_error
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.question import (
-    Answer,
+from dpsql.mechanisms.designs import product, registry
+from dpsql.mechanisms.designs.adaptive import ADAPTIVE, full_error, largest_error
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
     FamilyAxis,
     FamilyCandidate,
-    FamilyQuestion,
     FamilyView,
     Grains,
     NamedFamily,
+    Proposal,
 )
-from dpsql.mechanisms.family.registry import Family, choose_families
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.designs.registry import Family, choose_families
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 
 PURE, ZCDP = (LAPLACE,), (GAUSSIAN, LAPLACE)
 
 
 def table(
-    laws: tuple[NoiseLaw, ...], sizes: tuple[int, ...], *views: tuple[tuple[int, ...], Word, bool]
-) -> FamilyQuestion:
+    laws: tuple[NoiseDistribution, ...], sizes: tuple[int, ...], *views: tuple[tuple[int, ...], Word, bool]
+) -> DesignProblem:
     axes = tuple(FamilyAxis(f"x{i}", n, None, Grains(1 << 10, 1 << 8)) for i, n in enumerate(sizes))
     charge = {"count": Fraction(1, len(views))}
     named = tuple(
         FamilyView(f"v{i}", places, word, allows, charge, True, False)
         for i, (places, word, allows) in enumerate(views)
     )
-    return FamilyQuestion("t", named, axes, laws, False, False)
+    return DesignProblem("t", named, axes, laws, False, False)
 
 
 def refusals(family: Family) -> dict[str, str]:
@@ -53,7 +53,7 @@ def refusals(family: Family) -> dict[str, str]:
     [(PURE, 40, largest_error), (ZCDP, 40, largest_error), (ZCDP, 1024, full_error)],
 )
 def test_one_axis_that_allows_selection_has_what_one_that_refuses_has(
-    laws: tuple[NoiseLaw, ...], leaves: int, worst: Callable[[int], float]
+    laws: tuple[NoiseDistribution, ...], leaves: int, worst: Callable[[int], float]
 ) -> None:
     """Under a delta, and on so few leaves that a full axis cannot be told."""
     (refuse,) = choose_families(table(laws, (leaves,), ((0,), AUTO, False)))
@@ -114,7 +114,7 @@ class Selecting:
     def __init__(self, times: float) -> None:
         self.times = times
 
-    def offers(self, question: FamilyQuestion) -> Iterator[Answer]:
+    def offers(self, question: DesignProblem) -> Iterator[Proposal]:
         if not question.lets("selecting"):
             yield Refusal("selecting", "is for `data_dependent: allow`")
             return

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
+from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import auto_strategy, thaw
 from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy, _shapes
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import JointCells, axis_budgets, draw_view
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace
-from dpsql.mechanisms.rows import LevelShares
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace
+from dpsql.mechanisms.integer_rows import LevelShares
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Exact, Workload
-from dpsql.variance import mean_variance
 
 ALONE = JointCells(1, 1, 1 << 28)
 SHARES = LevelShares((4, 3), (600, 1400, TOTAL - 2000))
@@ -113,7 +113,7 @@ def test_each_cell_of_the_other_axis_has_a_tree_of_its_own(position: int) -> Non
     )
     trees = np.moveaxis(view.value, position, -1).astype(float)
     masks = np.array([[1.0] * 11, [1.0] * 3 + [0.0] * 8, [0.0] * 4 + [1.0] + [0.0] * 6])
-    expected = view.unit_variance * STRATEGY.variance().quadratic(masks)
+    expected = view.variance_at_unit_budget * STRATEGY.variance().quadratic(masks)
     assert np.var(trees @ masks.T, axis=0) == pytest.approx(expected, rel=0.25)
     assert abs(np.corrcoef(trees[:450, 0], trees[450:, 0])[0, 1]) < 0.25
 
@@ -127,7 +127,7 @@ def test_two_numbers_share_a_tree_and_do_not_correlate() -> None:
     noise = ExactNoise(insecure_test_entropy(5))
     count, total = law.draw_together([zero, zero], axis_budgets(strategies), Fraction(1, 2), [1, 40], noise)
     for view in (count, total):
-        expected = view.unit_variance * strategies[1].variance().ranges([0, 0], [1, 4])
+        expected = view.variance_at_unit_budget * strategies[1].variance().ranges([0, 0], [1, 4])
         seen = [np.var(view.value[:, 0]), np.var(view.value.sum(axis=1))]
         assert seen == pytest.approx(expected, rel=0.15)
     assert abs(np.corrcoef(count.value[:, 0], total.value[:, 0])[0, 1]) < 0.08
@@ -148,11 +148,11 @@ def test_rows_that_add_leaves_beside_a_tree_are_refused(strategies: list) -> Non
 def test_at_large_budgets_the_stated_variance_is_that_of_whole_numbers() -> None:
     """At epsilon 4 integers err by a fifth less than the limit says."""
     axes = axis_budgets([STRATEGY])
-    limit, exact = 2 / 16, LAPLACE.unit_variance(axes, Fraction(4), 1)
+    limit, exact = 2 / 16, LAPLACE.variance_at_unit_budget(axes, Fraction(4), 1)
     assert exact < 0.9 * limit
     noise = ExactNoise(insecure_test_entropy(8))
     views = draw_view(
         Exact(np.zeros((6000, 11), np.int64)), [LeafStrategy(6000), STRATEGY], Fraction(4), 1, noise
     )
     assert np.var(views.value[:, 0]) <= 1.05 * exact * STRATEGY.variance().ranges(0, 1)[0]
-    assert LAPLACE.unit_variance(axes, Fraction(1, 100), 1) == pytest.approx(2 * 100**2, rel=2e-3)
+    assert LAPLACE.variance_at_unit_budget(axes, Fraction(1, 100), 1) == pytest.approx(2 * 100**2, rel=2e-3)

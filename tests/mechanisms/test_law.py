@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, integer_root, refined
-from dpsql.mechanisms.rows import AxisBudget
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, integer_root, refined
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 from dpsql.tree import Exact
 
@@ -30,17 +30,17 @@ def test_integer_roots_are_exact_up_to_64_bits(root: int) -> None:
 
 @given(st.fractions(Fraction(1, 10**6), 10), st.integers(1, 10**6))
 def test_a_grain_is_the_least_power_of_two_that_is_fine(spend: Fraction, sensitivity: int) -> None:
-    grain = GAUSSIAN.grain((), spend, sensitivity)
+    grain = GAUSSIAN.noise_refinement((), spend, sensitivity)
     assert grain & (grain - 1) == 0 and (grain * sensitivity) ** 2 >= 65_536 * spend
     assert grain == 1 or (grain * sensitivity // 2) ** 2 < 65_536 * spend or sensitivity % 2
-    assert LAPLACE.grain((), spend, sensitivity) == 1
+    assert LAPLACE.noise_refinement((), spend, sensitivity) == 1
 
 
 @pytest.mark.parametrize(
     "spend, sensitivity, grain", [(1, 1, 256), (1, 2, 128), (4, 1, 512), (1, 256, 1), (9, 1, 1024)]
 )
 def test_grains_end_where_the_variance_is_just_fine(spend: int, sensitivity: int, grain: int) -> None:
-    assert GAUSSIAN.grain((), Fraction(spend), sensitivity) == grain
+    assert GAUSSIAN.noise_refinement((), Fraction(spend), sensitivity) == grain
 
 
 def test_what_is_drawn_bounded_spreads_as_it_says() -> None:
@@ -80,7 +80,7 @@ def test_numbers_of_a_joint_draw_keep_their_rows_and_their_sensitivities() -> No
     noise = ExactNoise(insecure_test_entropy(5))
     drawn = law.draw_together([count, total], axes, Fraction(1), [1, 1_000], noise)
     spread = [np.var(view.value - cells) for view, cells in zip(drawn, (count, total), strict=True)]
-    stated = [law.unit_variance(axes, Fraction(1), bound) for bound in (1, 1_000)]
+    stated = [law.variance_at_unit_budget(axes, Fraction(1), bound) for bound in (1, 1_000)]
     assert np.divide(spread, stated) == pytest.approx([1, 1], rel=5 * math.sqrt(3.5 / 12_000))
 
 
@@ -88,7 +88,7 @@ def test_one_number_alone_has_the_variance_of_its_law() -> None:
     axes = axis_budgets([LeafStrategy(3)])
     units = LAPLACE.budgets(axes, Fraction(1), 7)
     exact = float(laplace_variance(int(units[0]), LAPLACE.denominator(7) * 7))
-    assert LAPLACE.unit_variance(axes, Fraction(1), 7) == pytest.approx(exact, rel=1e-6)
+    assert LAPLACE.variance_at_unit_budget(axes, Fraction(1), 7) == pytest.approx(exact, rel=1e-6)
 
 
 def test_budgets_of_gaussian_views_are_products() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Laplace, nothing_drawn, published, signed_sum
-from dpsql.mechanisms.rows import AxisBudget, NullCount
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, nothing_drawn, published, signed_sum
+from dpsql.mechanisms.integer_rows import AxisBudget, NullCount
 from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact
 
@@ -24,13 +24,15 @@ def test_gaussian_columns_are_bounded_by_squared_totals() -> None:
 @pytest.mark.parametrize("spend, grain", [(Fraction(1), 128), (Fraction(4), 256), (Fraction(1, 4), 64)])
 def test_a_grain_follows_the_row_of_largest_share(spend: Fraction, grain: int) -> None:
     """Shares of 3/7 and 5/6: the least power of two from 256 * 15/42 sqrt(spend)."""
-    assert GAUSSIAN.grain(AXES, spend, 1) == grain
+    assert GAUSSIAN.noise_refinement(AXES, spend, 1) == grain
 
 
 def test_a_view_says_the_variance_that_its_rows_are_drawn_with() -> None:
     drawn = GAUSSIAN.draw(Exact(np.zeros((3, 2), np.int64)), AXES, Fraction(1, 4), 10, ZeroNoise())
-    assert drawn.unit_variance == pytest.approx(400 + 4 * 15**2 / 42**2, rel=1e-12)
-    assert drawn.unit_variance == pytest.approx(GAUSSIAN.unit_variance(AXES, Fraction(1, 4), 10), rel=1e-12)
+    assert drawn.variance_at_unit_budget == pytest.approx(400 + 4 * 15**2 / 42**2, rel=1e-12)
+    assert drawn.variance_at_unit_budget == pytest.approx(
+        GAUSSIAN.variance_at_unit_budget(AXES, Fraction(1, 4), 10), rel=1e-12
+    )
     assert drawn.budget.tolist() == [[15, 6], [5, 2], [10, 4]]
 
 
@@ -41,7 +43,7 @@ def test_a_signed_sum_without_another_is_the_number() -> None:
 
 def test_a_grain_of_rows_of_the_least_budget() -> None:
     """256/3 is below 128; budgets of 1 are what they are."""
-    assert GAUSSIAN.grain([AxisBudget(np.ones(2, np.int64), 3)], Fraction(1), 1) == 128
+    assert GAUSSIAN.noise_refinement([AxisBudget(np.ones(2, np.int64), 3)], Fraction(1), 1) == 128
 
 
 def test_rows_with_null_add_their_own_draw_to_a_count_of_rows_alone() -> None:

@@ -18,17 +18,11 @@ from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import oracles as devices
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.local import (
-    ahead,
-    blue,
-    joint,
-    smooth,
-    truncation,
-)
-from dpsql.mechanisms.local.truncation import even_edges, granularity, snapped_edges
-from dpsql.mechanisms.oracles import choose_oracle, oracle_named
-from dpsql.mechanisms.oracles import oracle as oracles
-from dpsql.mechanisms.oracles.aggregators import SquareWaveAggregator, bucket, wave_matrix, wave_reach
+from dpsql.local.mechanisms import ahead, blue, joint, smooth, truncation
+from dpsql.local.mechanisms.truncation import even_edges, granularity, snapped_edges
+from dpsql.local.oracles import choose_oracle, oracle_named
+from dpsql.local.oracles import oracle as oracles
+from dpsql.local.oracles.aggregators import SquareWaveAggregator, bucket, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.long
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.mechanisms.local.truncation import _blocks, _delta, shuffled_epsilon
+from dpsql.local.mechanisms.truncation import _blocks, _delta, shuffled_epsilon
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import CatalogError, InternalError
+from dpsql.matrices import mean_variance
+from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree, split
 from dpsql.mechanisms.axis.strategy import Word, row_count
@@ -24,10 +26,8 @@ from dpsql.mechanisms.axis.struct_construct import (
     subtree_use,
 )
 from dpsql.mechanisms.axis.tree import TreeStrategy, blue, tree_strategy
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.tree import Tree, Workload, coverage, kary_tree, tree_from_arrays
-from dpsql.variance import mean_variance
-from dpsql.variance.tree import TreeVariance
 from tests.strategies import by_word, column_bound, error_before_blue
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())

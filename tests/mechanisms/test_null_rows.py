@@ -10,9 +10,9 @@ import pytest
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.family.joint_rows import draw_together, drawn_numbers, joint_laws
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import Laplace
+from dpsql.mechanisms.designs.joint_rows import draw_together, drawn_numbers, joint_laws
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Exact
 from tests.strategies import by_word
@@ -22,13 +22,13 @@ ALONE = ["count", "x", "count(x)"]
 BESIDE = ["x", "count(y)", "count", "count(x)", "y"]
 
 
-def terms_of(names: list[str], strategies, *, indicators: bool = True) -> list[Terms]:
+def terms_of(names: list[str], strategies, *, indicators: bool = True) -> list[DrawParameters]:
     """Three rows a person; x moves by up to 30, y by up to 600."""
     laws = joint_laws(names, indicators=indicators)
     bounds = {"x": 30, "y": 600}
     sensitivities = [bounds.get(n, 3) * (2 if law.halves else 1) for n, law in zip(names, laws, strict=True)]
     laws = [Laplace(law.numbers, max(sensitivities), law.apart, law.counts) for law in laws]
-    return [Terms(strategies, law, EPSILON, s) for law, s in zip(laws, sensitivities, strict=True)]
+    return [DrawParameters(strategies, law, EPSILON, s) for law, s in zip(laws, sensitivities, strict=True)]
 
 
 def drawn(names: list[str], cells: dict[str, np.ndarray], noise) -> dict[str, np.ndarray]:
@@ -55,7 +55,7 @@ def test_noise_has_the_variances_and_covariances_that_are_stated(names: list[str
     (t, *_), laws = terms_of(names, [by_word(CELLS, "identity").strategy]), joint_laws(names, indicators=True)
     widening = {n: law.widening for n, law in zip(names, laws, strict=True)}
     unit = (
-        Laplace(2, 600).unit_variance(axis_budgets(t.strategies), EPSILON, 3) / 2
+        Laplace(2, 600).variance_at_unit_budget(axis_budgets(t.strategies), EPSILON, 3) / 2
     )  # of a count by a draw of its own
     covariances = {("count", "count(x)"): widening["count(x)"] if names is ALONE else widening["count"] / 2}
     covariances |= {
@@ -76,8 +76,8 @@ def test_variances_are_a_part_of_those_of_split_budgets() -> None:
     axes = axis_budgets([auto_strategy(64).strategy])
     variances = {}
     for t, name in zip(terms_of(ALONE, [auto_strategy(64).strategy]), ALONE, strict=True):
-        split = Laplace().unit_variance(axes, EPSILON / 3, t.sensitivity)
-        variances[name] = t.law.unit_variance(axes, EPSILON, t.sensitivity) / split
+        split = Laplace().variance_at_unit_budget(axes, EPSILON / 3, t.sensitivity)
+        variances[name] = t.law.variance_at_unit_budget(axes, EPSILON, t.sensitivity) / split
     assert variances == pytest.approx({"count": 6 / 18, "count(x)": 4 / 18, "x": 4 / 18}, rel=0.01)
 
 

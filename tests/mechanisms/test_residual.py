@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
+from dpsql.matrices import mean_variance
+from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.zero_sum import single_leaf_choice, zero_sum_basis, zero_sum_strategy
-from dpsql.mechanisms.family.measurement import (
+from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     StatisticShare,
     asked_sets,
     mean_error,
     range_variance,
 )
-from dpsql.mechanisms.family.residual import RESIDUAL, best_shares, bounded_shares
+from dpsql.mechanisms.designs.residual import RESIDUAL, best_shares, bounded_shares
 from dpsql.tree import Workload, single_leaves
-from dpsql.variance import mean_variance
-from dpsql.variance.reconcile import Subset, subsets
 
 SIZES = (4, 3, 5)
 SETS = asked_sets([StatisticShare(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])

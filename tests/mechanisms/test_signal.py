@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpsql.errors import PrivacyError
+from dpsql.matrices.nonnegative import signal_tree
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.family import adaptive
+from dpsql.mechanisms.designs import adaptive
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.variance.nonnegative import signal_tree
 from tests.strategies import adaptive_cells, column_bound
 
 ONE = Fraction(1)

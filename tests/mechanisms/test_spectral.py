@@ -12,27 +12,27 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms import timeline
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.mechanisms.timeline import spectral
-from dpsql.mechanisms.timeline.endless import EndlessStrategy
-from dpsql.mechanisms.timeline.time_strategy import TimeQuestion, TimeStrategy, question_of
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
+from dpsql.mechanisms import continual
+from dpsql.mechanisms.continual import spectral
+from dpsql.mechanisms.continual.endless import EndlessStrategy
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.tree import FloatArray
 from tests.time_forms import asking, ending, lasting
 
 KINDS = ("running", "range", "1", "7", "30")
 
 
-def wanting(batches: int, *asked: str, ends: bool = True, units: int = 1, bits: int = 28) -> TimeQuestion:
+def wanting(batches: int, *asked: str, ends: bool = True, units: int = 1, bits: int = 28) -> StreamProblem:
     """All kinds of question, of which some are asked."""
     every = tuple(question_of(kind, float(kind in (asked or KINDS))) for kind in KINDS)
-    return TimeQuestion(GAUSSIAN, batches, every, units, ends, bits)
+    return StreamProblem(GAUSSIAN, batches, every, units, ends, bits)
 
 
-def errors(question: TimeQuestion) -> list[float]:
-    strategy = timeline.words()["spectral"].choose(question).strategy
+def errors(question: StreamProblem) -> list[float]:
+    strategy = continual.words()["spectral"].choose(question).strategy
     return [asked.error(strategy.errors(question.batches)) for asked in question.workload]
 
 
@@ -95,7 +95,7 @@ def test_the_rule_is_near_the_dense_optimum(asked: tuple[str, ...], above: float
     question = wanting(60, *asked)
     weights = dict(zip(KINDS, question.weights(), strict=True))
     best = dense_optimum(questions(60, weights))
-    found = timeline.words()["spectral"].choose(question).expected_error
+    found = continual.words()["spectral"].choose(question).expected_error
     assert best * (1 - 1e-3) <= found <= above * best
 
 
@@ -180,22 +180,22 @@ def test_planted_bugs_are_found() -> None:
 def test_exact_participation(units: int, price: float, least: float) -> None:
     """Against blocks of 28 with all of a unit's rows in one node, the mean of questions weighed by importance."""
     every = tuple(question_of(kind, 1) for kind in ("prefix", *KINDS[1:]))
-    question = TimeQuestion(GAUSSIAN, 365, every, units, True)
+    question = StreamProblem(GAUSSIAN, 365, every, units, True)
     tree = TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).errors(365)
     before = sum(w * asked.error(tree) for w, asked in zip(question.weights(), every, strict=True))
-    choice = timeline.words()["spectral"].choose(question)
+    choice = continual.words()["spectral"].choose(question)
     assert float(choice.strategy.price(units)) <= price
     assert before / choice.expected_error >= least
 
 
 def test_all_batches_of_a_unit_are_best_alone() -> None:
-    assert timeline.choose(wanting(60, units=60)).name == "each batch on its own"
+    assert continual.choose(wanting(60, units=60)).name == "each batch on its own"
 
 
 def test_an_endless_stream_goes_on() -> None:
     """Windows err alike for ever; totals of ten horizons a fifth of what blocks give."""
     question = wanting(365, ends=False)
-    strategy = timeline.choose(question).strategy
+    strategy = continual.choose(question).strategy
     assert isinstance(strategy, EndlessStrategy) and strategy.horizon is None
     model = strategy.variance(5000)  # past the table
     early, late = (float(model.ranges(start, start + 30)[0]) for start in (600, 4900))
@@ -212,30 +212,30 @@ def test_an_endless_stream_goes_on() -> None:
 
 @pytest.mark.parametrize(("bits", "above"), [(28, 1.001), (20, 1.005), (14, 1.02), (8, 1.2)])
 def test_coarser_whole_numbers_lose_little(bits: int, above: float) -> None:
-    best = timeline.choose(wanting(365)).expected_error
-    coarse = timeline.choose(wanting(365, bits=bits))
+    best = continual.choose(wanting(365)).expected_error
+    coarse = continual.choose(wanting(365, bits=bits))
     assert isinstance(coarse.strategy, ToeplitzStrategy)
     largest = int(np.abs(coarse.strategy.rows).max()) * int(coarse.strategy.factors.max())
     assert largest < 1 << (bits + 1) and coarse.expected_error <= above * best
 
 
 def test_refusals() -> None:
-    named = timeline.words()["spectral"].choose
+    named = continual.words()["spectral"].choose
     with pytest.raises(InterfaceError, match="Gaussian"):
         named(asking(LAPLACE, 60, "running"))
     with pytest.raises(InterfaceError, match="4096"):
         named(wanting(5000))
     with pytest.raises(InterfaceError, match="no room"):
         named(wanting(60, bits=7))
-    refused = {refusal.name: refusal.reason for refusal in timeline.choose(wanting(60, ends=False)).refused}
+    refused = {refusal.name: refusal.reason for refusal in continual.choose(wanting(60, ends=False)).refused}
     assert set(refused) == {"fda", "prefix", "toeplitz"} and "ends after 60" in refused["toeplitz"]
     good = ending(4).frozen()
     for bad in ({**good, "rows": [0, 1, 1, 1]}, {**good, "factors": [1, 1, 1]}, {**good, "rows": [1 << 31, 1, 1, 1]},
                 {**good, "factors": [1, 0, 1, 1]}, {"rows": [1 << 30] * 4, "factors": [2] * 4}):  # fmt: skip
         with pytest.raises(ValueError):
-            timeline.thaw("spectral", GAUSSIAN, bad)
+            continual.thaw("spectral", GAUSSIAN, bad)
     with pytest.raises(ValueError):
-        timeline.thaw("endless", GAUSSIAN, {"rows": [1 << 30] * 4})
+        continual.thaw("endless", GAUSSIAN, {"rows": [1 << 30] * 4})
 
 
 def test_windows_alone_leave_the_rest_answerable() -> None:

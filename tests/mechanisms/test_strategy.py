@@ -29,7 +29,7 @@ from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.axis.tents import IntervalStrategy, tents
 from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.law import GAUSSIAN, LAWS
+from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
 from dpsql.noise import ZeroNoise
 from dpsql.tree import kary_tree
 from tests.strategies import column_bound, dense
@@ -103,7 +103,7 @@ def test_a_strategy_that_understates_its_sensitivity_is_refused():
     with pytest.raises(InternalError, match="sensitive"):
         TreeStrategy(tree.tree, tree.node, tree.budget, tree.total - 1, tree.law)
     with pytest.raises(InternalError, match="sensitive"):
-        DenseStrategy(dense_rows.matrix, dense_rows.total * 9 // 10, dense_rows.grain)
+        DenseStrategy(dense_rows.matrix, dense_rows.total * 9 // 10, dense_rows.entry_scale)
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES.values(), SineStrategy(3000), zero_sum_strategy(7)])

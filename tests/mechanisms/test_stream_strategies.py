@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.mechanisms import timeline
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.mechanisms.timeline import subtraction, toeplitz
-from dpsql.mechanisms.timeline.fda import FdaStrategy, fda_strategy
-from dpsql.mechanisms.timeline.nodes import best_shares
-from dpsql.mechanisms.timeline.time_strategy import UNIT, TimeStrategy, question_of
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
+from dpsql.mechanisms import continual
+from dpsql.mechanisms.continual import subtraction, toeplitz
+from dpsql.mechanisms.continual.fda import FdaStrategy, fda_strategy
+from dpsql.mechanisms.continual.nodes import best_shares
+from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from tests.time_forms import asking, root_coefficients
 
 pytestmark = pytest.mark.long
@@ -50,18 +50,18 @@ def test_frozen_budgets_above_the_whole_are_refused() -> None:
     good = subtraction.subtraction_strategy(LAPLACE, 60, 5, 3).frozen()
     for bad in ([b + 1 for b in good["budget"]], good["budget"][:-1], [0, *good["budget"][1:]]):
         with pytest.raises(ValueError, match="budget"):
-            timeline.thaw("prefix", LAPLACE, {**good, "budget": bad})
+            continual.thaw("prefix", LAPLACE, {**good, "budget": bad})
     kept = fda_strategy(LAPLACE, 6).frozen()
     for part in ("corners", "blocks"):
         for bad in ([*kept[part], 1], [UNIT + 1] * len(kept[part]), [0] * len(kept[part])):
             with pytest.raises(ValueError, match="parts"):
-                timeline.thaw("fda", LAPLACE, {**kept, part: bad})
+                continual.thaw("fda", LAPLACE, {**kept, part: bad})
     with pytest.raises(InternalError, match="called"):
-        timeline.thaw("time_tree", LAPLACE, {})
+        continual.thaw("time_tree", LAPLACE, {})
 
 
 def test_figures_of_the_prefix_strategies() -> None:
-    def prefix(law: NoiseLaw, horizon: int) -> float:
+    def prefix(law: NoiseDistribution, horizon: int) -> float:
         strategy = subtraction.best_subtraction(asking(law, horizon, "prefix"))
         return strategy.errors(horizon).running()
 
@@ -112,7 +112,7 @@ def test_integer_coefficients_do_not_drift() -> None:
         assert abs(int(coefficients[j]) - exact) <= 0.51
 
 
-def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
+def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, float]:
     """Every candidate by its name, trees one by one, with its mean error over the questions."""
     question = asking(law, horizon, *asked)
     trees = [
@@ -130,8 +130,10 @@ def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
 @LAWS
 @pytest.mark.parametrize("horizon", [12, 60, 365, 1023])
 @pytest.mark.parametrize("asked", [("prefix",), ("range",), ("running",), ("1",), ("running", "range", "7")])
-def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: tuple[str, ...]) -> None:
-    choice = timeline.choose(asking(law, horizon, *asked))
+def test_auto_is_the_least_of_all_that_ship(
+    law: NoiseDistribution, horizon: int, asked: tuple[str, ...]
+) -> None:
+    choice = continual.choose(asking(law, horizon, *asked))
     assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
     assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
     errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
@@ -155,17 +157,19 @@ def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: 
         (30, ("range",), GAUSSIAN, "spectral"),
     ],
 )
-def test_auto_takes(horizon: int, asked: tuple[str, ...], law: NoiseLaw, kind: str) -> None:
-    assert timeline.choose(asking(law, horizon, *asked)).strategy.kind == kind
+def test_auto_takes(horizon: int, asked: tuple[str, ...], law: NoiseDistribution, kind: str) -> None:
+    assert continual.choose(asking(law, horizon, *asked)).strategy.kind == kind
 
 
 def test_a_day_alone_is_measured_alone_and_short_streams_have_no_blocks() -> None:
-    assert timeline.choose(asking(LAPLACE, 365, "1")).name == "each batch on its own"
-    assert "blocks of batches" in [each.name for each in timeline.choose(asking(LAPLACE, 7, "range")).refused]
+    assert continual.choose(asking(LAPLACE, 365, "1")).name == "each batch on its own"
+    assert "blocks of batches" in [
+        each.name for each in continual.choose(asking(LAPLACE, 7, "range")).refused
+    ]
 
 
 def test_long_streams_take_strategies_with_small_models() -> None:
-    choice = timeline.choose(asking(GAUSSIAN, 8760, "running"))
+    choice = continual.choose(asking(GAUSSIAN, 8760, "running"))
     assert choice.strategy.horizon is None
     assert {refusal.name for refusal in choice.refused} == {
         "fda",
@@ -177,7 +181,7 @@ def test_long_streams_take_strategies_with_small_models() -> None:
 
 def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
     """Equal budgets for the same nodes err by 1,001; subtraction, which draws noise ahead, beats both."""
-    choice = timeline.choose(asking(LAPLACE, 1023, "prefix"))
+    choice = continual.choose(asking(LAPLACE, 1023, "prefix"))
     errors = {choice.name: choice.expected_error, **dict(choice.runners_up)}
     assert errors["prefix over 1023 batches"] < errors["fda over 1023 batches"] < 1001
 
@@ -201,8 +205,8 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
 
 @LAWS
 @pytest.mark.parametrize("word", ["auto", "tree", "fda", "prefix", "toeplitz", "spectral"])
-def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
-    named, question = timeline.words()[word], asking(law, 200, "running")
+def test_the_words_of_the_catalog(word: str, law: NoiseDistribution) -> None:
+    named, question = continual.words()[word], asking(law, 200, "running")
     if word in ("toeplitz", "spectral") and law == LAPLACE:
         with pytest.raises(InterfaceError, match="delta"):
             named.choose(question)
@@ -216,7 +220,7 @@ def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
 def test_weights_count() -> None:
     question = asking(LAPLACE, 365, "running", "1")
     heavy = type(question)(LAPLACE, 365, (question_of("running", 1), question_of("1", 1000)))
-    assert timeline.choose(heavy).name == "each batch on its own" != timeline.choose(question).name
+    assert continual.choose(heavy).name == "each batch on its own" != continual.choose(question).name
 
 
 def test_refusals() -> None:

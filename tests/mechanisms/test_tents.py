@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InterfaceError, InternalError
+from dpsql.matrices import covariance, mean_variance
+from dpsql.matrices.intervals import IntervalVariance, blue_rows, factorise, interval_rows
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tents import graded_hats, half_widths, hat, level_starts, tents
 from dpsql.tree import Workload
-from dpsql.variance import covariance, mean_variance
-from dpsql.variance.intervals import IntervalVariance, blue_rows, factorise, interval_rows
 from tests.strategies import by_word, column_bound
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())

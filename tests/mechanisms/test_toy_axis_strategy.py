@@ -17,28 +17,28 @@ import pytest
 
 import dpsql
 from dpsql import api
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
+from dpsql.matrices.leaves import IdentityVariance
 from dpsql.mechanisms import axis
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Candidate,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     Word,
     alone,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.leaves import IdentityVariance
 from tests.strategies import by_word, column_bound, dense
 
 CATALOG = """
@@ -60,7 +60,7 @@ class Twice:
     """Every leaf in two rows, as `AxisStrategy` has it."""
 
     leaves: int
-    law: NoiseLaw
+    law: NoiseDistribution
     total: int = 2
     kind: ClassVar[str] = "twice"
     grain: ClassVar[int] = 1
@@ -106,7 +106,7 @@ class Toy:
         )
     }
 
-    def offers(self, question: AxisQuestion) -> Iterator[Answer]:
+    def offers(self, question: AxisProblem) -> Iterator[Proposal]:
         if question.leaves < 30:
             yield Refusal("toy", "is for axes of 30 leaves or more")
         else:
@@ -123,7 +123,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS.values())
-def test_the_toy_answers_what_strategies_are_asked(law: NoiseLaw) -> None:
+def test_the_toy_answers_what_strategies_are_asked(law: NoiseDistribution) -> None:
     """As tests/mechanisms/test_strategy.py has it for the shipped ones."""
     strategy = Twice(7, law)
     assert column_bound(strategy) <= strategy.total**law.norm
@@ -167,7 +167,7 @@ def test_a_toy_strategy_is_planned_published_answered_and_audited(tmp_path: Path
         duckdb.connect().execute(f"SELECT COUNT(*) FROM ({rows}) WHERE {sql.split('WHERE')[1]}").fetchall()
     )
     exact = open_release(publish(tmp_path / "exact.dpsql", ZeroNoise()), insecure=True)
-    assert dpsql.answer.Answerer(exact).query(sql).rows[0][0] == true
+    assert dpsql.executor.ReleaseEngine(exact).query(sql).rows[0][0] == true
     exact.close()
     answer = dpsql.query(sql, release=publish(release, ExactNoise(os_entropy())))
     assert abs(answer.scalar() - true) < 5 * answer.stderr_rows[0][0]

@@ -18,37 +18,37 @@ import pytest
 
 import dpsql
 from dpsql import api
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.matrices.estimated import Estimated
+from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.reconcile import Subset
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.family import registry
-from dpsql.mechanisms.family.measurement import (
+from dpsql.mechanisms.designs import registry
+from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
     DrawnMember,
+    DrawParameters,
     MeasuredAxis,
     MeasurementFacts,
     StatisticShare,
-    Terms,
     estimated,
 )
-from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.family.product import offers as product_offers
-from dpsql.mechanisms.family.question import (
-    Answer,
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.product import offers as product_offers
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
     FamilyCandidate,
     FamilyDesign,
-    FamilyQuestion,
     NamedFamily,
+    Proposal,
 )
-from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
+from dpsql.mechanisms.distribution import LAPLACE, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.estimated import Estimated
-from dpsql.variance.kronecker import ProductReading
-from dpsql.variance.reconcile import Subset
 from tests.strategies import by_word
 
 CATALOG = """
@@ -67,7 +67,7 @@ views:
 """
 
 
-def half(terms: Terms) -> Terms:
+def half(terms: DrawParameters) -> DrawParameters:
     """What one of the two draws is made with."""
     return terms._replace(spend=terms.spend / 2)
 
@@ -78,12 +78,12 @@ class Drawn:
 
     value: IntArray
     budget: IntArray
-    unit_variance: float
+    variance_at_unit_budget: float
 
 
 @dataclass(frozen=True)
 class TwoDraws:
-    """Products of axes, drawn twice. `Measurement` and `LinearRows` as in any module of `dpsql/mechanisms/family`."""
+    """Products of axes, drawn twice. `Measurement` and `LinearRows` as in any module of `dpsql/mechanisms/designs`."""
 
     @property
     def facts(self) -> MeasurementFacts:
@@ -99,20 +99,20 @@ class TwoDraws:
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         return 2 * PRODUCT.row_count(strategies)
 
-    def unit_variance(self, terms: Terms) -> float:
-        return PRODUCT.unit_variance(half(terms)) / 2
+    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+        return PRODUCT.variance_at_unit_budget(half(terms)) / 2
 
     def mean_variance(
         self, axes: Subset, unit: float, family: Sequence[StatisticShare], asked: Mapping[int, AxisWorkload]
     ) -> float:
         return PRODUCT.mean_variance(axes, unit, family, asked)
 
-    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+    def draw(self, cells: IntArray, terms: DrawParameters, noise: Noise) -> NoisyRows:
         looks = [PRODUCT.draw(cells, half(terms), noise) for _ in range(2)]
         value, budget = (
             np.concatenate([getattr(look, name) for look in looks]) for name in ("value", "budget")
         )
-        return Drawn(value, budget, self.unit_variance(terms))
+        return Drawn(value, budget, self.variance_at_unit_budget(terms))
 
     def components(
         self, family: Sequence[StatisticShare], totals: Mapping[int, float]
@@ -127,15 +127,15 @@ class TwoDraws:
         first, *others = PRODUCT.shape(strategies)
         return (2 * first, *others)
 
-    def budgets(self, terms: Terms) -> IntArray:
+    def budgets(self, terms: DrawParameters) -> IntArray:
         return np.concatenate([PRODUCT.budgets(half(terms))] * 2)
 
-    def largest_column(self, budget: IntArray, terms: Terms) -> int:
+    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
         if terms.law != LAPLACE:  # noise is scaled to the totals, see `law.Gaussian.largest_column`
             return PRODUCT.largest_column(budget, terms)
         return sum(PRODUCT.largest_column(each, half(terms)) for each in np.split(budget, 2))
 
-    def column_cap(self, terms: Terms) -> int:
+    def column_cap(self, terms: DrawParameters) -> int:
         return PRODUCT.column_cap(terms)
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
@@ -146,18 +146,18 @@ class TwoDraws:
 
     def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
         looks = [
-            PRODUCT.leaf_estimates(NoisyView(value, budget, 2 * view.unit_variance, 1), strategies)
+            PRODUCT.leaf_estimates(NoisyView(value, budget, 2 * view.variance_at_unit_budget, 1), strategies)
             for value, budget in zip(np.split(view.value, 2), np.split(view.budget, 2), strict=True)
         ]
         return np.asarray(np.mean(looks, axis=0), np.float64)
 
 
 class Toy:
-    """What a module of `dpsql/mechanisms/family` would hold."""
+    """What a module of `dpsql/mechanisms/designs` would hold."""
 
     NAMED: Mapping[str, NamedFamily] = {}
 
-    def offers(self, question: FamilyQuestion) -> Iterator[Answer]:
+    def offers(self, question: DesignProblem) -> Iterator[Proposal]:
         if question.people:
             yield Refusal("toy", "needs a declared max_ids")
             return
@@ -198,7 +198,9 @@ def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: P
 
     (true,) = duckdb.connect().execute(f"SELECT COUNT(*), SUM(paid) FROM ({rows}) WHERE {where}").fetchall()
     exact = open_release(publish("exact.dpsql", ZeroNoise()), insecure=True)
-    assert [float(v) for v in dpsql.answer.Answerer(exact).query(sql).rows[0]] == [float(v) for v in true]
+    assert [float(v) for v in dpsql.executor.ReleaseEngine(exact).query(sql).rows[0]] == [
+        float(v) for v in true
+    ]
     assert exact.statistics[0].mechanism.split(": ")[1].startswith("twice ")
     exact.close()
     release = publish("r.dpsql", ExactNoise(os_entropy()))
@@ -220,10 +222,10 @@ def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: P
 def test_two_draws_of_half_the_budget_err_as_said() -> None:
     """400 draws of one axis: the mean squared error of a range over its variance."""
     strategy, cells = by_word(12, "identity").strategy, np.arange(12)
-    terms, noise = Terms([strategy], LAPLACE, Fraction(1), 1), ExactNoise(os_entropy())
+    terms, noise = DrawParameters([strategy], LAPLACE, Fraction(1), 1), ExactNoise(os_entropy())
     toy, errors = TwoDraws(), []
     for _ in range(400):
         drawn = toy.draw(cells, terms, noise)
         errors.append(float((toy.leaf_estimates(drawn, [strategy]) - cells)[2:7].sum()))
-    predicted = toy.unit_variance(terms) * strategy.variance().ranges([2], [7])[0]
+    predicted = toy.variance_at_unit_budget(terms) * strategy.variance().ranges([2], [7])[0]
     assert 0.75 < np.mean(np.square(errors)) / predicted < 1.3

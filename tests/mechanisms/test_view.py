@@ -7,18 +7,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.reconcile import component_variances
 from dpsql.mechanisms.axis.dense import dense_strategy, workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, law_of, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.family.measurement import mean_square
-from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.mechanisms.designs.measurement import mean_square
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Workload, kary_tree
-from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.reconcile import component_variances
 from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
@@ -76,8 +76,8 @@ def test_what_a_draw_will_state_is_what_it_states(strategies, spend):
     """Discreteness included, which is a large part where noise is small."""
     histogram = np.zeros([s.leaves for s in strategies], dtype=np.int64)
     view = draw_view(histogram, strategies, spend, 1, ExactNoise(insecure_test_entropy(3)))
-    known = law_of(strategies).unit_variance(axis_budgets(strategies), spend, 1)
-    assert view.unit_variance == pytest.approx(known, rel=1e-9)
+    known = law_of(strategies).variance_at_unit_budget(axis_budgets(strategies), spend, 1)
+    assert view.variance_at_unit_budget == pytest.approx(known, rel=1e-9)
 
 
 def check_spread(strategies, draw):
@@ -96,7 +96,9 @@ def check_spread(strategies, draw):
         errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
     splits = tuple(AxisSplit(s.variance()) for s in strategies)
     ids = tuple(range(len(splits)))
-    components = component_variances([(ids, view.unit_variance)], {i: s.total for i, s in enumerate(splits)})
+    components = component_variances(
+        [(ids, view.variance_at_unit_budget)], {i: s.total for i, s in enumerate(splits)}
+    )
     predicted = ProductReading(splits, components).covariance(masks).noise
     observed = np.var(np.array(errors), axis=0)
     # 600 runs of roughly normal errors: a sample variance is within 25% five times in a million

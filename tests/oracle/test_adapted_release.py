@@ -12,13 +12,13 @@ import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -61,7 +61,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_noise_all_views_tell_the_truth(tmp_path: Path):
     """Where cells of a group are equal."""
-    answerer = Answerer(open_release(publish(tmp_path, ZeroNoise()), insecure=True))
+    answerer = ReleaseEngine(open_release(publish(tmp_path, ZeroNoise()), insecure=True))
     assert answerer.query("SELECT COUNT(*) FROM sales").scalar() == 6000
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE shelf < 3").scalar() == 3600
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE hour < 12").scalar() == 6000
@@ -69,7 +69,7 @@ def test_without_noise_all_views_tell_the_truth(tmp_path: Path):
 
 def test_what_a_sparse_signal_chose_for_answers_and_says_so(noisy: Path):
     by_default, unbiased = (
-        Answerer(open_release(noisy, insecure=True, nonnegative=kind)) for kind in (None, False)
+        ReleaseEngine(open_release(noisy, insecure=True, nonnegative=kind)) for kind in (None, False)
     )
     sql = "SELECT hour, COUNT(*) FROM sales GROUP BY hour ORDER BY hour"
     answer = by_default.query(sql)
@@ -81,7 +81,7 @@ def test_what_a_sparse_signal_chose_for_answers_and_says_so(noisy: Path):
 
 
 def test_unbiased_views_answer_first_and_bias_is_said(noisy: Path):
-    answerer = Answerer(open_release(noisy, insecure=True, nonnegative=False))
+    answerer = ReleaseEngine(open_release(noisy, insecure=True, nonnegative=False))
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.provenance["views"][0] in ("days", "hours", "both")
     assert not any("biased" in note for note in total.notes)
@@ -122,8 +122,8 @@ def test_nonnegative_answers(noisy: Path):
 
 
 def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
-    plain = Answerer(open_release(noisy, insecure=True))
-    clamped = Answerer(open_release(noisy, insecure=True, nonnegative=True))
+    plain = ReleaseEngine(open_release(noisy, insecure=True))
+    clamped = ReleaseEngine(open_release(noisy, insecure=True, nonnegative=True))
     by_hour = "SELECT hour, COUNT(*) AS n FROM sales WHERE day < 50 GROUP BY hour"
     parts, whole = (
         clamped.query(by_hour),

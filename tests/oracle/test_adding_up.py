@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.oracle.star import make_shop, publish_shop
@@ -54,5 +54,5 @@ def test_parts_add_up_to_the_whole(shop, parts, whole):
 
 def test_the_same_question_has_the_same_answer(shop):
     sql = f"SELECT region, COUNT(*), AVG(amount) FROM sales {CUSTOMER} GROUP BY region"
-    again = Answerer(open_release(shop.release.path, insecure=True))
+    again = ReleaseEngine(open_release(shop.release.path, insecure=True))
     assert shop.query(sql).rows == again.query(sql).rows == shop.query(sql.lower() + " ").rows

@@ -5,12 +5,12 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.oracle.star import make_shop, publish_shop
 from tests.release_fixture import make_rows, write_fixture
 
@@ -64,7 +64,7 @@ def films(folder, by, catalog=CATALOG):
     published = publish_release(
         load_catalog(folder / "films.yaml"), folder / "films.dpsql", noise=ZeroNoise(), key=b"k" * 32
     )
-    return raw, Answerer(open_release(published.path, insecure=True))
+    return raw, ReleaseEngine(open_release(published.path, insecure=True))
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_counts_of_a_condition_are_refused_over_the_bundled_shop(tmp_path, publi
 
 def test_the_fixture(tmp_path):
     """Its categories are known through products alone."""
-    answerer = Answerer(open_release(write_fixture(tmp_path / "f.dpsql", make_rows())))
+    answerer = ReleaseEngine(open_release(write_fixture(tmp_path / "f.dpsql", make_rows())))
     assert len(answerer.query("SELECT DISTINCT category FROM category").rows) == 5
     assert answerer.query(
         "SELECT COUNT(DISTINCT category) FROM product JOIN category USING (category_id)"

@@ -10,12 +10,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer, Result
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.results.result import Result
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -60,7 +61,7 @@ def test_forty_questions_are_answered_near_the_exact_answers(tmp_path: Path) -> 
     (tmp_path / "shop.yaml").write_text((ROOT / "catalog" / "retail_user.yaml").read_text())
     catalog, noise = load_catalog(tmp_path / "shop.yaml"), ExactNoise(insecure_test_entropy(20261126))
     published = publish_release(catalog, tmp_path / "shop.dpsql", noise=noise, key=bytes(32))
-    answerer, raw = Answerer(open_release(published.path, insecure=True)), duckdb.connect()
+    answerer, raw = ReleaseEngine(open_release(published.path, insecure=True)), duckdb.connect()
     raw.execute(RAW.format(tmp_path / "data"))
     questions = QUESTION.findall((ROOT / "docs" / "cookbook.md").read_text("utf-8"))
     assert [number for number, _ in questions] == [str(number) for number in range(1, 41)]

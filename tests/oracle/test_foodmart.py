@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.oracle.star import ROOT
 
 
@@ -18,7 +18,7 @@ def foodmart(shared_data, tmp_path_factory):
     (folder / "foodmart.yaml").write_text((ROOT / "catalog" / "foodmart.yaml").read_text())
     catalog = load_catalog(folder / "foodmart.yaml")
     published = publish_release(catalog, folder / "foodmart.dpsql", noise=ZeroNoise(), key=b"k" * 32)
-    return Answerer(open_release(published.path, insecure=True))
+    return ReleaseEngine(open_release(published.path, insecure=True))
 
 
 def test_all_rows_are_kept_and_totals_are_exact(foodmart):

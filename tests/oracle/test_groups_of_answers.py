@@ -11,11 +11,11 @@ import random
 import duckdb
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.oracle.star import make_shop, publish_shop, same
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
@@ -69,7 +69,7 @@ def publish(folder, noise, upper="2025-06-30", name="clinic", epsilon="4"):
     )
     catalog = load_catalog(folder / f"{name}.yaml")
     published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32)
-    return Answerer(open_release(published.path, insecure=True))
+    return ReleaseEngine(open_release(published.path, insecure=True))
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ AGES = (
 @pytest.mark.parametrize("statement", OVER_GROUPS)
 def test_ages_and_customers_that_are_not_there(tmp_path, statement):
     rows = make_rows()
-    answerer = Answerer(open_release(write_fixture(tmp_path / "f.dpsql", rows)))
+    answerer = ReleaseEngine(open_release(write_fixture(tmp_path / "f.dpsql", rows)))
     sql = f"WITH g AS ({AGES}) {statement}"
     check(answerer, raw_star(rows), sql.format(""), sql.format("WHERE age BETWEEN 18 AND 39"),
           (None,) if shows_all(statement) else ())  # fmt: skip

@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, Error, NoViewError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.people_star import make_people, plain
 
 
@@ -24,7 +24,7 @@ def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
     catalog = load_catalog(make_people(folder, customers=600, privacy="epsilon: 9"))
     published = publish_release(catalog, folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32))
-    return Answerer(open_release(published.path, insecure=True)), plain(folder)
+    return ReleaseEngine(open_release(published.path, insecure=True)), plain(folder)
 
 
 RANGES = [f"month BETWEEN {i} AND {j}" for i in range(6) for j in range(i, 6)]
@@ -173,7 +173,7 @@ def test_shares_come_out_of_the_views(tmp_path, bound, privacy):
     }  # fmt: skip
     assert sum(lines[purpose] for purpose in about_people) == whole * Fraction(1, 5) * (Fraction(1, 3) + 2)
     assert done.receipt.charged_epsilon <= 1
-    answerer = Answerer(open_release(done.path, insecure=True))
+    answerer = ReleaseEngine(open_release(done.path, insecure=True))
     for sql in ASKED[::6]:
         errors = answerer.query(sql).stderr.to_numpy(dtype=float)[:, -1]
         assert np.all(errors > 0) and np.all(np.isfinite(errors))

@@ -13,10 +13,10 @@ import pytest
 import dpsql.api
 from dpsql.axis import PublicTable, build_axis, leaf_sql, needed_tables
 from dpsql.budget import currency_at
-from dpsql.doors.cli.plan import plan_text
+from dpsql.catalog import Catalog, Cuts, load_catalog, resolve_axis
+from dpsql.catalog.model import AxisSpec, View
 from dpsql.examples.retail import make_star, write_star
-from dpsql.star import Catalog, Cuts, load_catalog, resolve_axis
-from dpsql.star.model import AxisSpec, View
+from dpsql.interfaces.cli.plan import plan_text
 
 CATALOGS = Path(__file__).parents[2] / "catalog"
 NAMES = ("adult", "blackfriday", "chinook", "foodmart", "northwind", "nyc_taxi", "online_retail", "ssb")

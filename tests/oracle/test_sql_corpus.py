@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from dpsql.answer import Answerer, Result
 from dpsql.errors import Error
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
+from dpsql.results.result import Result
 
 CATALOGS = Path(__file__).resolve().parents[2] / "catalog"
 NAMES = {"bf": "blackfriday", "taxi": "nyc_taxi"}
@@ -37,11 +38,11 @@ BOUNDS = {"tableau-minmax-axis", "tableau-domain-list"}
 
 
 @lru_cache(maxsize=8)
-def answerer(dataset: str, data: Path, folder: Path) -> Answerer:
+def answerer(dataset: str, data: Path, folder: Path) -> ReleaseEngine:
     """The dataset's catalog, published without noise and with a budget so large that AVG is never NULL."""
+    from dpsql.catalog import load_catalog
+    from dpsql.central.central import publish_release
     from dpsql.noise import ZeroNoise
-    from dpsql.publishing.central import publish_release
-    from dpsql.star import load_catalog
 
     name = NAMES.get(dataset, dataset)
     text = (CATALOGS / f"{name}.yaml").read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ def answerer(dataset: str, data: Path, folder: Path) -> Answerer:
     catalog = folder / f"{name}.yaml"
     catalog.write_text(text, encoding="utf-8")
     publish_release(load_catalog(catalog), folder / f"{name}.dpsql", noise=ZeroNoise(), key=bytes(32))
-    return Answerer(open_release(folder / f"{name}.dpsql", insecure=True))
+    return ReleaseEngine(open_release(folder / f"{name}.dpsql", insecure=True))
 
 
 def statements(data: Path) -> list[tuple[str, str, str]]:

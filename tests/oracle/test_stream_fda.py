@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN as G
-from dpsql.mechanisms.law import LAPLACE as L
-from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.timeline import nodes as time_nodes
-from dpsql.mechanisms.timeline.fda import fda_strategy, fenwick_nodes
-from dpsql.mechanisms.timeline.time_strategy import UNIT, exponent
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual import nodes as time_nodes
+from dpsql.mechanisms.continual.fda import fda_strategy, fenwick_nodes
+from dpsql.mechanisms.continual.time_strategy import UNIT, exponent
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.distribution import GAUSSIAN as G
+from dpsql.mechanisms.distribution import LAPLACE as L
+from dpsql.mechanisms.distribution import NoiseDistribution
 from tests.time_forms import decoder_matrix, fda_error, fda_share, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
@@ -100,7 +100,7 @@ def test_day_and_block_vector() -> None:
 
 @pytest.mark.parametrize("law", [L, G], ids=lambda law: str(law.name))
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
-def test_closed_form_is_the_split_theorem(n: int, law: NoiseLaw) -> None:
+def test_closed_form_is_the_split_theorem(n: int, law: NoiseDistribution) -> None:
     nodes, power = fenwick_nodes(n), exponent(law)
     split = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
     budgets = fda_strategy(law, n)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from tests.oracle.star import same
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
@@ -28,7 +28,7 @@ QUESTIONS = [
 ]
 
 
-def check_state(shop: StreamShop, state: Answerer, days: int) -> None:
+def check_state(shop: StreamShop, state: ReleaseEngine, days: int) -> None:
     raw = shop.raw(days)
     for question in QUESTIONS:
         wanted = [row for row in raw.execute(question).fetchall() if row[-1] is not None and row[-1] != 0]
@@ -38,7 +38,7 @@ def check_state(shop: StreamShop, state: Answerer, days: int) -> None:
             assert all(same(a, b) for a, b in zip(left, right, strict=True)), (question, left, right)
 
 
-def appended(shop: StreamShop, days: int, checkpoints: set[int]) -> Iterator[tuple[int, Answerer]]:
+def appended(shop: StreamShop, days: int, checkpoints: set[int]) -> Iterator[tuple[int, ReleaseEngine]]:
     """Append day by day; the states at the checkpoints, opened while the stream goes on."""
     for day in range(days):
         report = shop.append(day)

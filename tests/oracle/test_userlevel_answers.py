@@ -7,20 +7,20 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def published(catalog: Path, folder: Path) -> Answerer:
+def published(catalog: Path, folder: Path) -> ReleaseEngine:
     noise = ExactNoise(insecure_test_entropy(12))
     out = publish_release(load_catalog(catalog), folder / "out.dpsql", noise=noise, key=bytes(32))
-    return Answerer(open_release(out.path, insecure=True))
+    return ReleaseEngine(open_release(out.path, insecure=True))
 
 
 def test_foodmart_months_and_totals(shared_data, tmp_path):

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import duckdb
 
+from dpsql.catalog.source import CSV, Csv
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST
-from dpsql.star.source import CSV, Csv
-from dpsql.star.sql import literal
+from dpsql.row_expressions import literal
 
 HEADER = b"sale,person,note"
 OTHERS = tuple(

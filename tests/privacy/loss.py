@@ -1,4 +1,4 @@
-"""Aimed neighbours as catalogs and rows: what tests hand to the measurement that ships (`dpsql.curate.prove`).
+"""Aimed neighbours as catalogs and rows: what tests hand to the measurement that ships (`dpsql.curator.prove`).
 
     measure(catalog, left, right, folder)               a central release
     measure(..., batches=["2025-01-01", ..])            a stream, all its batches together
@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.curate.prove.layouts import RawRows, write_tables
-from dpsql.curate.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
-from dpsql.curate.prove.sides import KEY, LATER, NeighbourSide, measure_pair
-from dpsql.curate.prove.sides import _contents as contents
-from dpsql.star import load_catalog
+from dpsql.catalog import load_catalog
+from dpsql.curator.prove.layouts import RawRows, write_tables
+from dpsql.curator.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
+from dpsql.curator.prove.sides import KEY, LATER, NeighbourSide, measure_pair
+from dpsql.curator.prove.sides import _contents as contents
 from dpsql.streams.publish import Arrival
 
 __all__ = [

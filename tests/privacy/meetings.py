@@ -23,12 +23,12 @@ from typing import Any
 import duckdb
 import yaml
 
-from dpsql.curate.prove.layouts import RawRows, write_tables
-from dpsql.curate.prove.sides import NeighbourSide, measure_pair
-from dpsql.star import load_catalog
+from dpsql.catalog import load_catalog
+from dpsql.curator.prove.layouts import RawRows, write_tables
+from dpsql.curator.prove.sides import NeighbourSide, measure_pair
 from dpsql.streams.publish import Arrival
+from tests.central.test_hybrid import store
 from tests.privacy.loss import LATER, Loss
-from tests.publishing.test_hybrid import store
 
 ENTRIES = {
     "law": ("Laplace", "Gaussian", "joint rows", "joint tree"),

@@ -10,10 +10,10 @@ from typing import Any
 
 import duckdb
 
-from dpsql.curate.prove.sides import NeighbourSide, measure_pair
+from dpsql.catalog import load_catalog
+from dpsql.catalog.source import Source
+from dpsql.curator.prove.sides import NeighbourSide, measure_pair
 from dpsql.engines import values
-from dpsql.star import load_catalog
-from dpsql.star.source import Source
 from tests.privacy.loss import Loss
 
 CATALOG = """

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import OpenSource
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
-from dpsql.star import Catalog, load_catalog
 from tests.strategies import declared_cells
 
 KEY = bytes(range(1, 33))
@@ -93,7 +93,7 @@ def cells(catalog: Catalog) -> Cells:
     with opened(catalog) as engine:
         plan = plan_release(catalog, axis_maker(catalog, engine))
         prepare_tables(catalog, engine, plan)
-        counted = declared_cells(Scan(catalog, engine, plan, ZeroNoise(), KEY), "sales")
+        counted = declared_cells(OpenSource(catalog, engine, plan, ZeroNoise(), KEY), "sales")
         arrays = [np.asarray(each, np.int64) for each in counted.of(*plan.statistics)]
     one = 1 if catalog.privacy.unit.name == "row" else 1 << 20
     totals = {}

@@ -21,7 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 import duckdb
 
 from benchmarks.promises.stars import VICTIM, Pair, random_star
-from dpsql.curate.prove.layouts import (
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.source import Source
+from dpsql.curator.prove.layouts import (
     CsvFiles,
     DatabaseFile,
     Folders,
@@ -33,11 +35,9 @@ from dpsql.curate.prove.layouts import (
     load_tables,
     stored_columns,
 )
-from dpsql.curate.prove.sides import LATER, NeighbourSide, measure_pair
+from dpsql.curator.prove.sides import LATER, NeighbourSide, measure_pair
 from dpsql.engines.frames import write_frames
-from dpsql.star import Catalog, load_catalog
-from dpsql.star.source import Source
-from dpsql.star.sql import identifier
+from dpsql.row_expressions import identifier
 from dpsql.streams.publish import Arrival
 from tests.privacy.loss import Loss
 

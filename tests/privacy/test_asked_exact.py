@@ -10,9 +10,9 @@ import pytest
 
 from dpsql.budget import SLACK, scaled_denominator
 from dpsql.errors import InternalError
-from dpsql.mechanisms.family.asked import AskedRows, best_rows, classes_of
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.workload_matrix import AskedRows, best_rows, classes_of
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from tests.privacy.loss import measure
 from tests.privacy.test_loss import shop, star
 
@@ -37,7 +37,7 @@ def rows(law, seed: int) -> AskedRows:
 @pytest.mark.parametrize("sensitivity", [1, 250])
 def test_no_cell_spends_more_than_epsilon(seed: int, sensitivity: int):
     made, epsilon = rows(LAPLACE, seed), Fraction(1, 7)
-    budget = made.budgets(Terms((), LAPLACE, epsilon, sensitivity))
+    budget = made.budgets(DrawParameters((), LAPLACE, epsilon, sensitivity))
     t, spent = scaled_denominator(sensitivity), []
     for cell in np.ndindex(5, 6):
         one = np.zeros((5, 6), np.int64)

@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.curate.audit import audit_release
+from dpsql.curator.audit import audit_release
 from dpsql.errors import ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
-from tests.publishing.test_blocks_release import FULL, SPARSE, city, publish
+from tests.central.test_blocks_release import FULL, SPARSE, city, publish
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.curate.audit import AuditReport, audit_release
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.audit import AuditReport, audit_release
 from dpsql.errors import ReleaseError
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 from tests.command import dpsql_command
 from tests.thinned import by_default
 

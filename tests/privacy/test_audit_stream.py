@@ -11,11 +11,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.curate.audit import AuditReport, audit_release
+from dpsql.catalog import load_catalog
+from dpsql.curator.audit import AuditReport, audit_release
 from dpsql.ledger.files import file_hash
-from dpsql.mechanisms.timeline import spectral
+from dpsql.mechanisms.continual import spectral
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 VIEWS = "views:\n" + "".join(

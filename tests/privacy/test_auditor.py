@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.curate.audit import blackbox as audit
+from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
+from dpsql.matrices.nonnegative import signal_tree
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.family import adaptive, diffhr
+from dpsql.mechanisms.designs import adaptive, diffhr
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
-from dpsql.variance.nonnegative import signal_tree
 from tests.strategies import by_word
 
 SAMPLES = 20_000

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpsql.budget import epsilon_of, mu2_of
 from dpsql.contributions.histogram import doubling_edges, draw_histogram, draw_total
-from dpsql.curate.audit import blackbox as audit
+from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
@@ -26,8 +26,8 @@ from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.family.weighted_leaves import shape_strategy
-from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.mechanisms.designs.weighted_leaves import shape_strategy
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.tree import kary_tree
 from tests.strategies import draw_at

@@ -11,19 +11,13 @@ import pytest
 
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.family import block_plan, blocks
-from dpsql.mechanisms.family.block_plan import (
-    SelectionStatistic,
-    bar_of,
-    block_grids,
-    forecast,
-    stages,
-)
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import Terms
-from dpsql.mechanisms.family.partition import BlockGrid, Partition, block_grid, partition
-from dpsql.mechanisms.family.question import FamilyAxis, Grains
-from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.designs import block_plan, blocks
+from dpsql.mechanisms.designs.block_plan import SelectionStatistic, bar_of, block_grids, forecast, stages
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.partition import BlockGrid, Partition, block_grid, partition
+from dpsql.mechanisms.designs.question import FamilyAxis, Grains
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.noise import Noise
 from tests.privacy.loss import Distinguished, DrawLoss, Loss, RawRows, loss_of, measure
 
@@ -173,7 +167,7 @@ def heaviest() -> tuple[int, ...]:
 
 def direct(x: np.ndarray) -> tuple[DrawLoss, ...]:
     """A count with a row more in the block of the largest weight."""
-    own = Terms([LeafStrategy(n) for n in SHAPE], LAPLACE, EPSILON, 1)
+    own = DrawParameters([LeafStrategy(n) for n in SHAPE], LAPLACE, EPSILON, 1)
     y = x.copy()
     y[heaviest()] += 1
 

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from dpsql import api
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.bounding import REACH, OpenSource
+from dpsql.central.central import publish_release
+from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.contributions.norm_clipping import UNIT
-from dpsql.curate.audit import audit_release
+from dpsql.curator.audit import audit_release
 from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import REACH, Scan
-from dpsql.publishing.central import publish_release
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.strategies import declared_cells
 
 CATALOG = """
@@ -70,13 +70,13 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
     raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
-    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    scan = OpenSource(catalog, raw, plan, ZeroNoise(), bytes(32))
     return list(declared_cells(scan, "sales").of(*plan.statistics))
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
 def test_bounds_hold_and_rows_beyond_are_measured(tmp_path: Path, how: str):
-    answerer = Answerer(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
+    answerer = ReleaseEngine(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
     (beyond,) = answerer.release.meta.bounding
@@ -152,7 +152,7 @@ def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):
     written = file.read_text().replace("max_ids: 4, bounding: truncate, clipped_share: 0.05,", "")
     file.write_text(written.replace("unit: customer.customer_id", "unit: row"))
     path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
-    answerer = Answerer(open_release(path, insecure=True))
+    answerer = ReleaseEngine(open_release(path, insecure=True))
     assert answerer.release.meta.bounding == ()
     result = answerer.query("SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(AVG(amount)) FROM sales")
     assert result.rows == ((0.0, 0.0),)
@@ -174,7 +174,7 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     ).path
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
     planned = api.plan(file, [statement]).queries[0].columns
-    (errors,) = Answerer(open_release(path)).query(statement).stderr_rows
+    (errors,) = ReleaseEngine(open_release(path)).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
 
 

@@ -14,9 +14,9 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1

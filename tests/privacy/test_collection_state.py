@@ -17,10 +17,10 @@ import pytest
 import dpsql
 from dpsql.client import Memory, Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
-from dpsql.collecting.collector import add_spool
-from dpsql.collecting.files import open_state, token_key
 from dpsql.errors import OperationalError
 from dpsql.ledger import files as ledger_files
+from dpsql.local.collector import add_spool
+from dpsql.local.files import open_state, token_key
 from tests.local_plans import write_survey
 
 KEY = bytes(range(32))
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def collect(folder: Path, part: int, release: str) -> dpsql.collecting.run.Collected:
+def collect(folder: Path, part: int, release: str) -> dpsql.local.run.Collected:
     return dpsql.collect(
         folder / "plan.json", folder / f"{part}.parquet", folder / release, state=folder / "state"
     )
@@ -145,7 +145,7 @@ def test_a_device_s_memory_is_its_owner_s_alone(folder: Path) -> None:
 
 def test_simulated_reports_are_their_maker_s_alone(folder: Path) -> None:
     """Their draws can be had again from a seed, so they tell as much as the rows."""
-    from dpsql.collecting.simulate import write_spool
+    from dpsql.local.simulate import write_spool
 
     write_spool(folder / "r.parquet", [b"x"] * 3)
     assert stat.S_IMODE((folder / "r.parquet").stat().st_mode) == 0o600

@@ -8,14 +8,14 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.central.placed_rows import check_public_key
+from dpsql.central.planned import Bounds
+from dpsql.engines.counting import Sampled, StatisticGroup, Value, coefficients
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.duck import RawSide
 from dpsql.engines.expressions import Ends, measure
-from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey
-from dpsql.engines.template import Sampled, StatisticGroup, Value, coefficients
+from dpsql.engines.joined_rows import Digit, JoinSide, PlacedRows, UnitKey
 from dpsql.errors import SourceError
-from dpsql.publishing.planned import Bounds
-from dpsql.publishing.rows import check_public_key
 
 BOUNDS = Bounds(-300, 1001, 2)
 ENDS = Ends(-300, 1001, 2)

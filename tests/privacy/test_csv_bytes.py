@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.curate.draft import draft_from_source, leave_open
+from dpsql.catalog.source import CSV, Csv
+from dpsql.curator.draft import draft_from_source, leave_open
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
-from dpsql.engines.united import TableUse
+from dpsql.engines.schema_union import TableUse
 from dpsql.errors import SourceError
-from dpsql.star.source import CSV, Csv
 from tests.privacy.csv_case import (
     HEADER,
     HOSTILE,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpsql.answer.answerer import Answerer
 from dpsql.errors import ReleaseError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from dpsql.release.format import Promise
 from dpsql.release.write import ReleaseBuilder
@@ -35,7 +35,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(path: Path) -> list[Any]:
     opened = open_release(path, insecure=True)
     try:
-        answerer = Answerer(opened)
+        answerer = ReleaseEngine(opened)
         results = [answerer.query(query) for query in QUERIES]
         return [(result.rows, result.stderr_rows, result.interval_rows(0.95)) for result in results]
     finally:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.baselines import diffhr_as_published as published
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InterfaceError, PrivacyError
-from dpsql.mechanisms.family import diffhr
+from dpsql.mechanisms.designs import diffhr
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance, noised
 
 RUNS = range(300)

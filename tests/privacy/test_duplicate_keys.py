@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpsql.engines.placed import JoinSide
-from dpsql.publishing import rows
+from dpsql.central import placed_rows
+from dpsql.engines.joined_rows import JoinSide
 from tests.privacy.loss import Loss, RawRows, measure
 from tests.thinned import by_default
 
@@ -57,5 +57,5 @@ def test_a_key_that_is_made_unique_by_its_spelling_is_found(
     def doubled(*of: Any, **named: Any) -> JoinSide:
         return JoinSide(*of, **named)._replace(once=False)
 
-    monkeypatch.setattr(rows, "JoinSide", doubled)
+    monkeypatch.setattr(placed_rows, "JoinSide", doubled)
     assert one_sale_more(tmp_path, name).share > 2

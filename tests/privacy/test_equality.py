@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dpsql.doors.cli import cli
+from dpsql.interfaces.cli import cli
 
 CATALOG = """
 dpsql: 1

@@ -23,15 +23,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.curate.audit.blackbox import exact_bounds
+from dpsql.catalog import load_catalog
+from dpsql.central import central, selection
+from dpsql.central.central import Watch, publish_release
+from dpsql.curator.audit.blackbox import exact_bounds
 from dpsql.errors import Error, MachineFault
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
-from dpsql.publishing import central, selection
-from dpsql.publishing.central import Watch, publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 import dpsql
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.client import Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
-from dpsql.collecting.reported import ReportProvenance, read_items, write_items
-from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.interfaces.cli import all_commands, cli
+from dpsql.local.reported import ReportProvenance, read_items, write_items
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 from tests.local_plans import write_survey
 from tests.stream_shop import StreamShop, make_stream_shop
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def collect(folder: Path, name: str) -> dpsql.collecting.collector.CollectionManifest:
+def collect(folder: Path, name: str) -> dpsql.local.collector.CollectionManifest:
     return dpsql.collect(
         folder / "plan.json", folder / "spool.parquet", folder / name, state=folder / "state"
     ).manifest

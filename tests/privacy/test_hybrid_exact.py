@@ -14,7 +14,7 @@ import pytest
 from dpsql.client import oracles
 from dpsql.client.oracles import OTHER, BlockDesign, points, space_of
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.local.channel import Channel, Level, channels, choose_channel, questions
+from dpsql.local.mechanisms.channel import Channel, Level, channels, choose_channel, questions
 
 OWN = largest_weight(Fraction(1))
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central import row_pairs
+from dpsql.central.central import publish_release
 from dpsql.ledger import ledger_entries
 from dpsql.noise import Noise
-from dpsql.publishing import squares
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
+from tests.central.test_hybrid import store
 from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
-from tests.publishing.test_hybrid import store
 from tests.thinned import by_default
 
 CATALOG = """
@@ -135,9 +135,9 @@ def test_a_report_under_the_key_of_another_is_not_hers(tmp_path: Path) -> None:
 
 def test_squares_that_are_not_cut_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted defect: noise for people of one pair, and sums of all pairs."""
-    exact, planned = squares._exact, squares.planned_squares
+    exact, planned = row_pairs._exact, row_pairs.planned_squares
     monkeypatch.setattr(
-        squares, "planned_squares", lambda *of: (square._replace(bound=1) for square in planned(*of))
+        row_pairs, "planned_squares", lambda *of: (square._replace(bound=1) for square in planned(*of))
     )
-    monkeypatch.setattr(squares, "_exact", lambda *of: exact(*of[:-1], of[-1]._replace(bound=1 << 40)))
+    monkeypatch.setattr(row_pairs, "_exact", lambda *of: exact(*of[:-1], of[-1]._replace(bound=1 << 40)))
     assert one_person_more(tmp_path, PROMISES[0], CASES["once"]).share > 1

@@ -11,10 +11,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family import joint_rows
-from dpsql.mechanisms.family.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
-from dpsql.mechanisms.law import Laplace
-from dpsql.publishing import plan
+from dpsql.central import plan
+from dpsql.mechanisms.designs import joint_rows
+from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
+from dpsql.mechanisms.distribution import Laplace
 from dpsql.tree import Exact
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
 from tests.privacy.loss import Loss, RawRows, measure

@@ -9,9 +9,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import Laplace
+from dpsql.matrices.levels import level_moments
+from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import TreeNoise, insecure_test_entropy, knorm
-from dpsql.variance.levels import level_moments
 from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
 from tests.privacy.loss import Loss, measure
 

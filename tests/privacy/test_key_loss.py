@@ -19,10 +19,10 @@ from scipy.special import ndtr, ndtri
 
 from dpsql.budget import SLACK, gaussian_sigma2
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold, key_weight
+from dpsql.catalog import load_catalog
+from dpsql.central import selection
+from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, Noise, os_entropy
-from dpsql.publishing import selection
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1

@@ -18,19 +18,19 @@ from typing import Any
 
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.budget.threshold import SQUARED_SENSITIVITY
+from dpsql.catalog import load_catalog
+from dpsql.catalog.graph import ledger_path
+from dpsql.central import key_plans, selection
+from dpsql.central.central import publish_release
+from dpsql.central.key_plans import KeyPlan, KeyRound
+from dpsql.central.selection import Key, KeyScan
 from dpsql.engines import key_weights
 from dpsql.errors import MachineFault
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
-from dpsql.publishing import key_plans, selection
-from dpsql.publishing.central import publish_release
-from dpsql.publishing.key_plans import KeyPlan, KeyRound
-from dpsql.publishing.selection import Key, KeyScan
 from dpsql.release import open_release
-from dpsql.star import load_catalog
-from dpsql.star.graph import ledger_path
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -176,7 +176,7 @@ def test_no_pair_costs_more_than_is_charged(
     if name in ("new keys", "a city of her own"):
         assert sum(steps.chances) > 0.3 * delta  # the pair that a threshold is made for
     if name == "her own column":
-        drawn = [draw for draw in loss.draws if draw.where.startswith("dpsql.publishing.selection")]
+        drawn = [draw for draw in loss.draws if draw.where.startswith("dpsql.central.selection")]
         (charge,) = [amount for purpose, amount in loss.lines if "keys of" in purpose]
         assert sum(draw.mu2 for draw in drawn) > Fraction(9, 10) * charge
 
@@ -311,7 +311,7 @@ def test_noisy_weights_are_no_estimate(tmp_path: Path) -> None:
     write_side(tmp_path, CATALOG.replace("VIEWS\n", ITEMS).replace("NEIGHBOURS", "add_remove"), star())
     catalog = load_catalog(tmp_path / "catalog.yaml")
     publish_release(catalog, tmp_path / "shop.dpsql", noise=StepsOnly(), key=bytes(32))
-    answerer = Answerer(open_release(tmp_path / "shop.dpsql", insecure=True))
+    answerer = ReleaseEngine(open_release(tmp_path / "shop.dpsql", insecure=True))
     rows = dict(answerer.query("SELECT item, COUNT(*) FROM sales GROUP BY 1").rows)
     truth = Counter(item for _, item, _ in star()["sales"].rows)  # type: ignore[union-attr]
     shown = {key: count for key, count in rows.items() if key in truth}

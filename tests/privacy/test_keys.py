@@ -10,14 +10,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker
+from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines.identity import table_digests
 from dpsql.engines.keys import open_star
 from dpsql.engines.values import exact_cast, family, widest
 from dpsql.errors import SourceError
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.star import load_catalog
 from tests.thinned import by_default
 
 VALUES = {

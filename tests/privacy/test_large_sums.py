@@ -8,15 +8,15 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central.cells import LARGEST, exact_sums
+from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
+from dpsql.matrices.reconcile import UNIT, family_step, node_sums, round_family
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import measure
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.cells import LARGEST, exact_sums
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 from dpsql.tree import kary_tree
-from dpsql.variance.reconcile import UNIT, family_step, node_sums, round_family
 from tests.thinned import by_default
 
 CATALOG = """

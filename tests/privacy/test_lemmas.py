@@ -17,9 +17,9 @@ import pytest
 
 from dpsql.contributions.norm_clipping import LARGEST_NORM
 from dpsql.contributions.statements import _root as root_sql
+from dpsql.engines.counting import UNIT, is_kept
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.template import UNIT, is_kept
-from dpsql.variance.distinct import gap_total, gap_weights, gaps_of
+from dpsql.matrices.distinct import gap_total, gap_weights, gaps_of
 
 pytestmark = pytest.mark.slow
 ROWS, LEAVES, NORMS = 96, 16, 1024

@@ -11,12 +11,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.catalog import load_catalog
+from dpsql.central.central import Published, publish_release
 from dpsql.errors import IntegrityError, LineageError
 from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import Published, publish_release
 from dpsql.release import FORMAT
-from dpsql.star import load_catalog
 from tests.thinned import by_default
 
 CATALOG = """

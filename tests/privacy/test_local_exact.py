@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.catalog import parse_catalog
 from dpsql.client import Row, device, oracles
 from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, largest_weight, read_plan
-from dpsql.collecting.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.collecting.run import write_plan
-from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
-from dpsql.mechanisms.local.truncation import level_edges
-from dpsql.mechanisms.oracles import oracle_named
-from dpsql.star import parse_catalog
+from dpsql.local.mechanisms.truncation import level_edges
+from dpsql.local.oracles import oracle_named
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.run import write_plan
+from dpsql.local.survey import design_of, public_axis_maker, survey_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.local.lle import catalog_text

@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.answer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.engines.duck import private_connection
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -76,5 +76,7 @@ def test_no_row_adds_more_than_its_bound(lying: Path, privacy: str) -> None:
     (lying / "shop.yaml").write_text(text.replace("unit: row, epsilon: 1.0", privacy))
     catalog = load_catalog(lying / "shop.yaml")
     path = publish_release(catalog, lying / "r.dpsql", noise=ZeroNoise(), key=bytes(32)).path
-    found = Answerer(open_release(path, insecure=True)).query("SELECT COUNT(*), SUM(amount) FROM sales").rows
+    found = (
+        ReleaseEngine(open_release(path, insecure=True)).query("SELECT COUNT(*), SUM(amount) FROM sales").rows
+    )
     assert found[0] == (100, 99 * 9)

@@ -11,13 +11,13 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog import checks, parse_catalog
+from dpsql.catalog.source import PARQUET
+from dpsql.central.axes import axis_maker
+from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines import open_sources
 from dpsql.errors import CatalogError
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.star import checks, parse_catalog
-from dpsql.star.source import PARQUET
 from tests.privacy.loss import measure
 from tests.privacy.owned_stars import BOUGHT, REFUSED, buyer_of_everything, crowd, market, returned, without
 

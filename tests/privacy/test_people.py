@@ -11,11 +11,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family import distinct
-from dpsql.mechanisms.family.distinct import UNIT, Gaps, cell_reach, cell_weight
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.publishing.people import gap_cells, gap_sql
-from dpsql.variance.distinct import gap_total, gap_weights, gaps_of
+from dpsql.central.people import gap_cells, gap_sql
+from dpsql.matrices.distinct import gap_total, gap_weights, gaps_of
+from dpsql.mechanisms.designs import distinct
+from dpsql.mechanisms.designs.distinct import UNIT, Gaps, cell_reach, cell_weight
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from tests.privacy.loss import RawRows, Tables, measure
 
 CATALOG = """

@@ -8,18 +8,18 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.source import files_read
+from dpsql.central.axes import axis_maker
+from dpsql.central.cells import exact_sums
+from dpsql.central.central import publish_release
+from dpsql.central.content import IntArray
+from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.plan import plan_release
 from dpsql.engines import open_tables
 from dpsql.errors import CatalogError, Error, SourceError
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.cells import exact_sums
-from dpsql.publishing.central import publish_release
-from dpsql.publishing.content import IntArray
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.release import open_release
-from dpsql.star import Catalog, load_catalog
-from dpsql.star.source import files_read
 
 CATALOG = """
 dpsql: 1

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from dpsql.errors import CatalogError
-from dpsql.star.sql.expression import row_expression
-from dpsql.star.sql.rowlocal import Arm, checked_select, public_select
+from dpsql.row_expressions.expression import row_expression
+from dpsql.row_expressions.rowlocal import Arm, checked_select, public_select
 
 ARMS = {"product": Arm("product", "product_id"), "product.parquet": Arm("product", "product_id")}
 SALES = "FROM 'sales.parquet'"

@@ -11,9 +11,9 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.engines.counting import PRIME, Sampled, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.placed import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
-from dpsql.engines.template import PRIME, Sampled, coefficients, hash_sql, is_kept, offset
+from dpsql.engines.joined_rows import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
 from tests.thinned import by_default
 
 KEY = bytes(range(32))

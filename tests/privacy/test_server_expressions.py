@@ -12,7 +12,7 @@ import pytest
 from dpsql.engines import postgresql
 from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
-from dpsql.star.sql import typed
+from dpsql.row_expressions import typed
 from tests.engines.servers import Server, postgres_or_skip
 from tests.privacy import source_cases
 from tests.privacy.loss import Loss

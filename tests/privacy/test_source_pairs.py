@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import duckdb
 import pytest
 
+from dpsql.catalog import Catalog
 from dpsql.engines.duck import RawSide
 from dpsql.engines.values import FLOATS, canonical_text
-from dpsql.star import Catalog
 from tests.privacy.source_star import opened, star
 
 EXACT = Context(prec=80)

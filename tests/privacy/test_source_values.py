@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.api import certificate as certify_release
-from dpsql.doors.certificate import certificate_page
-from dpsql.doors.report import report_page
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.engines import values
 from dpsql.errors import CatalogError, SourceError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.interfaces.web.certificate import certificate_page
+from dpsql.interfaces.web.report import report_page
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.privacy.source_star import cells, opened, star
 
 PEOPLE = "SELECT i AS id, i % 10 AS age FROM range(100) t(i)"
@@ -253,7 +253,7 @@ def test_a_public_key_in_many_spellings_counts_a_sale_once(tmp_path: Path) -> No
                         "    columns: {city: {type: string}}\n  sales:\n    role: fact")  # fmt: skip
     text = text.replace("    - person.age\n", "    - person.age\n    - {axis: shop, by: [name]}\n")
     catalog_text.write_text(text)
-    from dpsql.star import load_catalog
+    from dpsql.catalog import load_catalog
 
     assert cells(load_catalog(catalog_text)).rows == 1
 
@@ -381,7 +381,7 @@ def test_nanoseconds_with_a_zone_count_as_their_microsecond(tmp_path: Path, zone
         publish_release(
             load_catalog(folder / "visits.yaml"), folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
         )
-        answerer = Answerer(open_release(folder / "r.dpsql", insecure=True))
+        answerer = ReleaseEngine(open_release(folder / "r.dpsql", insecure=True))
         answers.append(
             answerer.query("""SELECT DATE_TRUNC('day', "at") AS day, COUNT(*) FROM visit GROUP BY 1""").rows
         )

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.catalog.source import CSV
 from dpsql.engines import open_sources
 from dpsql.engines.duck import RawSide
 from dpsql.errors import OperationalError, SourceError
-from dpsql.star.source import CSV
 
 SPILLING = "CREATE TEMP TABLE wide AS SELECT i, repeat(md5(i::VARCHAR), 8) AS text FROM range(200000) AS t(i)"
 

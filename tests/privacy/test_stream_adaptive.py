@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, refined
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline.time_strategy import TimeStrategy
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.timeline.toeplitz import square_root
+from dpsql.mechanisms.continual.time_strategy import TimeStrategy
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.toeplitz import square_root
+from dpsql.mechanisms.distribution import GAUSSIAN, refined
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from tests.privacy.loss import loss_of

@@ -13,9 +13,9 @@ import pytest
 
 from dpsql.errors import IntegrityError
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.law import Laplace
-from dpsql.mechanisms.rows import AxisBudget, LevelShares
-from dpsql.mechanisms.timeline.joint_time import JointTimeStrategy
+from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
+from dpsql.mechanisms.distribution import Laplace
+from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.streams import state as state_module
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
@@ -161,7 +161,9 @@ def test_errors_of_the_stream_are_those_stated(tmp_path: Path) -> None:
     trees = np.concatenate(np.array(drawn), axis=2)  # (2, batches, cells)
     masks = np.array([[1, 0, 0, 0, 0, 0], [0, 1, 1, 1, 0, 0], [1] * 6])
     for number, statistic in zip(trees, STATISTICS, strict=True):
-        unit = LAW.unit_variance(statistic.ahead(STRATEGY.ahead), statistic.spend, statistic.sensitivity)
+        unit = LAW.variance_at_unit_budget(
+            statistic.ahead(STRATEGY.ahead), statistic.spend, statistic.sensitivity
+        )
         stated = unit * STRATEGY.variance(HORIZON).ranges([0, 1, 0], [1, 4, 6])
         squares = (masks @ number) ** 2 / stated[:, None]
         error = squares.std(axis=1) / np.sqrt(squares.shape[1])

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.catalog import load_catalog, tables
+from dpsql.catalog.graph import ledger_path
+from dpsql.central.central import publish_release
 from dpsql.engines import summaries as lines
 from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog, tables
-from dpsql.star.graph import ledger_path
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -159,7 +159,7 @@ class TestPlanted:
 
     def test_the_check_of_rows_put_aside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Under `unit: row`, or as an axis of bounded rows, one row more moves all n rows of its person: 2 n + 1."""
-        monkeypatch.setattr("dpsql.star.summaries._check_fact_view", lambda *given: None)
+        monkeypatch.setattr("dpsql.catalog.summaries._check_fact_view", lambda *given: None)
         by_visits = "  rows: {of: sales, axes: [customer.visits], measures: [count], mechanism: identity}\n"
         three, two = (star(owned, victim=True) for owned in (3, 2))
         draw = next(d for d in measure(catalog(by_visits), three, two, tmp_path).draws if d.moved > 1)

@@ -17,10 +17,10 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.catalog.source import PARQUET
 from dpsql.engines import duck, open_sources
 from dpsql.engines.duck import SWITCHED_OFF, no_sources
 from dpsql.errors import EngineLost
-from dpsql.star.source import PARQUET
 from tests.privacy.loss import Bytes, RawRows, measure
 
 CATALOG = """

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.contributions.histogram import doubling_edges, draw_histogram, draw_total
 from dpsql.contributions.norm_clipping import UNIT, WhitenedStatistic, whiten
-from dpsql.curate.audit import blackbox as audit
+from dpsql.curator.audit import blackbox as audit
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from tests.strategies import draw_at
 from tests.twins import bin_of, pure_weight, weight_of
 

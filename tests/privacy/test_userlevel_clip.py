@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dpsql.central.cells import row_value
 from dpsql.contributions import clipping
 from dpsql.contributions import recipe as userlevel
 from dpsql.contributions.histogram import spread
@@ -28,9 +29,8 @@ from dpsql.contributions.statements import (
     weighted_cells,
 )
 from dpsql.engines.duck import StoredRelations, no_sources
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Gaussian
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.cells import row_value
 from tests.strategies import dense
 from tests.twins import pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star

@@ -9,30 +9,30 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpsql.answer.answerer import Answerer
-from dpsql.answer.notes import _hidden
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, ProgrammingError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
+from dpsql.planner.notes import _hidden
 from dpsql.release import open_release
 from dpsql.release.format import to_json
-from dpsql.star import load_catalog
 from tests.thinned import by_default
 from tests.userlevel_star import Row, uneven_rows, write_star
 
 ASKED = "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales"
 
 
-def published(folder, rows, customers, noise=None, **options) -> Answerer:
+def published(folder, rows, customers, noise=None, **options) -> ReleaseEngine:
     catalog = load_catalog(write_star(folder, rows, customers, **options))
     noise = noise or ExactNoise(insecure_test_entropy(4))
     name = options.get("name", "shop")
     out = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=bytes(32))
-    return Answerer(open_release(out.path, insecure=True))
+    return ReleaseEngine(open_release(out.path, insecure=True))
 
 
-def outline(answerer: Answerer) -> object:
+def outline(answerer: ReleaseEngine) -> object:
     """Everything about a release that is not a noisy number."""
     connection = answerer.release.connection.cursor()
     tables = [

@@ -19,13 +19,13 @@ import pytest
 from click.testing import CliRunner
 
 import dpsql
-from dpsql.curate.prove import madeup, prove
-from dpsql.curate.prove.madeup import DEAR, MANY
-from dpsql.doors.cli import all_commands, cli
+from dpsql.catalog import load_catalog
+from dpsql.curator.prove import madeup, prove
+from dpsql.curator.prove.madeup import DEAR, MANY
 from dpsql.errors import InterfaceError
 from dpsql.examples.retail import make_star, write_star
-from dpsql.star import load_catalog
-from tests.curate.test_prove import shop
+from dpsql.interfaces.cli import all_commands, cli
+from tests.curator.test_prove import shop
 from tests.thinned import by_default
 
 VERIFIER = Path(__file__).parents[2] / "clients" / "verify" / "verify.js"
@@ -367,7 +367,7 @@ def test_an_estimate_altered_where_rows_have_null_is_refused(
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
     """One pair of sums that need a step above 1."""
-    from tests.publishing.test_wide_sums import CATALOG
+    from tests.central.test_wide_sums import CATALOG
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(madeup, "MANNERS", (DEAR,))
@@ -407,7 +407,7 @@ def test_a_claim_that_a_pair_passes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, witnesses: dict[str, Path]
 ) -> None:
     """Noise for twice the charge: the program that publishes and the one that verifies do not share the mistake."""
-    from dpsql.publishing import plan
+    from dpsql.central import plan
 
     bought = plan._spend
     monkeypatch.setattr(madeup, "MANNERS", (DEAR,))

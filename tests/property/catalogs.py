@@ -19,19 +19,19 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.output import STYLES, html_table, render, text_table
-from dpsql.answer.result import OPEN, Result
-from dpsql.answer.session import OpenReleases, open_session
-from dpsql.doors.complete import complete, words_of
-from dpsql.doors.describe import asked_name, describe, widest
-from dpsql.doors.questions import ExampleQuestion, groupings, headlines
+from dpsql.catalog import load_catalog
+from dpsql.catalog.graph import PEOPLE
+from dpsql.central.central import publish_release
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.interfaces.python.complete import complete, words_of
+from dpsql.interfaces.python.describe import asked_name, describe, widest
+from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release.request import LIMIT, Request
-from dpsql.star import load_catalog
-from dpsql.star.graph import PEOPLE
-from dpsql.star.sql import identifier
+from dpsql.results.render import STYLES, html_table, render, text_table
+from dpsql.results.result import OPEN, Result
+from dpsql.row_expressions import identifier
 
 PERSONS, ROWS = 120, 900
 BUSY = 900.0

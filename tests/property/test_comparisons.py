@@ -12,16 +12,16 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.answer import leafsets
-from dpsql.answer.leaf_values import AxisQuery
-from dpsql.answer.leafsets import atoms_that_hold, axis_sql
-from dpsql.answer.run import run
-from dpsql.answer.sql.binding import comparisons
-from dpsql.answer.terms import Expression, Predicate
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.run import run
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
+from dpsql.planner import axis_query
+from dpsql.planner.axis_query import atoms_that_hold, axis_sql
+from dpsql.planner.leaf_values import AxisQuery
+from dpsql.planner.terms import Expression, Predicate
 from dpsql.release import Release, open_release
-from dpsql.star import load_catalog
+from dpsql.sql.binding import comparisons
 from tests.release_fixture import make_rows, write_fixture
 
 DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
@@ -119,7 +119,7 @@ def test_decimals_that_floats_or_the_column_do_not_tell_apart_are_left_to_duckdb
 
 def test_decimals_too_long_for_a_float_are_left_to_duckdb(monkeypatch, prices):
     ((axis, name),) = axes_of(prices, {"DECIMAL(18,2)"})
-    monkeypatch.setattr(leafsets, "MOST_WHOLE", 1000)  # 20.00 has four digits
+    monkeypatch.setattr(axis_query, "MOST_WHOLE", 1000)  # 20.00 has four digits
     again = open_release(prices.path, insecure=True)
     assert atoms_that_hold(again, axis, ((0, name),), (written("dp_c0 > 1.5"),), False) is None
     again.close()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.answer import Answerer, Result
 from dpsql.errors import Error
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
+from dpsql.results.result import Result
 from tests.release_fixture import make_rows, write_fixture
 
 pytestmark = pytest.mark.long
@@ -52,9 +53,9 @@ OUTER = [
 
 
 @pytest.fixture(scope="module", params=[1e-18, 1.0, 1e6])
-def answerer(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+def answerer(request: Any, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     path = tmp_path_factory.mktemp("star") / "fixture.dpsql"
-    return Answerer(open_release(write_fixture(path, make_rows(), request.param)))
+    return ReleaseEngine(open_release(write_fixture(path, make_rows(), request.param)))
 
 
 def unbounded(result: Result) -> list[Any]:
@@ -71,7 +72,7 @@ def unbounded(result: Result) -> list[Any]:
 
 
 @given(outer=st.sampled_from(OUTER), item=ITEM, other=ITEM)
-def test_no_answer_is_nan_or_infinite(answerer: Answerer, outer: str, item: str, other: str) -> None:
+def test_no_answer_is_nan_or_infinite(answerer: ReleaseEngine, outer: str, item: str, other: str) -> None:
     text = outer.format(item=item, other=other)
     try:
         result = answerer.query(text)
@@ -82,7 +83,7 @@ def test_no_answer_is_nan_or_infinite(answerer: Answerer, outer: str, item: str,
 
 
 @given(item=ITEM)
-def test_no_statement_sees_one(answerer: Answerer, item: str) -> None:
+def test_no_statement_sees_one(answerer: ReleaseEngine, item: str) -> None:
     """Results are cleaned last of all; what ranks and compares on the way has none either."""
     odd = "SUM(CASE WHEN ISNAN(x) OR ISINF(x) THEN 1 ELSE 0 END)"
     text = f"SELECT {odd} AS odd FROM (SELECT region, {item} AS x FROM shop GROUP BY region) t"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpsql.errors import InterfaceError
+from dpsql.matrices.nonnegative import nonnegative, product_tree, project_groups, sums_below
 from dpsql.tree import kary_tree
-from dpsql.variance.nonnegative import nonnegative, product_tree, project_groups, sums_below
 
 NUMBERS = st.floats(-1e6, 1e6, width=64)
 

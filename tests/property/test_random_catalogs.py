@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.session import open_session
+from dpsql.federation.session import open_session
 from tests.property.catalogs import Published, faults, publish_random
 from tests.thinned import by_default
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.answer import Answerer
-from dpsql.answer.session import OpenReleases
-from dpsql.answer.sql import shapes
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import OpenReleases
 from dpsql.release import Release, margins, open_release
 from dpsql.release.request import Request
+from dpsql.sql import statement_cache as shapes
 from tests.property.test_sql_shapes import told
 from tests.release_fixture import make_rows, write_fixture
 
@@ -82,7 +82,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Release:
     return beside
 
 
-def together(release: Release, other: Release, answerer: Callable[[Release], Answerer]) -> OpenReleases:
+def together(release: Release, other: Release, answerer: Callable[[Release], ReleaseEngine]) -> OpenReleases:
     """Both, asked as one; nothing is kept of an answerer without shapes."""
     opened = OpenReleases((release, other), (answerer(release), answerer(other)))
     if answerer is unkept and opened.router is not None:
@@ -98,9 +98,9 @@ class Unkept(shapes.Shapes):
         return None
 
 
-def unkept(release: Release) -> Answerer:
+def unkept(release: Release) -> ReleaseEngine:
     """An answerer that reads and plans every statement anew."""
-    answerer = Answerer(release)
+    answerer = ReleaseEngine(release)
     answerer._shapes = Unkept(answerer.schema)
     return answerer
 
@@ -108,7 +108,7 @@ def unkept(release: Release) -> Answerer:
 def compared(release: Release, name: str, number: int, seed: int) -> Counter[str]:
     """Ask a shape both ways; what came of it."""
     text, draws = SHAPES[name]
-    draw, kept, anew, seen = random.Random(seed), Answerer(release), unkept(release), Counter[str]()
+    draw, kept, anew, seen = random.Random(seed), ReleaseEngine(release), unkept(release), Counter[str]()
     for _ in range(number):
         asked = text.format(*(constant(draw) for constant in draws))
         filled = kept._shapes.filled(asked, "") is not None
@@ -141,7 +141,7 @@ def test_releases_that_are_open_together_keep_shapes(release: Release, other: Re
     text, draws = SHAPES[name]
     text = text.replace("FROM sales", "FROM shop.sales").replace("JOIN ", "JOIN shop.")
     draw, filled = random.Random(3), 0
-    kept = together(release, other, Answerer)
+    kept = together(release, other, ReleaseEngine)
     for _ in range(FEW // 2):
         asked = text.format(*(constant(draw) for constant in draws))
         router = kept.router
@@ -153,7 +153,7 @@ def test_releases_that_are_open_together_keep_shapes(release: Release, other: Re
 
 def test_margins_add_up_what_comes_again(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = SHAPES["range"]
-    answerer, rows = Answerer(release), list[object]()
+    answerer, rows = ReleaseEngine(release), list[object]()
     of_margin = margins.Margins.rows
     monkeypatch.setattr(
         margins.Margins, "rows", lambda self, *given: rows.append(given) or of_margin(self, *given)
@@ -170,7 +170,7 @@ def test_what_is_kept_is_bound_to_settings_and_role(
 ) -> None:
     """A planted margin of one role is no other's."""
     text, _ = SHAPES["range"]
-    answerer, planned = Answerer(release), list[str]()
+    answerer, planned = ReleaseEngine(release), list[str]()
     of_margin = margins.Margins.copy
     monkeypatch.setattr(
         margins.Margins, "copy", lambda self, *given: planned.append("") or of_margin(self, *given)

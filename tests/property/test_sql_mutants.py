@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpsql.answer import Answerer
 from dpsql.errors import Error, InternalError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 from tests.thinned import by_default
@@ -44,8 +44,8 @@ SECONDS, MEGABYTES = 1.0, 500
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
+    found = ReleaseEngine(
         open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(sales=100), 1.0))
     )
     yield found
@@ -79,7 +79,7 @@ def mutant(draw: random.Random) -> str:
     return " ".join(tokens)
 
 
-def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
+def run_mutants(answerer: ReleaseEngine, seed: int, count: int) -> dict[str, int]:
     """Answer mutants, each within its limits; count what came of them."""
     draw, seen = random.Random(seed), {"answered": 0, "refused": 0}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -100,12 +100,12 @@ def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("count", "least"), by_default([(1000, 40), (2500, 100)], 1))
-def test_mutants(answerer: Answerer, count: int, least: int) -> None:
+def test_mutants(answerer: ReleaseEngine, count: int, least: int) -> None:
     seen = run_mutants(answerer, 1, count)
     assert min(seen.values()) > least, seen
 
 
 @pytest.mark.slow
-def test_twenty_thousand_mutants(answerer: Answerer) -> None:
+def test_twenty_thousand_mutants(answerer: ReleaseEngine) -> None:
     seen = run_mutants(answerer, 2, 20_000)
     assert sum(seen.values()) == 20_000 and min(seen.values()) > 1000, seen

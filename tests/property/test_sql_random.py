@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.answer import Answerer
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
@@ -21,10 +21,10 @@ TREND = "FROM sales s JOIN product p ON s.product_id = p.product_id JOIN categor
 
 
 @pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answerer, duckdb.DuckDBPyConnection]:
+def star(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckdb.DuckDBPyConnection]:
     rows = make_rows()
     path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-18)
-    return Answerer(open_release(path)), raw_star(rows, known_only=True)
+    return ReleaseEngine(open_release(path)), raw_star(rows, known_only=True)
 
 
 age = st.integers(17, 41)
@@ -101,7 +101,7 @@ def split(groups: str) -> list[str]:
     return [part.strip() for part in groups.split(",")]
 
 
-def same(text: str, star: tuple[Answerer, duckdb.DuckDBPyConnection], keys: int) -> None:
+def same(text: str, star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], keys: int) -> None:
     """Compare row by row; domain groups that no row falls into are not in the raw answer."""
     answerer, raw = star
     want = {row[:keys]: row[keys:] for row in raw.execute(text).fetchall()}
@@ -129,7 +129,7 @@ def close(exact: Any, value: Any) -> bool:
     left=st.booleans(),
 )
 def test_people(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection],
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
     where: str,
     measures: list[str],
     groups: str,
@@ -146,6 +146,6 @@ def test_people(
     groups=TIME_GROUPS,
 )
 def test_times(
-    star: tuple[Answerer, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str
+    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str
 ) -> None:
     same(statement(TREND, where, measures, groups, False), star, len(split(groups)))

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.answer import Answerer
-from dpsql.answer.sql import shapes
-from dpsql.answer.sql.shapes import Constant, StatementShape, shape_of
 from dpsql.errors import Error
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import Release, open_release
+from dpsql.sql import statement_cache
+from dpsql.sql.statement_cache import Constant, StatementShape, shape_of
 from tests.release_fixture import make_rows, write_fixture
 
 pytestmark = pytest.mark.long
@@ -102,7 +102,7 @@ def exchanged(text: str, draw: random.Random) -> str:
     return text
 
 
-def told(answerer: Answerer, text: str) -> dict[str, Any]:
+def told(answerer: ReleaseEngine, text: str) -> dict[str, Any]:
     """All that a user sees of an answer, or of a refusal."""
     try:
         result = answerer.query(text)
@@ -128,11 +128,11 @@ def test_filled_statements_are_told_as_those_that_are_read(release: Release) -> 
     @settings(max_examples=20, deadline=None)
     @given(texts(), st.integers(0, 2**32))
     def compare(text: str, seed: int) -> None:
-        draw, kept = random.Random(seed), Answerer(release)
+        draw, kept = random.Random(seed), ReleaseEngine(release)
         for _ in range(6):
             other = exchanged(text, draw)
             filled = kept._shapes.filled(other, "") is not None
-            mine, fresh = told(kept, other), told(Answerer(release), other)
+            mine, fresh = told(kept, other), told(ReleaseEngine(release), other)
             assert mine == fresh, other
             seen["filled" if filled else "read"] += 1
 
@@ -141,7 +141,7 @@ def test_filled_statements_are_told_as_those_that_are_read(release: Release) -> 
 
 
 def test_a_constant_is_exchanged_only_after_it_was_seen_to_change(release: Release) -> None:
-    answerer = Answerer(release)
+    answerer = ReleaseEngine(release)
     text = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age >= {} AND age < {}"
     filled = []
     for low, high in ((20, 30), (21, 30), (22, 30), (22, 31), (23, 32), (18, 19)):
@@ -160,43 +160,43 @@ def test_what_a_parser_must_read_has_no_shape() -> None:
 
 
 def test_equal_parts_are_not_taken_for_each_other(release: Release) -> None:
-    answerer = Answerer(release)
+    answerer = ReleaseEngine(release)
     text = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age >= {} AND age >= {}"
     for low, high in ((20, 20), (25, 25), (20, 30), (30, 20), (22, 38), (38, 38), (19, 19)):
         asked = text.format(low, high)
-        assert told(answerer, asked) == told(Answerer(release), asked), asked
+        assert told(answerer, asked) == told(ReleaseEngine(release), asked), asked
 
 
 def test_a_refusal_is_that_of_the_statement_itself(release: Release) -> None:
-    answerer, refused = Answerer(release), 0
+    answerer, refused = ReleaseEngine(release), 0
     text = "SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price BETWEEN {} AND {}"
     for low, high in ((0, 19), (5, 24), (10, 29), (11, 12), (16, 17)):  # the last ones cut bins
         asked = text.format(low, high)
         filled = answerer._shapes.filled(asked, "") is not None
-        fresh = told(Answerer(release), asked)
+        fresh = told(ReleaseEngine(release), asked)
         assert told(answerer, asked) == fresh, asked
         refused += filled and "class" in fresh
     assert refused == 2
 
 
 def test_the_guard_sees_what_is_filled_in(release: Release) -> None:
-    answerer = Answerer(release)
+    answerer = ReleaseEngine(release)
     text = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE region = '{}'"
     for word in ("north", "south", "east", "no\u202eth", "\ud800", "s\u00fcd", "\u20ac" * 200):
-        assert told(answerer, text.format(word)) == told(Answerer(release), text.format(word)), word
+        assert told(answerer, text.format(word)) == told(ReleaseEngine(release), text.format(word)), word
     assert answerer._shapes.filled(text.format("s\u00fcd"), "") is not None
     assert answerer._shapes.filled(text.format("no\u202eth"), "") is None
     many = " AND ".join(["region <> '{0}'"] * 150)
     for word in ("a" * 100, "b" * 100, "c" * 100, "\u20ac" * 200):  # few characters, many bytes
         asked = f"SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE {many.format(word)}"
-        assert told(answerer, asked) == told(Answerer(release), asked)
+        assert told(answerer, asked) == told(ReleaseEngine(release), asked)
 
 
 def test_what_the_catalog_derives_is_read_again(tmp_path: Path) -> None:
     release = open_release(write_fixture(tmp_path / "f.dpsql", make_rows(sales=50), 1.0))
     customer = release.meta.catalog["tables"]["customer"]
     customer["derive"] = {"adult": "age >= 21"}
-    answerer = Answerer(release)
+    answerer = ReleaseEngine(release)
     asked = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age >= {}"
     for age in (18, 19, 20, 22):
         answerer.query(asked.format(age))
@@ -205,8 +205,8 @@ def test_what_the_catalog_derives_is_read_again(tmp_path: Path) -> None:
 
 
 def test_shapes_are_few_and_stand_many_threads(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "KEPT", 8)
-    answerer = Answerer(release)
+    monkeypatch.setattr(statement_cache, "KEPT", 8)
+    answerer = ReleaseEngine(release)
     wrong: list[str] = []
 
     def ask(number: int) -> None:
@@ -214,7 +214,7 @@ def test_shapes_are_few_and_stand_many_threads(release: Release, monkeypatch: py
         for i in range(20):
             alias = f"n{draw.randrange(16)}" if i % 2 else "n"
             text = f"SELECT COUNT(*) AS {alias} FROM customer WHERE age >= {draw.randrange(18, 40)}"
-            if answerer.query(text).rows != Answerer(release).query(text).rows:
+            if answerer.query(text).rows != ReleaseEngine(release).query(text).rows:
                 wrong.append(text)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]

@@ -10,20 +10,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import timeline
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.mechanisms.timeline.fda import fda_strategy
-from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
-from dpsql.mechanisms.timeline.time_strategy import Emission, TimeStrategy, share_variance
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.timeline.toeplitz import square_root
+from dpsql.mechanisms import continual
+from dpsql.mechanisms.continual.fda import fda_strategy
+from dpsql.mechanisms.continual.subtraction import subtraction_strategy
+from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, share_variance
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.toeplitz import square_root
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import ending, lasting
 
 HORIZON = 24
 
 
-def strategies(law: NoiseLaw) -> list[TimeStrategy]:
+def strategies(law: NoiseDistribution) -> list[TimeStrategy]:
     return [
         TimeTreeStrategy(law),
         TimeTreeStrategy(law, (1, 3, 6), (5, 3, 2)),
@@ -87,7 +87,7 @@ def test_estimates_are_unbiased_and_the_model_is_their_variance(strategy: TimeSt
 @pytest.mark.parametrize("batches", [1, 7, 17, 24])
 def test_predicted_errors_are_means_of_the_covariance(strategy: TimeStrategy, batches: int) -> None:
     lo, hi = np.triu_indices(batches + 1, 1)
-    ask, errors, unit = asked_ranges(batches), strategy.errors(batches), strategy.law.unit_error
+    ask, errors, unit = asked_ranges(batches), strategy.errors(batches), strategy.law.error_at_unit_budget
     value = unit * np.einsum("ij,jk,ik->i", ask, covariance(strategy, batches), ask)
     assert errors.range() == pytest.approx(value.mean(), rel=1e-5)
     assert errors.prefix() == pytest.approx(value[lo == 0].mean(), rel=1e-5)
@@ -173,7 +173,7 @@ def test_shares_are_told_and_frozen_ones_come_back(strategy: TimeStrategy) -> No
     found = {read.share for emission in published(strategy, HORIZON) for read in emission.reads}
     assert strategy.shares() == (min(found), max(found))
     kept = json.loads(json.dumps(strategy.frozen()))
-    again = timeline.thaw(strategy.kind, strategy.law, kept)
+    again = continual.thaw(strategy.kind, strategy.law, kept)
     assert again.frozen() == strategy.frozen() and again.name == strategy.name
     assert [e.reads for e in published(again, HORIZON)] == [e.reads for e in published(strategy, HORIZON)]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.mechanisms.law import LAPLACE
-from dpsql.mechanisms.timeline.time_tree import TimeTreeStrategy, TreeErrors, time_blue, time_variance
+from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy, TreeErrors, time_blue, time_variance
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import running_total
 

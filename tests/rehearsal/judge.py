@@ -31,7 +31,7 @@ import duckdb
 import numpy as np
 from scipy.stats import binom
 
-from dpsql.answer.result import Result
+from dpsql.results.result import Result
 from tests.rehearsal.questions import Question
 
 FAILS = frozenset(

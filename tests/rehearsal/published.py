@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
-from dpsql.answer.session import OpenReleases, open_session
 from dpsql.api import init
-from dpsql.curate.confirm import confirm_file, groups_of, open_marks
-from dpsql.curate.draft import CuratorChoices, DraftWorkload
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.curator.confirm import confirm_file, groups_of, open_marks
+from dpsql.curator.draft import CuratorChoices, DraftWorkload
+from dpsql.federation.session import OpenReleases, open_session
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
-from dpsql.star import load_catalog
 from tests.rehearsal.generator import Star
 
 LOUD, QUIET = {"user": "80", "row": "20"}, "1"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpsql.answer.result import Result
-from dpsql.answer.session import OpenReleases
 from dpsql.errors import Error
+from dpsql.federation.session import OpenReleases
+from dpsql.results.result import Result
 from tests.rehearsal.claims import false_claims
 from tests.rehearsal.generator import Knobs, Star, generate
 from tests.rehearsal.judge import Verdict, judge, truths

@@ -327,8 +327,8 @@ class Outcome(NamedTuple):
 def read_all(path: Path, signer: str | None) -> Any:
     """What readers do with a release: questions with their errors, plans, and the whole check."""
     from dpsql import api
-    from dpsql.answer.session import open_session
-    from dpsql.doors.report import report_page
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.web.report import report_page
 
     opened = open_session([path], insecure=True, require_signature=signer)
     try:

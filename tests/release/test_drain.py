@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.answer.session import open_release
+from dpsql.federation.session import open_release
 from dpsql.release import read
-from tests.doors_release import build
+from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

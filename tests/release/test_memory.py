@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.curate.audit.contents import read_table
+from dpsql.curator.audit.contents import read_table
 from dpsql.errors import QueryTimeout, ReleaseError
 from dpsql.release import Release, memory, open_release, read
 from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory

@@ -84,7 +84,7 @@ class CountedZeroNoise:
 
 def make_release(catalog: Path, out: Path) -> None:
     """Publish, append or collect, whatever the catalog is for."""
-    from dpsql.star import load_catalog
+    from dpsql.catalog import load_catalog
 
     loaded = load_catalog(catalog)
     if loaded.collection is not None:
@@ -97,7 +97,7 @@ def make_release(catalog: Path, out: Path) -> None:
     elif loaded.stream is not None:
         _append(loaded, out, noise)
     else:
-        from dpsql.publishing.central import publish_release
+        from dpsql.central.central import publish_release
 
         publish_release(loaded, out / RELEASE, noise=noise, key=KEY)
     (out / "scales.json").write_text(json.dumps(noise.draws, indent=0, sort_keys=True))
@@ -116,8 +116,8 @@ def _append(loaded: Any, out: Path, noise: CountedZeroNoise) -> None:
 
 def _buy(loaded: Any, statements: Path, out: Path, noise: CountedZeroNoise) -> None:
     """A release of what the statements need."""
-    from dpsql.curate.buy import purchase
-    from dpsql.publishing.central import publish_release
+    from dpsql.central.central import publish_release
+    from dpsql.curator.buy import purchase
 
     texts = [" ".join(text.split()) for text in statements.read_text().split(";") if text.strip()]
     publish_release(purchase(loaded, texts, Fraction(1)), out / RELEASE, noise=noise, key=KEY)
@@ -125,10 +125,10 @@ def _buy(loaded: Any, statements: Path, out: Path, noise: CountedZeroNoise) -> N
 
 def _report(loaded: Any, out: Path) -> None:
     """Stored reports about the catalog's reported column: the person's key modulo the number of items."""
+    from dpsql.catalog.reported import reported_columns
     from dpsql.client.plan import read_plan
-    from dpsql.collecting.reported import ReportProvenance, plan_of, write_items
-    from dpsql.mechanisms.local.channel import channel_of
-    from dpsql.star.reported import reported_columns
+    from dpsql.local.mechanisms.channel import channel_of
+    from dpsql.local.reported import ReportProvenance, plan_of, write_items
 
     for column in reported_columns(loaded):
         channel = channel_of(*column.asked)
@@ -142,7 +142,7 @@ def _report(loaded: Any, out: Path) -> None:
 def _collect(catalog: Path, out: Path) -> None:
     """Everybody of the raw star reports, by simulation with a fixed seed, and the reports are counted."""
     import dpsql
-    from dpsql.collecting import run
+    from dpsql.local import run
 
     reports, plan = out / "reports.parquet", out / "plan.json"
     dpsql.simulate(catalog, reports, plan, seed=SEED)

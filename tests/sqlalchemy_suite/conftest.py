@@ -1,4 +1,4 @@
-"""Hands SQLAlchemy's own test plugin dpsql's dialect. Run by tests/doors/test_sqlalchemy.py in a process of its own."""
+"""Hands SQLAlchemy's own test plugin dpsql's dialect. Run by tests/interfaces/test_sqlalchemy.py in a process of its own."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 SQLAlchemy's suite makes tables and writes rows; a release has neither. So the suite drives dpsql's dialect
 (compiler, types, parameters, result rows) against the tables it made, while the tests of the dialect over
-releases are in tests/doors/test_sqlalchemy.py. Parameters go through dpsql's own literal binding.
+releases are in tests/interfaces/test_sqlalchemy.py. Parameters go through dpsql's own literal binding.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import duckdb
 
 import dpsql
-from dpsql.doors.dbapi import type_of
-from dpsql.doors.scan import bind
-from dpsql.doors.sqlalchemy import DpsqlDialect
+from dpsql.interfaces.python.dbapi import type_of
+from dpsql.interfaces.python.scan import bind
+from dpsql.interfaces.python.sqlalchemy import DpsqlDialect
 
 DATABASES: dict[str, duckdb.DuckDBPyConnection] = {}
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.adaptive import ADAPTIVE
-from dpsql.mechanisms.family.diffhr import DIFFHR
+from dpsql.mechanisms.designs.adaptive import ADAPTIVE
+from dpsql.mechanisms.designs.diffhr import DIFFHR
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 STEPS = np.repeat([40, 900, 40, 3000], [14, 6, 8, 4]).astype(np.int64)
@@ -29,7 +29,7 @@ def test_predicted_variance_is_that_of_many_draws(method, least):
     for _ in range(200):
         view = method.sample(STEPS, Fraction(1), 2, noise)
         errors.append(masks @ (view.leaves - STEPS))
-        predicted.append(view.unit_variance * view.model.quadratic(masks))
+        predicted.append(view.variance_at_unit_budget * view.model.quadratic(masks))
     ratio = np.mean(np.square(errors), axis=0) / np.mean(predicted, axis=0)
     assert np.all((ratio > least) & (ratio < 1.4)), ratio
 

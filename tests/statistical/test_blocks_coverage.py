@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.common import SimulationNoise
+from dpsql.matrices.blocks import BlockVariance
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.family import block_plan
-from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import DrawnMember, Terms
-from dpsql.mechanisms.family.question import FamilyAxis, Grains
-from dpsql.mechanisms.law import LAPLACE
-from dpsql.variance.blocks import BlockVariance
+from dpsql.mechanisms.designs import block_plan
+from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
+from dpsql.mechanisms.designs.question import FamilyAxis, Grains
+from dpsql.mechanisms.distribution import LAPLACE
 
 LEAVES, RELEASES, ASKED = 96, 30, 300
 Rng = np.random.Generator
@@ -61,7 +61,7 @@ def test_intervals_hold_rectangles_of_planes_nothing_was_tuned_on(
     monkeypatch.setattr(block_plan, "MOST_LOUD", 2.0)  # blocks, however many of them are loud
     axis = FamilyAxis("x", LEAVES, None, Grains(1, 1))
     measured = Blocks((axis, axis), 1e9)
-    terms = Terms([auto_strategy(LEAVES).strategy] * 2, LAPLACE, epsilon, 1)
+    terms = DrawParameters([auto_strategy(LEAVES).strategy] * 2, LAPLACE, epsilon, 1)
     held = []
     for seed in range(RELEASES):
         rng = np.random.default_rng(seed)

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from benchmarks.composites.star import redrawn
+from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.star import load_catalog
 from tests.thinned import by_default
 
 CATALOG = """

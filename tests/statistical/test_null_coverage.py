@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.composites.star import redrawn
+from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1

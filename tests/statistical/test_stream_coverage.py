@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.mechanisms.rows import AxisBudget
-from dpsql.mechanisms.timeline import words
+from dpsql.mechanisms.continual import words
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
 from tests.time_forms import asking
@@ -25,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "law", "ends"), CASES)
-def test_ninety_five_percent_intervals(name: str, law: NoiseLaw, ends: bool) -> None:
+def test_ninety_five_percent_intervals(name: str, law: NoiseDistribution, ends: bool) -> None:
     """300 independent columns a strategy; each column sees 40 ranges. Cells are independent streams."""
     strategy = words()[name].choose(asking(law, BATCHES, "range", ends=ends)).strategy
     statistic = STATISTIC._replace(law=law)
@@ -34,7 +34,7 @@ def test_ninety_five_percent_intervals(name: str, law: NoiseLaw, ends: bool) -> 
     lo, hi = np.sort(rng.choice(BATCHES + 1, (40, 2)), axis=1).T
     lo, hi = lo[lo < hi], hi[lo < hi]
     deviation = np.sqrt(
-        model.ranges(lo, hi) * max(statistic.unit_variance(share) for share in strategy.shares())
+        model.ranges(lo, hi) * max(statistic.variance_at_unit_budget(share) for share in strategy.shares())
     )
     inside = []
     for release in range(RELEASES):

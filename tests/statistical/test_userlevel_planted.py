@@ -13,11 +13,11 @@ from benchmarks.userlevel.measure import Measured, Opened, measure
 from benchmarks.userlevel.releases import Release, open_star
 from benchmarks.userlevel.simulator import releases
 from benchmarks.userlevel.stars import Views
-from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
-from dpsql.star import load_catalog
 from tests.userlevel_star import Row, write_star
 
 DRAWS = 60
@@ -71,12 +71,12 @@ def test_tiers_of_log_normal_rows_hold(tmp_path: Path, delta: str) -> None:
     assert found.share(("total", "COUNT")) >= 90
 
 
-def published(star: Planted, folder: Path, **options: str) -> Answerer:
+def published(star: Planted, folder: Path, **options: str) -> ReleaseEngine:
     catalog = write_star(folder, star.rows, star.customers, **options)
     out = publish_release(
         load_catalog(catalog), folder / "out.dpsql", noise=ExactNoise(insecure_test_entropy(2)), key=bytes(32)
     )
-    return Answerer(open_release(out.path, insecure=True))
+    return ReleaseEngine(open_release(out.path, insecure=True))
 
 
 def test_bots_are_not_held_and_that_is_said(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 import dpsql
 from dpsql import api
+from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
 from dpsql.examples.retail import make_star, write_star
-from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.errors import (
     BatchConflict,
     BatchOrderError,
@@ -23,7 +24,6 @@ from dpsql.errors import (
 )
 from dpsql.ledger import budget_report
 from dpsql.release import open_release
-from dpsql.star import Catalog, catalog_from_json, load_catalog
 from dpsql.streams.public import read_manifest
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dpsql import api
+from dpsql.catalog import load_catalog
+from dpsql.catalog.load import catalog_from_json
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-from dpsql.star import load_catalog
-from dpsql.star.load import catalog_from_json
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.streams.plan import chosen
 from tests.stream_shop import CATALOG, make_stream_shop
 

@@ -17,24 +17,24 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql import api
-from dpsql.curate.audit import audit_release
+from dpsql.curator.audit import audit_release
 from dpsql.errors import BatchOrderError
-from dpsql.mechanisms import timeline
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
-from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline.time_strategy import (
+from dpsql.matrices import AxisVariance
+from dpsql.matrices.leaves import IdentityVariance
+from dpsql.mechanisms import continual
+from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,
     NodeRead,
+    StreamProblem,
     TimeOffer,
-    TimeQuestion,
     check_rows,
     refuse_past,
 )
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import Refusal
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import FloatArray
-from dpsql.variance import AxisVariance
-from dpsql.variance.leaves import IdentityVariance
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -62,7 +62,7 @@ class Doubled:
     kind: ClassVar[str] = "doubled"
     ahead: ClassVar[None] = None
     name: ClassVar[str] = "a toy, batch by batch"
-    law: NoiseLaw
+    law: NoiseDistribution
     horizon: int = 5
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
@@ -99,14 +99,14 @@ class Toy:
     KINDS: ClassVar[dict[str, Any]] = {}
 
     @staticmethod
-    def offers(question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
+    def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
         if not question.allows(LAPLACE):
             yield Refusal("doubled", "it needs Laplace noise")
             return
         yield TimeOffer("doubled", 0.0, lambda: question.candidate(Doubled(question.law)))
 
 
-def thawed(law: NoiseLaw, frozen: Frozen) -> Doubled:
+def thawed(law: NoiseDistribution, frozen: Frozen) -> Doubled:
     return Doubled(law, int(frozen["horizon"]))
 
 
@@ -116,7 +116,7 @@ Toy.KINDS["doubled"] = thawed
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamShop:
     """A shop whose catalog says `auto`, with the toy in the closed registry."""
-    monkeypatch.setattr(timeline, "MECHANISMS", (*timeline.MECHANISMS, Toy))
+    monkeypatch.setattr(continual, "MECHANISMS", (*continual.MECHANISMS, Toy))
     return make_stream_shop(tmp_path, customers=200, text=CATALOG.replace("horizon: 365", "horizon: 7"))
 
 
@@ -140,7 +140,7 @@ def test_the_toy_walks_from_plan_to_audit(shop: StreamShop) -> None:
 
 
 def test_noise_has_the_variance_that_the_toy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "MECHANISMS", (*timeline.MECHANISMS, Toy))
+    monkeypatch.setattr(continual, "MECHANISMS", (*continual.MECHANISMS, Toy))
     text = CATALOG[: CATALOG.index("views:")].replace("horizon: 365", "horizon: 5")
     text += "views: {days: {of: sales, axes: [sales.sold_on, customer.age], measures: [count]}}\n"
     shop = make_stream_shop(

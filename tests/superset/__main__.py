@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.doors_release import build
+from tests.interfaces_release import build
 
 ROOT = Path(__file__).resolve().parents[2]
 WANTED = ("apache-superset==6.1.*", "rich", "cachetools", "flask-caching<2.4", "-e", str(ROOT))

@@ -1,4 +1,4 @@
-"""What may be measured on one axis: one module for each strategy, and the choice among them.
+"""Strategies of one axis: one module for each, and the choice among them.
 
 Read in this order: `strategy` (what is asked and what every strategy answers), `rows` (integer rows over
 intervals), `leaves` (the simplest one), then the lists here: all that there are, and which one an axis gets.
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
+from dpsql.matrices.sine import half_angles, sine_transform
 from dpsql.mechanisms.axis import (
     dense,
     joint_tree,
@@ -36,24 +37,23 @@ from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Frozen,
     JointCells,
     Mechanism,
     NamedAxisMechanism,
+    Proposal,
     Word,
     alone,
 )
 from dpsql.mechanisms.axis.tents import IntervalStrategy
 from dpsql.mechanisms.axis.tree import TreeStrategy
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import least
 from dpsql.tree import FloatArray, Workload
-from dpsql.variance.sine import half_angles, sine_transform
 
 MECHANISMS: tuple[Mechanism, ...] = (
     leaves, tents, dense, sine, joint_tree, lue_dptree, optimised_tree, struct_construct,
@@ -64,8 +64,8 @@ STRATEGIES: tuple[type[AxisStrategy], ...] = (
 )  # fmt: skip
 
 
-def all_offers(question: AxisQuestion) -> Iterator[Answer]:
-    """What every mechanism has for a question."""
+def all_offers(question: AxisProblem) -> Iterator[Proposal]:
+    """Offers and refusals of every mechanism."""
     for mechanism in MECHANISMS:
         yield from mechanism.offers(question)
 
@@ -108,7 +108,7 @@ COARSE = Word("lue_dptree")
 def auto_strategy(
     n: int,
     workload: Workload | None = None,
-    law: NoiseLaw = LAPLACE,
+    law: NoiseDistribution = LAPLACE,
     whole: float = 0.0,
     scale: int = DENSE_SCALE,
     joint: JointCells | None = None,
@@ -133,20 +133,20 @@ def auto_strategy(
     """
     if workload is None:
         return _best_of_all_ranges(MECHANISMS, _AllRanges(n, law, whole, scale, joint))
-    return least(all_offers(AxisQuestion(n, law, workload, whole, scale, joint)))
+    return least(all_offers(AxisProblem(n, law, workload, whole, scale, joint)))
 
 
 def words() -> Mapping[str, NamedAxisMechanism]:
-    """What the catalog may write for the axes of a view."""
+    """Catalog words for the axes of a view."""
     automatic = {"auto": NamedAxisMechanism(_best), "gaussian": NamedAxisMechanism(_best, (GAUSSIAN,))}
     return automatic | {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
 
 
-def _best(question: AxisQuestion, word: Word) -> AxisChoice:
+def _best(question: AxisProblem, word: Word) -> AxisChoice:
     return least(all_offers(question))
 
 
-def laws_of(word: Word) -> tuple[NoiseLaw, ...]:
+def laws_of(word: Word) -> tuple[NoiseDistribution, ...]:
     """The noise that a word of the catalog has rows for.
 
     Raises:
@@ -160,7 +160,7 @@ def laws_of(word: Word) -> tuple[NoiseLaw, ...]:
     return named.laws
 
 
-def axis_strategy(question: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
+def axis_strategy(question: AxisProblem, word: Word, shared: bool) -> AxisChoice:
     """The strategy of one axis of a view.
 
     Args:
@@ -183,35 +183,35 @@ def _for_all_ranges(
     mechanisms: tuple[Mechanism, ...], question: _AllRanges, word: Word, shared: bool
 ) -> AxisChoice:
     leaves, law, whole, scale, joint = question
-    return _chosen(AxisQuestion(leaves, law, None, whole, scale, joint), word, shared)
+    return _chosen(AxisProblem(leaves, law, None, whole, scale, joint), word, shared)
 
 
 @lru_cache(maxsize=64)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
 def _best_of_all_ranges(mechanisms: tuple[Mechanism, ...], question: _AllRanges) -> AxisChoice:
     leaves, law, whole, scale, joint = question
-    return least(all_offers(AxisQuestion(leaves, law, None, whole, scale, joint)))
+    return least(all_offers(AxisProblem(leaves, law, None, whole, scale, joint)))
 
 
 class _AllRanges(NamedTuple):
     """A question that a cache can hold."""
 
     leaves: int
-    law: NoiseLaw
+    law: NoiseDistribution
     whole: float
     scale: int
     joint: JointCells | None
 
 
-def _chosen(original: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
+def _chosen(original: AxisProblem, word: Word, shared: bool) -> AxisChoice:
     question = replace(original, scale=max(original.scale, COARSEST))
     choice = _choose(word, question)
     room = original.scale if shared or original.scale < COARSEST else SINE_SCALE
-    if choice.strategy.grain > room:
+    if choice.strategy.entry_scale > room:
         choice = _choose(COARSE, question)
     return choice._replace(strategy=choice.strategy.for_products(CRUMB)) if shared else choice
 
 
-def _choose(word: Word, question: AxisQuestion) -> AxisChoice:
+def _choose(word: Word, question: AxisProblem) -> AxisChoice:
     laws_of(word)
     if question.leaves <= TINY:
         return alone(LeafStrategy(question.leaves, question.law), "identity", question)

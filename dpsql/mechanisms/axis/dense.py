@@ -22,22 +22,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsql.errors import InterfaceError
+from dpsql.matrices.leaves import PrefixVariance
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
-    Answer,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Candidate,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     candidate,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows, square_rows
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import SparseRows, square_rows
 from dpsql.tree import FloatArray, IntArray, Workload
-from dpsql.variance.leaves import PrefixVariance
 
 MEMORY = 2
 """Earlier rounds that are looked at. 500 leaves, asked for their total half of the time: 9 rounds with 0, 5 with 2."""
@@ -116,7 +116,8 @@ def _root(s: FloatArray) -> FloatArray:
 
 
 def _folded(s: FloatArray) -> list[FloatArray]:
-    """What a symmetric matrix falls into: two of half the size, if a half turn leaves it alone, as for all ranges.
+    """Two matrices of half the size that a symmetric matrix splits into, if a half turn leaves it alone, as for
+    all ranges.
 
     Their roots make up its root, at a quarter of the time. A leaf in the middle belongs to the first one.
     """
@@ -218,9 +219,9 @@ class DenseStrategy:
 
     matrix: IntArray
     total: int
-    grain: int
+    entry_scale: int
     kind: ClassVar[str] = "dense"
-    law: ClassVar[NoiseLaw] = GAUSSIAN
+    law: ClassVar[NoiseDistribution] = GAUSSIAN
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -262,7 +263,7 @@ class DenseStrategy:
         return self
 
     def frozen(self) -> dict[str, Any]:
-        return {"matrix": self.matrix.tolist(), "total": self.total, "grain": self.grain}
+        return {"matrix": self.matrix.tolist(), "total": self.total, "grain": self.entry_scale}
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
@@ -304,17 +305,17 @@ def _ceil_sqrt(value: int) -> int:
     return root
 
 
-def reaches(question: AxisQuestion) -> bool:
-    """Whether the axis is short enough for a dense optimum, and the noise is right."""
+def reaches(question: AxisProblem) -> bool:
+    """True if the axis is short enough for a dense optimum, and the noise is right."""
     return question.allows(DenseStrategy.law) and question.leaves <= DENSE_LEAVES
 
 
-def is_optimal(question: AxisQuestion) -> bool:
-    """Whether nothing can err less than the dense optimum: all ranges are asked."""
+def is_optimal(question: AxisProblem) -> bool:
+    """True if nothing can err less than the dense optimum: all ranges are asked."""
     return reaches(question) and question.workload is None
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The dense optimum, on axes where it can be computed."""
     name = "dense optimum"
     if not question.allows(DenseStrategy.law):
@@ -325,6 +326,6 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
         yield Offer(name, 0.0, lambda: _optimum(question))
 
 
-def _optimum(question: AxisQuestion) -> Candidate:
+def _optimum(question: AxisProblem) -> Candidate:
     strategy = dense_strategy(question.leaves, question.workload, question.scale, question.whole)
     return candidate(strategy, "dense optimum", question)

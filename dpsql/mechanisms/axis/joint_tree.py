@@ -23,22 +23,22 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from dpsql.matrices import mean_variance
+from dpsql.matrices.levels import LevelMoments, LevelVariance, level_moments, level_weights
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
-    Answer,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     candidate,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import LevelShares, SparseRows, rows_of_ones
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import LevelShares, SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance import mean_variance
-from dpsql.variance.levels import LevelMoments, LevelVariance, level_moments, level_weights
 
 TOTAL = 1 << 12
 COARSE = 0.1
@@ -70,9 +70,9 @@ class JointTreeStrategy:
     leaves: int
     levels: LevelShares
     kind: ClassVar[str] = "joint_tree"
-    law: ClassVar[NoiseLaw] = LAPLACE
+    law: ClassVar[NoiseDistribution] = LAPLACE
     total: ClassVar[int] = TOTAL
-    grain: ClassVar[int] = 1
+    entry_scale: ClassVar[int] = 1
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class JointTreeStrategy:
 
     def variance(self) -> LevelVariance:
         """By level; half of the variance at epsilon 1, as of every model under Laplace noise."""
-        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.unit_error)
+        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
         return LevelVariance(self.leaves, self.levels.arities, self.levels.shares, weights)
 
     def entries(self) -> SparseRows:
@@ -133,7 +133,7 @@ NAMED: Mapping[str, NamedAxisMechanism] = {}
 NAME = "joint tree"
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The best shares on the best of a few shapes, where leaves may be drawn together."""
     cells = question.joint
     if cells is None or not question.allows(LAPLACE):
@@ -154,7 +154,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
             yield Offer(NAME, 0.0, lambda: candidate(strategy, name, question))
 
 
-def _strategy(question: AxisQuestion) -> JointTreeStrategy:
+def _strategy(question: AxisProblem) -> JointTreeStrategy:
     def objective(model: LevelVariance) -> float:
         return mean_variance(model, question.workload, question.whole)
 

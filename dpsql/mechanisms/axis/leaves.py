@@ -8,23 +8,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dpsql.matrices.leaves import IdentityVariance
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Candidate,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     Word,
     alone,
     candidate,
 )
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.offers import Offer
-from dpsql.mechanisms.rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.leaves import IdentityVariance
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class LeafStrategy:
     """
 
     leaves: int
-    law: NoiseLaw = LAPLACE
+    law: NoiseDistribution = LAPLACE
     kind: ClassVar[str] = "identity"
     total: ClassVar[int] = 1
-    grain: ClassVar[int] = 1
+    entry_scale: ClassVar[int] = 1
     refinements: ClassVar[int] = 1
 
     @property
@@ -76,12 +76,12 @@ class LeafStrategy:
         return cls(int(frozen["leaves"]), LAWS[frozen["norm"]])
 
 
-def identity(question: AxisQuestion) -> Candidate:
+def identity(question: AxisProblem) -> Candidate:
     """Every leaf by itself."""
     return candidate(LeafStrategy(question.leaves, question.law), "identity", question)
 
 
-def named(question: AxisQuestion, word: Word) -> AxisChoice:
+def named(question: AxisProblem, word: Word) -> AxisChoice:
     """Whatever is asked."""
     return alone(LeafStrategy(question.leaves, question.law), "identity", question)
 
@@ -89,6 +89,6 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
 NAMED: Mapping[str, NamedAxisMechanism] = {"identity": NamedAxisMechanism(named)}
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Fits every axis."""
     yield Offer("identity", 0.0, lambda: identity(question))

@@ -22,17 +22,17 @@ import numpy as np
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     Candidate,
     NamedAxisMechanism,
+    Proposal,
     Word,
     best,
     candidate,
 )
 from dpsql.mechanisms.axis.tree import LONG_LOG, TOTAL, TreeStrategy, arities, refuses_trees, tree_strategy
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import (
     FloatArray,
@@ -47,7 +47,7 @@ from dpsql.tree import (
 )
 
 
-def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
+def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> FloatArray:
     """The budgets that minimise sum(use / budget^2) with a path sum of 1.
 
     With e = 1/3 (Laplace) each subtree costs t^3 with t = use^e + (sum over children of t^3)^e, and a node
@@ -87,7 +87,7 @@ def lue_dptree(
     tree: Tree,
     workload: Workload | None = None,
     total: int = TOTAL,
-    law: NoiseLaw = LAPLACE,
+    law: NoiseDistribution = LAPLACE,
     whole: float = 0.0,
 ) -> TreeStrategy:
     """The seed's mechanism on a given tree: coverage, split, integer budgets.
@@ -130,7 +130,7 @@ LARGEST = 32
 """Arities up to this one are tried where the catalog names none."""
 
 
-def named(question: AxisQuestion, word: Word) -> AxisChoice:
+def named(question: AxisProblem, word: Word) -> AxisChoice:
     """A tree of the shape and arity that the catalog names; of what it leaves open, what errs least."""
     shape = next((shape for shape in SHAPES if shape.name == word.shape), SHAPES[0])
     if word.arity and word.arity not in shape.arities:
@@ -148,7 +148,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
 NAMED: Mapping[str, NamedAxisMechanism] = {word: NamedAxisMechanism(named) for word in ("lue_dptree", "tree")}
 
 
-def on_trees(question: AxisQuestion, trees: Mapping[int, Tree], words: str) -> dict[int, Candidate]:
+def on_trees(question: AxisProblem, trees: Mapping[int, Tree], words: str) -> dict[int, Candidate]:
     """The seed's mechanism on trees of several arities; `words` takes the arity."""
     return {
         k: candidate(
@@ -160,7 +160,7 @@ def on_trees(question: AxisQuestion, trees: Mapping[int, Tree], words: str) -> d
     }
 
 
-def even_trees(question: AxisQuestion) -> dict[int, Candidate]:
+def even_trees(question: AxisProblem) -> dict[int, Candidate]:
     """The same on even trees of the arities that are tried."""
     return on_trees(
         question, {k: kary_tree(question.leaves, k) for k in arities(question)}, "LUE-DPTree k={}"
@@ -215,7 +215,7 @@ def cut_tree(n: int, k: int, cuts: IntArray) -> Tree:
     return tree_from_arrays(np.concatenate(los), np.concatenate(his), np.concatenate(parents))
 
 
-def cut_trees(question: AxisQuestion) -> dict[int, Tree]:
+def cut_trees(question: AxisProblem) -> dict[int, Tree]:
     """Cut trees by arity; none where no border is used often."""
     if question.workload is None:
         return {}
@@ -224,7 +224,7 @@ def cut_trees(question: AxisQuestion) -> dict[int, Tree]:
     return {k: cut_tree(question.leaves, k, cuts) for k in arities if len(cuts)}
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """LUE-DPTree at its best arity, and on cut trees."""
     even, cut, words = (
         "LUE-DPTree",

@@ -21,10 +21,10 @@ import numpy as np
 
 from dpsql.mechanisms.axis import dense
 from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees, split
-from dpsql.mechanisms.axis.strategy import Answer, AxisQuestion, Candidate, NamedAxisMechanism, candidate
+from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, candidate
 from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
 
@@ -33,7 +33,7 @@ _GAIN = 1e-6  # a level is dropped for a larger part of the loss, which no round
 
 
 def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What each node keeps of the whole, and the fraction it keeps of its path's rest; shape (size,)."""
+    """Share that each node keeps of the whole, and of its path's rest; shape (size,)."""
     keeps = 1 / (1 + np.exp(-np.clip(logit, -_FAR, _FAR)))
     keeps[tree.is_leaf] = 1.0
     remaining = np.ones(tree.size)
@@ -43,7 +43,9 @@ def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
     return remaining * keeps, keeps
 
 
-def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) -> tuple[float, FloatArray]:
+def share_loss(
+    tree: Tree, logit: FloatArray, law: NoiseDistribution, loss: Objective
+) -> tuple[float, FloatArray]:
     """A loss as a function of the logits of what each node keeps; leaf logits do nothing.
 
     Leaves count with at least the share that `tree_strategy` leaves them, which also keeps the loss's digits.
@@ -60,7 +62,11 @@ def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) ->
 
 
 def optimise_levels(
-    tree: Tree, law: NoiseLaw = LAPLACE, whole: float = 0.0, workload: Workload | None = None, steps: int = 60
+    tree: Tree,
+    law: NoiseDistribution = LAPLACE,
+    whole: float = 0.0,
+    workload: Workload | None = None,
+    steps: int = 60,
 ) -> tuple[FloatArray, float]:
     """Budgets that depend on the level alone, started from equal ones with and without the root.
 
@@ -83,7 +89,7 @@ def optimise_levels(
 
 def optimise_nodes(
     tree: Tree,
-    law: NoiseLaw = LAPLACE,
+    law: NoiseDistribution = LAPLACE,
     whole: float = 0.0,
     workload: Workload | None = None,
     steps: int = 200,
@@ -102,7 +108,9 @@ def optimise_nodes(
     return _search(tree, law, range_loss(tree, workload, whole), np.arange(tree.size), starts, steps)
 
 
-def _starts(tree: Tree, law: NoiseLaw, total_share: float, workload: Workload | None) -> list[FloatArray]:
+def _starts(
+    tree: Tree, law: NoiseDistribution, total_share: float, workload: Workload | None
+) -> list[FloatArray]:
     """Budgets to start from.
 
     Nodes that a short log never uses get no budget from LUE-DPTree's split, and never any by descent; so a log
@@ -116,7 +124,12 @@ def _starts(tree: Tree, law: NoiseLaw, total_share: float, workload: Workload | 
 
 
 def _search(
-    tree: Tree, law: NoiseLaw, loss: Objective, of: IntArray, starts: Sequence[FloatArray], steps: int
+    tree: Tree,
+    law: NoiseDistribution,
+    loss: Objective,
+    of: IntArray,
+    starts: Sequence[FloatArray],
+    steps: int,
 ) -> tuple[FloatArray, float]:
     """The best end of several searches over logits; node x keeps what variable of[x] says."""
 
@@ -159,7 +172,7 @@ def _without_useless_levels(
     return point, value
 
 
-def _logits(tree: Tree, budget: FloatArray, law: NoiseLaw) -> FloatArray:
+def _logits(tree: Tree, budget: FloatArray, law: NoiseDistribution) -> FloatArray:
     """The logits whose shares are the given budgets."""
     share, remaining = budget**law.norm, np.ones(tree.size)
     for nodes in tree.level_slices[1:]:
@@ -178,7 +191,7 @@ _LOG_SEARCH = ((1024, 80, 2), (1 << 12, 60, 1))
 """Leaves (a quarter of the ranges, if more) up to which a log is searched for, steps and starts: half a second."""
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The best budgets per node, where the search is short."""
     name = "tree, budgets per node"
     reason = refuses_trees(question)
@@ -192,7 +205,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
         yield Offer(name, 0.0, lambda: _over_all_ranges(question.leaves, question.law.norm, question.whole))
 
 
-def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[Answer]:
+def _log_offers(name: str, question: AxisProblem, log: Workload) -> Iterator[Proposal]:
     size = max(question.leaves, len(log.lo) // 4)
     if size > _LOG_SEARCH[-1][0]:
         yield Refusal(name, "is searched on shorter axes, or for fewer ranges")
@@ -205,18 +218,18 @@ def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[An
 
 @lru_cache(maxsize=128)  # views ask for one axis at several grains, which change nothing here
 def _over_all_ranges(leaves: int, norm: int, total_share: float) -> Candidate:
-    question = AxisQuestion(leaves, LAWS[norm], None, total_share, scale=1)
+    question = AxisProblem(leaves, LAWS[norm], None, total_share, scale=1)
     return _searched(question, _even_trees(question), 120, 3)
 
 
-def _even_trees(question: AxisQuestion) -> dict[str, Tree]:
+def _even_trees(question: AxisProblem) -> dict[str, Tree]:
     """For all ranges: near the best arity of LUE-DPTree and a few others."""
     candidates = even_trees(question)
     likely = min(candidates, key=lambda k: candidates[k].error)
     return {f"k={k}": kary_tree(question.leaves, k) for k in sorted({*_ARITIES, likely} & candidates.keys())}
 
 
-def _log_trees(question: AxisQuestion) -> dict[str, Tree]:
+def _log_trees(question: AxisProblem) -> dict[str, Tree]:
     """For a log: even trees and trees cut at its borders."""
     cut = cut_trees(question)
     plain = [k for k in LOG_ARITIES[-2 if cut else 0 :] if k in arities(question)]
@@ -224,7 +237,7 @@ def _log_trees(question: AxisQuestion) -> dict[str, Tree]:
     return trees | {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
 
 
-def _searched(question: AxisQuestion, trees: Mapping[str, Tree], steps: int, tries: int) -> Candidate:
+def _searched(question: AxisProblem, trees: Mapping[str, Tree], steps: int, tries: int) -> Candidate:
     searched = {
         words: optimise_nodes(tree, question.law, question.whole, question.workload, steps, tries)
         for words, tree in trees.items()

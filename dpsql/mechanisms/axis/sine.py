@@ -32,21 +32,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsql.errors import InternalError
+from dpsql.matrices.sine import SineVariance, cosine_sums, half_angles, sine_transform
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     candidate,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
+from dpsql.mechanisms.integer_rows import LIMIT, SparseRows
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.mechanisms.rows import LIMIT, SparseRows
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.sine import SineVariance, cosine_sums, half_angles, sine_transform
 
 _DIGITS = 9  # turned into an integer at a time
 
@@ -192,7 +192,7 @@ class SineStrategy:
     leaves: int
     scale: int = SINE_SCALE
     kind: ClassVar[str] = "sine"
-    law: ClassVar[NoiseLaw] = GAUSSIAN
+    law: ClassVar[NoiseDistribution] = GAUSSIAN
     refinements: ClassVar[int] = 2
     """Rows are estimated by a matrix close to theirs; each round leaves about a millionth of what was wrong."""
 
@@ -210,7 +210,7 @@ class SineStrategy:
         return l2_bound(self.leaves, self.scale)
 
     @property
-    def grain(self) -> int:
+    def entry_scale(self) -> int:
         """D: products with the rows of other axes would not fit in 64 bits."""
         return self.scale
 
@@ -240,7 +240,7 @@ class SineStrategy:
         return cls(int(frozen["leaves"]), int(frozen["scale"]))
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The sine transform, on axes too long for dense rows."""
     name = "sine transform"
     if not question.allows(SineStrategy.law):

@@ -10,7 +10,7 @@ Row r carries noise of scale total/b_r per unit of 1/epsilon, or of standard dev
 
 **Source** docs/method/axis.md, "Rows and budgets".
 
-A mechanism is asked an `AxisQuestion` and answers by offers and refusals (`mechanisms.offers`). Every candidate's
+A mechanism is asked an `AxisProblem` and answers by offers and refusals (`mechanisms.offers`). Every candidate's
 error is computed, from public facts alone.
 """
 
@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError, InternalError
+from dpsql.matrices import AxisVariance, mean_variance
 from dpsql.mechanisms import offers
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw, NoisyRows, NoisyView
-from dpsql.mechanisms.rows import AxisBudget, LevelShares, SparseRows
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyRows, NoisyView
+from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares, SparseRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Workload
-from dpsql.variance import AxisVariance, mean_variance
 
 Frozen = Mapping[str, Any]
 """Plain values of JSON that hold a whole strategy."""
@@ -47,7 +47,7 @@ class AxisStrategy(Protocol):
     """What a stored strategy is called."""
 
     @property
-    def law(self) -> NoiseLaw:
+    def law(self) -> NoiseDistribution:
         """The noise that its budgets are for."""
 
     @property
@@ -63,8 +63,8 @@ class AxisStrategy(Protocol):
         """Bound of the weighted column sums, see the module's table."""
 
     @property
-    def grain(self) -> int:
-        """What stands for 1 in the rows: products of rows of several axes have to fit in 64 bits."""
+    def entry_scale(self) -> int:
+        """Scale of the integer rows: products of rows of several axes have to fit in 64 bits."""
 
     @property
     def refinements(self) -> int:
@@ -80,7 +80,7 @@ class AxisStrategy(Protocol):
         """Best linear unbiased leaf estimates of each column, (rows, m) -> (n, m)."""
 
     def variance(self) -> AxisVariance:
-        """How noisy the estimates are, for noise of variance (total/b_r)^2 on row r.
+        """Variance model of the estimates, for noise of variance (total/b_r)^2 on row r.
 
         Laplace noise at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
         """
@@ -101,7 +101,7 @@ class AxisStrategy(Protocol):
 
 @runtime_checkable
 class LevelledStrategy(Protocol):
-    """What a strategy has beside `AxisStrategy` whose rows are leaves drawn together."""
+    """Strategy whose rows are leaves drawn together."""
 
     @property
     def levels(self) -> LevelShares:
@@ -114,13 +114,13 @@ def row_count(strategy: AxisStrategy) -> int:
 
 
 def gathers(strategy: AxisStrategy) -> bool:
-    """Whether some row adds leaves together."""
+    """True if some row adds leaves together."""
     entries = strategy.entries()
     return entries is None or bool(np.any(entries.stop - entries.start > 1))
 
 
 def axis_budgets(strategies: Sequence[AxisStrategy]) -> list[AxisBudget]:
-    """What a law needs to know of the axes of a view."""
+    """Facts about the axes of a view that a noise distribution needs."""
     return [
         AxisBudget(s.budget, s.total, s.levels if isinstance(s, LevelledStrategy) else None)
         for s in strategies
@@ -210,7 +210,7 @@ def draw_view(
     return law_of(strategies).draw(exact, axis_budgets(strategies), spend, sensitivity, noise)
 
 
-def law_of(strategies: Sequence[AxisStrategy]) -> NoiseLaw:
+def law_of(strategies: Sequence[AxisStrategy]) -> NoiseDistribution:
     """The one law of a view's strategies.
 
     Raises:
@@ -252,7 +252,7 @@ def _estimate_view(rows: IntArray, strategies: Sequence[AxisStrategy]) -> FloatA
 
 Candidate = offers.Candidate[AxisStrategy]
 AxisChoice = offers.Choice[AxisStrategy]
-Answer: TypeAlias = offers.Offer[AxisStrategy] | offers.Refusal
+Proposal: TypeAlias = offers.Offer[AxisStrategy] | offers.Refusal
 
 FEWEST_LEAVES = 4
 """Below it nothing beats measuring each leaf, and no mechanism is asked."""
@@ -273,8 +273,8 @@ class JointCells(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AxisQuestion:
-    """What is asked of an axis.
+class AxisProblem:
+    """Requirements on the strategy of one axis.
 
     Args:
         leaves: n, at least 1.
@@ -290,7 +290,7 @@ class AxisQuestion:
     """
 
     leaves: int
-    law: NoiseLaw
+    law: NoiseDistribution
     workload: Workload | None
     whole: float
     scale: int
@@ -317,8 +317,8 @@ class AxisQuestion:
             else int(np.max(self.workload.hi - np.asarray(self.workload.lo)))
         )
 
-    def allows(self, law: NoiseLaw) -> bool:
-        """Whether strategies of a law may answer."""
+    def allows(self, law: NoiseDistribution) -> bool:
+        """True if strategies of a law may answer."""
         return self.law == law
 
     def error(self, strategy: AxisStrategy) -> float:
@@ -341,15 +341,15 @@ class Word(NamedTuple):
 
 
 class NamedAxisMechanism(NamedTuple):
-    """What a word of the catalog stands for.
+    """Mechanism named by a word of the catalog.
 
     Args:
         choose: what it gives for a question.
         laws: the noise that it has rows for.
     """
 
-    choose: Callable[[AxisQuestion, Word], AxisChoice]
-    laws: tuple[NoiseLaw, ...] = (LAPLACE, GAUSSIAN)
+    choose: Callable[[AxisProblem, Word], AxisChoice]
+    laws: tuple[NoiseDistribution, ...] = (LAPLACE, GAUSSIAN)
 
 
 class Mechanism(Protocol):
@@ -358,8 +358,8 @@ class Mechanism(Protocol):
     NAMED: Mapping[str, NamedAxisMechanism]
     """The catalog's words for it."""
 
-    def offers(self, question: AxisQuestion) -> Iterator[Answer]:
-        """What it has for a question."""
+    def offers(self, question: AxisProblem) -> Iterator[Proposal]:
+        """Offers and refusals for a question."""
 
 
 def expected_error(strategy: AxisStrategy, workload: Workload | None = None, whole: float = 0.0) -> float:
@@ -370,15 +370,15 @@ def expected_error(strategy: AxisStrategy, workload: Workload | None = None, who
         workload: the ranges asked; None means all ranges, equally often.
         whole: the part of the questions that asks for the total instead, in [0, 1].
     """
-    return strategy.law.unit_error * mean_variance(strategy.variance(), workload, whole)
+    return strategy.law.error_at_unit_budget * mean_variance(strategy.variance(), workload, whole)
 
 
-def candidate(strategy: AxisStrategy, name: str, question: AxisQuestion) -> Candidate:
+def candidate(strategy: AxisStrategy, name: str, question: AxisProblem) -> Candidate:
     """A strategy with its error."""
     return Candidate(strategy, question.error(strategy), name)
 
 
-def alone(strategy: AxisStrategy, name: str, question: AxisQuestion) -> AxisChoice:
+def alone(strategy: AxisStrategy, name: str, question: AxisProblem) -> AxisChoice:
     """A choice without rivals."""
     return AxisChoice(strategy, name, question.error(strategy))
 

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from dpsql.mechanisms.axis.strategy import (
-    Answer,
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     NamedAxisMechanism,
+    Proposal,
     Word,
     alone,
 )
 from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
-from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, grow, kary_tree, split_evenly
 
 
 class Containing:
-    """How many of the ranges asked hold an interval, for many intervals at once.
+    """Number of asked ranges that contain an interval, for many intervals at once.
 
     All ranges have a closed form. Declared ones are sorted by where they begin, and each power of two of them by where
     they end, so that a question is a few look-ups.
@@ -146,7 +146,7 @@ def equal_strategy(tree: Tree, total: int = 1 << 20) -> TreeStrategy:
     return tree_strategy(tree, np.full(tree.size, 1 / tree.depth), total)
 
 
-def named(question: AxisQuestion, word: Word) -> AxisChoice:
+def named(question: AxisProblem, word: Word) -> AxisChoice:
     """SC's tree for the ranges asked."""
     tree = best_struct_construct(question.leaves, workload=question.workload)
     return alone(equal_strategy(tree), "Struct-Construct", question)
@@ -155,7 +155,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
 NAMED: Mapping[str, NamedAxisMechanism] = {"struct_construct": NamedAxisMechanism(named, (LAPLACE,))}
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Never unasked."""
     better = "is had by name; LUE-DPTree errs less"
     yield Refusal("Struct-Construct", better if question.allows(LAPLACE) else f"is for {LAPLACE.name} noise")

@@ -23,15 +23,16 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpsql.errors import InterfaceError
+from dpsql.matrices.intervals import IntervalRows, IntervalVariance, blue_rows, interval_rows
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
-    Answer,
     AxisChoice,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Candidate,
     Frozen,
     NamedAxisMechanism,
+    Proposal,
     Word,
     alone,
     best,
@@ -39,11 +40,10 @@ from dpsql.mechanisms.axis.strategy import (
     check_sensitivity,
 )
 from dpsql.mechanisms.axis.tree import LONG, LONG_LOG
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows
 from dpsql.mechanisms.offers import Offer, Refusal, least
-from dpsql.mechanisms.rows import SparseRows
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.intervals import IntervalRows, IntervalVariance, blue_rows, interval_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class IntervalStrategy:
     rows: SparseRows
     total: int
     kind: ClassVar[str] = "intervals"
-    law: ClassVar[NoiseLaw] = LAPLACE
+    law: ClassVar[NoiseDistribution] = LAPLACE
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class IntervalStrategy:
         return np.ones(self.rows.number, np.int64)
 
     @property
-    def grain(self) -> int:
+    def entry_scale(self) -> int:
         """1: hats are checked like all integers when they are measured."""
         return 1
 
@@ -289,7 +289,7 @@ class _Tents(NamedTuple):
         return f"{rule}, root" if self.root else rule
 
 
-def named(question: AxisQuestion, word: Word) -> AxisChoice:
+def named(question: AxisProblem, word: Word) -> AxisChoice:
     """Graded tents of the rule's widths for all ranges; what errs least of all tents where ranges are declared."""
     answers = list(offers(question)) if question.workload is not None else []
     if any(not isinstance(answer, Refusal) for answer in answers):
@@ -303,7 +303,7 @@ def named(question: AxisQuestion, word: Word) -> AxisChoice:
 NAMED: Mapping[str, NamedAxisMechanism] = {"tents": NamedAxisMechanism(named, (LAPLACE,))}
 
 
-def offers(question: AxisQuestion) -> Iterator[Answer]:
+def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Tents of the share rule; with a half-hat where most ranges begin at the first leaf."""
     name, half = "tents", "tents with a half-hat at the left border"
     if not question.allows(IntervalStrategy.law):
@@ -324,7 +324,7 @@ def offers(question: AxisQuestion) -> Iterator[Answer]:
         yield Offer(half, 0.0, lambda: best(candidate(strategy, half, question) for strategy in halves))
 
 
-def _search(question: AxisQuestion) -> Candidate:
+def _search(question: AxisProblem) -> Candidate:
     """The best levels at the middle width, the best width, then extra rows."""
     tried: dict[_Tents, Candidate] = {}
     n, work, reach = question.leaves, question.workload, question.reach

@@ -18,18 +18,18 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from dpsql.errors import InternalError
+from dpsql.matrices.tree import TreeVariance, node_spread
 from dpsql.mechanisms.axis.dense import is_optimal
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
-    AxisQuestion,
+    AxisProblem,
     AxisStrategy,
     Frozen,
     check_sensitivity,
 )
-from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw, integer_root
-from dpsql.mechanisms.rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution, integer_root
+from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
-from dpsql.variance.tree import TreeVariance, node_spread
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
 LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
@@ -54,9 +54,9 @@ class TreeStrategy:
     node: IntArray
     budget: IntArray
     total: int
-    law: NoiseLaw
+    law: NoiseDistribution
     kind: ClassVar[str] = "tree"
-    grain: ClassVar[int] = 1
+    entry_scale: ClassVar[int] = 1
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class TreeStrategy:
 
 
 def tree_strategy(
-    tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseLaw = LAPLACE
+    tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseDistribution = LAPLACE
 ) -> TreeStrategy:
     """Measure the nodes of a tree, with real budgets rounded to integers.
 
@@ -201,8 +201,8 @@ _LONG_LOG_ARITIES = (2, 4, 8, 16)
 _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
 
 
-def refuses_trees(question: AxisQuestion) -> str:
-    """Why no tree is offered, or an empty string."""
+def refuses_trees(question: AxisProblem) -> str:
+    """Reason why no tree is offered, or an empty string."""
     if question.joint is not None and question.workload is None:
         return "a joint tree errs less on all ranges"
     if question.leaves < FEWEST_LEAVES:
@@ -214,7 +214,7 @@ def refuses_trees(question: AxisQuestion) -> str:
     return ""
 
 
-def arities(question: AxisQuestion) -> tuple[int, ...]:
+def arities(question: AxisProblem) -> tuple[int, ...]:
     """The arities tried on an axis."""
     tried: tuple[int, ...] = ARITIES
     if question.workload is None and question.leaves > LONG:

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.matrices.tree import node_spread
 from dpsql.tree import FloatArray, InnerLevel, IntArray, Tree, Workload
-from dpsql.variance.tree import node_spread
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 """A point, shape (d,), to its value and gradient, shape (d,)."""
@@ -45,7 +45,7 @@ def range_loss(tree: Tree, workload: Workload | None = None, whole: float = 0.0)
 
 
 class _Pass(NamedTuple):
-    """What passes upwards; each of shape (size,). Sums run over prefixes that end inside the node."""
+    """Values passed upwards; each of shape (size,). Sums run over prefixes that end inside the node."""
 
     s: FloatArray  # variance of the node's sum from below
     first: FloatArray  # sum of a
@@ -180,7 +180,7 @@ class TreeWorkload:
 
 
 class _Tables(NamedTuple):
-    """What an evaluation keeps for the way back; also the adjoints of the same."""
+    """Values kept for the backward pass; also the adjoints of the same."""
 
     s: FloatArray  # variance of each node from below, shape (size,)
     g: FloatArray  # gain of each node, shape (size,)

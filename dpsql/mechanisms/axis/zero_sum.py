@@ -24,12 +24,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsql.errors import InterfaceError
+from dpsql.matrices.leaves import PrefixVariance
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, Mixing, workload_gram
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Frozen, check_sensitivity, expected_error
-from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
-from dpsql.mechanisms.rows import SparseRows, square_rows
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows, square_rows
 from dpsql.tree import FloatArray, IntArray, Workload, single_leaves
-from dpsql.variance.leaves import PrefixVariance
 
 
 def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps: int = 40) -> FloatArray:
@@ -96,8 +96,8 @@ class ZeroSumStrategy:
     matrix: IntArray
     total: int
     kind: ClassVar[str] = "zero_sum"
-    law: ClassVar[NoiseLaw] = GAUSSIAN
-    grain: ClassVar[int] = 1
+    law: ClassVar[NoiseDistribution] = GAUSSIAN
+    entry_scale: ClassVar[int] = 1
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

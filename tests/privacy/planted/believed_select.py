@@ -1,7 +1,7 @@
 """A SELECT over private rows is believed."""
 
-from dpsql.star import source
-from dpsql.star.sql.rowlocal import trusted_select
+from dpsql.catalog import source
+from dpsql.row_expressions.rowlocal import trusted_select
 from tests.privacy.market import windowed
 from tests.privacy.plant import Plant
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 
 from dpsql import engines
-from dpsql.engines.united import SchemaGroup
+from dpsql.engines.schema_union import SchemaGroup
 from tests.privacy.plant import Plant
 from tests.privacy.source_cases import fractions_after_whole_amounts
 

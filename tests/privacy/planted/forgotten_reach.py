@@ -1,6 +1,6 @@
 """A sum's noise forgets how far one row may lie from the middle of its bounds."""
 
-from dpsql.publishing.planned import Bounds
+from dpsql.central.planned import Bounds
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpsql.mechanisms import law
+from dpsql.mechanisms import distribution
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 
@@ -14,7 +14,7 @@ def doubled(units: np.ndarray) -> np.ndarray:
 
 PLANT = Plant(
     "the noise of one level is halved",
-    (law, "combine"),
+    (distribution, "combine"),
     lambda was: lambda cap, axes: doubled(was(cap, axes)),
     by_name("shared keys, a tree"),
 )

@@ -1,6 +1,6 @@
 """Weights add up to twice max_ids."""
 
-from dpsql.publishing import bounding
+from dpsql.central import bounding
 from tests.privacy.market import weighed
 from tests.privacy.plant import Plant
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dpsql.mechanisms.family import adaptive
+from dpsql.mechanisms.designs import adaptive
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

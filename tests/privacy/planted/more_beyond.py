@@ -1,6 +1,6 @@
 """The number of rows beyond the bound counts ten times as many of one person as its noise covers."""
 
-from dpsql.publishing import bounding
+from dpsql.central import bounding
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dpsql.publishing import excess
+from dpsql.central import excess
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

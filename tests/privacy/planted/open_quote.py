@@ -5,8 +5,8 @@ from pathlib import Path
 import duckdb
 
 from dpsql import engines
-from dpsql.star.source import Csv
-from dpsql.star.sql import literal
+from dpsql.catalog.source import Csv
+from dpsql.row_expressions import literal
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

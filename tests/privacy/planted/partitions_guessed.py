@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dpsql import engines
-from dpsql.engines.united import SchemaGroup
+from dpsql.engines.schema_union import SchemaGroup
 from tests.privacy.plant import Plant
 from tests.privacy.source_cases import file_beside_folders
 

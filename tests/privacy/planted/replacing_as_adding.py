@@ -1,6 +1,6 @@
 """Replacing costs as little as adding."""
 
-from dpsql.publishing import plan
+from dpsql.central import plan
 from tests.privacy.market import replaced
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """One row of a shared key is kept."""
 
-from dpsql.star import catalog
+from dpsql.catalog import catalog
 from tests.privacy.market import shared_keys
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """Twice max_ids rows are kept."""
 
-from dpsql.publishing import bounding
+from dpsql.central import bounding
 from tests.privacy.market import heavy
 from tests.privacy.plant import Plant
 

@@ -1,6 +1,6 @@
 """Bought rows say a smaller norm than they have, and their check is off."""
 
-from dpsql.mechanisms.family.asked import AskedRows
+from dpsql.mechanisms.designs.workload_matrix import AskedRows
 from tests.privacy.joints import by_name
 from tests.privacy.plant import Plant
 

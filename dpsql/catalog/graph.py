@@ -1,0 +1,513 @@
+"""Meaning of a view's names: paths of foreign keys, the privacy unit, axes and measures.
+
+A **path** is the tuple of foreign-key columns that leads from one table to another: ``()`` is the table
+itself, ``("order_id", "customer_id")`` goes through the orders to the customer. Two paths may lead to one
+table (pick-up and drop-off zone); then the path is the name. A key and all foreign keys that name it are one group.
+
+**Privacy**: of the catalog alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dpsql.catalog.base import nearest
+from dpsql.catalog.collection import JointGrid
+from dpsql.catalog.model import AxisSpec, CatalogFields, View
+from dpsql.catalog.tables import Column, Cuts
+from dpsql.errors import CatalogError
+
+KeyPath = tuple[str, ...]
+
+PEOPLE = "people"
+UNIT_COUNTS = {PEOPLE: "how many different {unit}"}
+"""Measures that count something once, however many rows name it: what each counts, in words. All others are sums over
+rows, bounded, scaled and added up as rows are."""
+COUNTS = ("count", *UNIT_COUNTS)
+"""Measures without a column; a view's size is read from the first that it has."""
+
+
+def sums_rows(measure: str) -> bool:
+    """True if a measure counts or sums rows."""
+    return measure not in UNIT_COUNTS
+
+
+def is_count(measure: str) -> bool:
+    """True if each row, or each unit, adds 0 or 1.
+
+    >>> is_count("people"), is_count("count(sales.amount)"), is_count("sales.amount")
+    (True, True, False)
+    """
+    return measure in COUNTS or measure.startswith("count(")
+
+
+def unit_count(of: str, unit_table: str) -> str:
+    """The measure that counts each privacy unit behind a table's rows once: `count` where each row is one."""
+    return "count" if of.lower() == unit_table.lower() else PEOPLE
+
+
+@dataclass(frozen=True)
+class UnitPath:
+    """Path from a row of a view's table to its unit.
+
+    Args:
+        path: foreign keys from the view's table to `table`.
+        table: the table that holds the unit's key.
+        column: its column there; its value is the privacy unit (NULL: no owner, the row is left out).
+    """
+
+    path: KeyPath
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class PublicColumn:
+    """One column of a public dimension or of its snowflake arms, with the path from the view's table."""
+
+    path: KeyPath
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class ResolvedAxis:
+    """Meaning of a view's axis, from the catalog alone.
+
+    Args:
+        name: unique within the catalog for equal axes, such as ``customer.age``.
+        of: the view's table.
+        path: foreign keys from `of` to `table`.
+        table: the table that holds the axis.
+        column: the column of a plain axis; None for a public dimension at a grain.
+        spec: that column's domain; None for a public dimension at a grain.
+        cuts: coarser cuts for this view, if any.
+        by: the grain of a public dimension; empty for a plain axis.
+        missing: whether a row of `of` may find no row of `table` and is kept.
+    """
+
+    name: str
+    of: str
+    path: KeyPath
+    table: str
+    column: str | None
+    spec: Column | None
+    cuts: Cuts | None
+    by: tuple[PublicColumn, ...]
+    missing: bool
+
+
+def reachable(catalog: CatalogFields, start: str) -> dict[KeyPath, str]:
+    """Every table that foreign keys lead to from `start`, nearest first.
+
+    Returns:
+        Path to table name; ``()`` maps to `start`.
+
+    Raises:
+        CatalogError: foreign keys run in a circle, or name no table.
+    """
+    tables: dict[KeyPath, str] = {(): start}
+    frontier: list[KeyPath] = [()]
+    while frontier:
+        path = frontier.pop(0)
+        if len(path) > len(catalog.tables):
+            raise CatalogError(f"tables.{start}: foreign keys run in a circle", hint="leave one of them out")
+        for column, foreign_key in catalog.tables[tables[path]].foreign_keys.items():
+            if foreign_key.references not in catalog.tables:
+                raise CatalogError(
+                    f"tables.{tables[path]}.foreign_keys.{column}: no table `{foreign_key.references}`",
+                    hint=nearest(foreign_key.references, tuple(catalog.tables)),
+                )
+            tables[(*path, column)] = foreign_key.references
+            frontier.append((*path, column))
+    return tables
+
+
+def paths_to(catalog: CatalogFields, start: str, table: str) -> tuple[KeyPath, ...]:
+    """All paths from one table to another, nearest first (``()`` when they are the same)."""
+    return tuple(path for path, name in reachable(catalog, start).items() if name == table)
+
+
+def public_tables(catalog: CatalogFields) -> tuple[str, ...]:
+    """Tables whose rows are public: domains, and dimensions with ``private: false``."""
+    return tuple(name for name, table in catalog.tables.items() if table.is_public)
+
+
+def may_be_missing(catalog: CatalogFields, start: str, path: KeyPath) -> bool:
+    """True if a kept row of `start` may find no row at the end of `path` (a NULL or dangling key)."""
+    tables = reachable(catalog, start)
+    hops = range(len(path))
+    return any(not catalog.tables[tables[path[:hop]]].foreign_keys[path[hop]].drops for hop in hops)
+
+
+def unit_path(catalog: CatalogFields, of: str) -> UnitPath | None:
+    """Path from rows of a table to their unit.
+
+    Args:
+        catalog: any catalog.
+        of: the view's table.
+
+    Returns:
+        The place of the unit's key, or None where each row is its own unit.
+
+    Raises:
+        CatalogError: no path leads to the unit, or several do and `unit_path` does not choose.
+    """
+    unit, key = catalog.privacy.unit
+    if unit is None:
+        return None
+    if of == unit:
+        return UnitPath((), of, key)
+    paths = paths_to(catalog, of, unit)
+    chosen = catalog.tables[of].unit_path
+    if chosen:
+        paths = tuple(path for path in paths if path == chosen)
+    if len(paths) != 1:
+        listed = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
+        raise CatalogError(
+            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` (there are: {listed})",
+            hint=f"write `unit_path: [foreign keys]` in tables.{of}"
+            if listed != "none"
+            else "declare its foreign keys",
+        )
+    *hops, last = paths[0]
+    return UnitPath(tuple(hops), reachable(catalog, of)[tuple(hops)], last)
+
+
+def own_path(catalog: CatalogFields, of: str) -> KeyPath:
+    """Foreign keys from a counted table to the unit's own table; () where its rows are units or name them.
+
+    Args:
+        catalog: a checked catalog.
+        of: the counted table.
+    """
+    owner = unit_path(catalog, of)
+    return () if owner is None or of == catalog.privacy.unit.table else (*owner.path, owner.column)
+
+
+def is_own(catalog: CatalogFields, of: str, path: KeyPath) -> bool:
+    """True if the private rows at the end of a path are the counted row's unit's own."""
+    private = not catalog.tables[reachable(catalog, of)[path]].is_public
+    return private and path == own_path(catalog, of)[: len(path)]
+
+
+def joined_paths(catalog: CatalogFields, of: str, ends: Iterable[KeyPath]) -> tuple[KeyPath, ...]:
+    """Every hop that placing the rows of a table takes, parents before children.
+
+    Args:
+        catalog: a checked catalog.
+        of: the counted table.
+        ends: foreign-key paths of its axes and to its unit; hops that drop unmatched rows are always taken.
+    """
+    tables = reachable(catalog, of)
+    dropping = {
+        path for path in tables if path and catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]].drops
+    }
+    hops = {path[:hop] for path in {*ends, *dropping} for hop in range(1, len(path) + 1)}
+    return tuple(sorted(hops, key=lambda path: (len(path), path)))
+
+
+def max_ids(catalog: CatalogFields, of: str) -> int | str:
+    """Rows of a table that count for one privacy unit: 1, a number, or ``auto``."""
+    if catalog.privacy.unit.table in (None, of):
+        return 1
+    declared = catalog.tables[of].max_ids
+    if not isinstance(declared, int) and is_unique_per_unit(catalog, of):
+        return 1
+    if declared is None:
+        raise CatalogError(
+            f"tables.{of}.max_ids: how many rows one {catalog.privacy.unit.name} may own is not said",
+            hint="write `max_ids: <number>` or `max_ids: auto`",
+        )
+    return declared
+
+
+def is_unique_per_unit(catalog: CatalogFields, of: str) -> bool:
+    """True if a unit owns at most one row by the catalog: each key on the way to the unit names a row of its
+    table.
+
+    Rows that repeat the key all the same are bounded to one a unit as rows beyond any `max_ids` are.
+    """
+    owner = unit_path(catalog, of)
+    if owner is None:
+        return True
+    tables = reachable(catalog, of)
+    hops = (*owner.path, owner.column)
+    return all(catalog.tables[tables[hops[:at]]].key == hop for at, hop in enumerate(hops))
+
+
+def ledger_path(catalog: CatalogFields) -> Path:
+    """The ledger's file: the catalog's `ledger`, beside the catalog unless absolute."""
+    base = Path.cwd() if catalog.file is None else catalog.file.parent
+    return base / catalog.ledger
+
+
+def locate(catalog: CatalogFields, of: str, prefix: tuple[str, ...]) -> KeyPath:
+    """The path that a name's prefix means, seen from a table.
+
+    Args:
+        catalog: any catalog.
+        of: the table to start from.
+        prefix: nothing or `of` itself, foreign keys, or one table name.
+
+    Raises:
+        CatalogError: it leads nowhere, or a table name has several paths.
+    """
+    tables = reachable(catalog, of)
+    if prefix in ((), (of,)):
+        return ()
+    if prefix in tables:
+        return prefix
+    name = ".".join(prefix)
+    paths = paths_to(catalog, of, name)
+    if len(paths) == 1:
+        return paths[0]
+    if paths:
+        raise CatalogError(
+            f"several foreign keys lead from `{of}` to `{name}`",
+            hint="name the axis by its path: "
+            + " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths),
+        )
+    names = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
+    raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, names))
+
+
+def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> ResolvedAxis:
+    """Resolve an axis of a view.
+
+    Args:
+        catalog: any catalog.
+        view: the view it stands in.
+        axis: the axis as written.
+
+    Raises:
+        CatalogError: no such table or column, an ambiguous path, no public domain.
+    """
+    if axis.by:
+        return _grain_axis(
+            catalog, view, axis.axis, locate(catalog, view.of, tuple(axis.axis.split("."))), axis.by
+        )
+    *prefix, column = axis.axis.split(".")
+    path = locate(catalog, view.of, tuple(prefix))
+    table = reachable(catalog, view.of)[path]
+    spec = catalog.tables[table].columns.get(column)
+    if catalog.tables[table].is_public and (spec is None or not spec.has_domain):
+        return _grain_axis(catalog, view, ".".join(prefix) or view.of, path, (column,))
+    if spec is None:
+        raise CatalogError(
+            f"no column `{column}` in `{table}`", hint=nearest(column, tuple(catalog.tables[table].columns))
+        )
+    return _plain_axis(catalog, view, axis, path, spec)
+
+
+def _plain_axis(
+    catalog: CatalogFields, view: View, axis: AxisSpec, path: KeyPath, spec: Column
+) -> ResolvedAxis:
+    """The axis of one column with a public domain."""
+    table, column = reachable(catalog, view.of)[path], axis.axis.split(".")[-1]
+    if not spec.has_domain:
+        wanted = "categories" if spec.type == "string" else "lower and upper"
+        raise CatalogError(
+            f"`{axis.axis}` has no public domain", hint=f"write its {wanted} in tables.{table}"
+        )
+    cuts = axis.cuts
+    if cuts is not None and not spec.ordered:
+        raise CatalogError(f"`{axis.axis}` is not ordered and cannot be cut", hint="remove the cuts")
+    name = f"{_place(catalog, view.of, path)}.{column}"
+    return ResolvedAxis(
+        name, view.of, path, table, column, spec, cuts, (), may_be_missing(catalog, view.of, path)
+    )
+
+
+def _grain_axis(
+    catalog: CatalogFields, view: View, written: str, path: KeyPath, by: tuple[str, ...]
+) -> ResolvedAxis:
+    table = reachable(catalog, view.of)[path]
+    if not catalog.tables[table].is_public:
+        raise CatalogError(
+            f"`{written}` is private; only a public dimension has `by`", hint="name one column"
+        )
+    members = tuple(_member(catalog, view.of, path, name) for name in by)
+    place = _place(catalog, view.of, path)
+    name = f"{place}({', '.join(by)})"
+    missing = may_be_missing(catalog, view.of, path)
+    return ResolvedAxis(name, view.of, path, table, None, None, None, members, missing)
+
+
+def _place(catalog: CatalogFields, of: str, path: KeyPath) -> str:
+    """The shortest name of a place: its table if only one path leads there, otherwise the path."""
+    table = reachable(catalog, of)[path]
+    return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)
+
+
+def _member(catalog: CatalogFields, of: str, path: KeyPath, name: str) -> PublicColumn:
+    """The column that a name in `by` means: the dimension's own, else the only arm that declares it."""
+    tables = reachable(catalog, of)
+    table = tables[path]
+    *prefix, column = name.split(".")
+    arms = {p: t for p, t in tables.items() if p[: len(path)] == path and catalog.tables[t].is_public}
+    if prefix:
+        inner = (*path, *locate(catalog, table, tuple(prefix)))
+        if inner not in arms:
+            raise CatalogError(
+                f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
+            )
+        return PublicColumn(inner, tables[inner], column)
+    table_columns = {
+        *catalog.tables[table].columns,
+        *catalog.tables[table].foreign_keys,
+        catalog.tables[table].key,
+    }
+    if column not in table_columns:
+        holders = [(p, t) for p, t in arms.items() if column in catalog.tables[t].columns]
+        if len(holders) == 1:
+            return PublicColumn(*holders[0], column)
+        if holders:
+            raise CatalogError(f"several tables have `{column}`", hint=f"write `{holders[0][1]}.{column}`")
+    return PublicColumn(path, table, column)
+
+
+def view_axes(catalog: CatalogFields, view: View) -> tuple[ResolvedAxis, ...]:
+    """The resolved axes of a view, in its order."""
+    return tuple(resolve_axis(catalog, view, axis) for axis in view.axes)
+
+
+@dataclass(frozen=True)
+class ResolvedMeasure:
+    """One statistic of a view.
+
+    Args:
+        name: ``count``, ``table.column``, or ``count(table.column)`` for the rows where it is not NULL.
+        share: part of the view's epsilon.
+        table: the view's table.
+        column: the column or declared measure; empty for ``count``.
+        expr: SQL over the table's columns; empty for a plain column and for ``count``.
+        scale: digits after the point that are kept.
+        bounds: smallest and largest value in units of 10**-scale, inclusive; (0, 0) for counts.
+        nullable: whether NULL may occur; such a measure comes with its own ``count(...)``.
+    """
+
+    name: str
+    share: Fraction
+    table: str
+    column: str = ""
+    expr: str = ""
+    scale: int = 0
+    bounds: tuple[int, int] = (0, 0)
+    nullable: bool = False
+
+    @property
+    def is_count(self) -> bool:
+        """True if rows are counted, rather than values summed."""
+        return not self.column or self.name.startswith("count(")
+
+
+def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, ...]:
+    """The statistics of a view's rows, in its order; what counts units is planned apart (`StarView.unit_share`).
+
+    A nullable measure is followed by its own ``count(table.column)``, which AVG divides by; unless the view
+    gives that one a share, the two halve the measure's share.
+
+    Args:
+        catalog: any catalog.
+        view: one of its views.
+
+    Returns:
+        The statistics; their shares add up to at most 1.
+
+    Raises:
+        CatalogError: a name is no measure of the view's table.
+    """
+    measures: dict[str, ResolvedMeasure] = {}
+    for name, share in view.measures.items():
+        if not sums_rows(name):
+            continue
+        measure = _measure(catalog, view.of, name, share)
+        if measure.name in measures:
+            raise CatalogError(f"measure `{name}` stands twice", hint="list it once")
+        measures[measure.name] = measure
+    for measure in tuple(measures.values()):
+        counted = f"count({measure.name})"
+        if measure.nullable and not measure.is_count and counted not in measures:
+            half = measure.share / 2
+            measures[measure.name] = _with_share(measure, measure.name, half)
+            measures[counted] = _with_share(measure, counted, half)
+    return tuple(measures.values())
+
+
+def _with_share(measure: ResolvedMeasure, name: str, share: Fraction) -> ResolvedMeasure:
+    bounds = (0, 0) if name.startswith("count(") else measure.bounds
+    return ResolvedMeasure(
+        name, share, measure.table, measure.column, measure.expr, measure.scale, bounds, measure.nullable
+    )
+
+
+def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> ResolvedMeasure:
+    if written == "count":
+        return ResolvedMeasure("count", share, of)
+    if written.startswith("count(") and written.endswith(")"):
+        inner = _measure(catalog, of, written[6:-1], share)
+        return _with_share(inner, f"count({inner.name})", share)
+    table = catalog.tables[of]
+    prefix, _, column = written.rpartition(".")
+    names = (
+        "count",
+        *(f"{of}.{n}" for n, c in table.columns.items() if c.measure),
+        *(f"{of}.{n}" for n in table.measures),
+    )
+    if prefix not in ("", of):
+        raise CatalogError(f"measure `{written}` is not a column of `{of}`", hint=nearest(written, names))
+    name = f"{of}.{column}"
+    if column in table.measures:
+        declared = table.measures[column]
+        return ResolvedMeasure(
+            name, share, of, column, declared.expr, declared.scale, declared.bounds, declared.nullable
+        )
+    spec = table.columns.get(column)
+    if spec is None or not spec.measure:
+        keys = "summaries" if column in table.summaries else "columns"
+        hint = f"write `measure: true` in tables.{of}.{keys}.{column}" if spec else nearest(written, names)
+        raise CatalogError(f"`{written}` is no measure", hint=hint)
+    return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
+
+
+def roots(catalog: CatalogFields) -> dict[tuple[str, str], str]:
+    """(table, column in lower case) -> the table whose key it holds, for every key and foreign key.
+
+    A key that is itself a foreign key belongs to the group of the key that it names.
+    """
+    named = {(name, key_of(catalog, name)): name for name, table in catalog.tables.items() if table.key}
+    for name, table in catalog.tables.items():
+        for column in table.foreign_keys:
+            named[name, column.lower()] = _root(catalog, name, column)
+    return named
+
+
+def _root(catalog: CatalogFields, table: str, column: str) -> str:
+    """The table at the end of a chain of keys that are foreign keys too."""
+    for _ in catalog.tables:
+        foreign = {
+            name.lower(): foreign_key.references
+            for name, foreign_key in catalog.tables[table].foreign_keys.items()
+        }
+        if column.lower() not in foreign:
+            return table
+        table = foreign[column.lower()]
+        column = key_of(catalog, table)
+    return table
+
+
+def key_of(catalog: CatalogFields, table: str) -> str:
+    """The key column of a table, in lower case."""
+    return str(catalog.tables[table].key).lower()
+
+
+def joint_view(catalog: CatalogFields, grid: JointGrid) -> str | None:
+    """The first view, by name, that has all axes of a joint grid."""
+    for name, view in sorted(catalog.views.items()):
+        if set(grid.axes) <= {axis.axis for axis in view.axes}:
+            return name
+    return None

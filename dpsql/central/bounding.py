@@ -1,0 +1,441 @@
+"""Contribution bounding, one class for each way; and the one place where exact cells and noise meet.
+
+| class | the catalog | a unit's rows beyond tau | what COUNT then means |
+|---|---|---|---|
+| `Truncate` | `max_ids: 4`; `unit: row` | left out, by sampling | rows, at most tau a unit |
+| `RowWeight` | `bounding: weight` too | all for min(1, tau / rows of the unit) | the same total, spread over all rows |
+| `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
+
+Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
+beyond tau, at most `REACH` tau of one unit. Intervals reach as far as these rows may move an answer
+(`dpsql.intervals.excess_rows`).
+
+**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
+itself private: one unit changes it by at most REACH tau, and its draw has a line of its own in the ledger.
+**Source**: docs/method/rows.md, "At most tau rows of a unit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from dpsql.budget import currency_at
+from dpsql.catalog import Catalog
+from dpsql.central.cells import Cells, CountedCells
+from dpsql.central.excess import EXCESS, UnitsBeyond, units_beyond
+from dpsql.central.people import PeopleRows, draw_people, plan_people
+from dpsql.central.placed_rows import CountedRows, counted_rows
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, lowered
+from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions.norm_clipping import UNIT
+from dpsql.contributions.recipe import Corrected, TableScale, settle_table
+from dpsql.contributions.selection import Buy, Divided, divide, placed_table
+from dpsql.engines.counting import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
+from dpsql.engines.engine import Engine
+from dpsql.mechanisms.designs.joint_rows import draw_together
+from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, laws_for, refined
+from dpsql.noise import Noise
+from dpsql.progress import Progress, Stage
+from dpsql.tree import Exact
+
+BEYOND = "rows beyond max_ids"
+
+REACH = 3
+"""Rows of one unit beyond tau are measured up to this many times tau: most of them, at little noise."""
+
+
+@dataclass(frozen=True)
+class RowsBeyond:
+    """Rows of one table beyond the contribution bound, measured.
+
+    Args:
+        of: the counted table.
+        rows: their estimated number; noise may take it below 0.
+        stderr: its standard error.
+        at_most: rows of one unit that it counts at most.
+    """
+
+    of: str
+    rows: int
+    stderr: float
+    at_most: int
+
+
+class OpenSource(NamedTuple):
+    """The raw side of a release being made; `prepare_tables` has run.
+
+    Args:
+        catalog, raw, plan: the release.
+        noise: where noise comes from.
+        key: 32 secret bytes that pick a unit's rows; fresh for each release, kept nowhere.
+    """
+
+    catalog: Catalog
+    raw: Engine
+    plan: ReleasePlan
+    noise: Noise
+    key: bytes
+
+
+NOTHING: Mapping[int, Any] = {}
+
+
+class DrawnTable(NamedTuple):
+    """One table, drawn.
+
+    Args:
+        statistics: what was drawn, by position in the plan, with what was chosen on the way.
+        views: their noisy integers.
+        scales: the table's scale, if it has one.
+        beyond: the rows beyond the contribution bound, where they are measured.
+        excess: the units with values beyond the bounds of each measure, where they are measured.
+        corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
+    """
+
+    statistics: dict[int, PlannedStatistic]
+    views: dict[int, NoisyRows]
+    scales: tuple[TableScale, ...] = ()
+    beyond: tuple[RowsBeyond, ...] = ()
+    corrected: Mapping[int, Corrected] = NOTHING
+    excess: tuple[UnitsBeyond, ...] = ()
+
+
+class Bounding(Protocol):
+    """Contribution bounding of one table's rows."""
+
+    @property
+    def of(self) -> str:
+        """The counted table."""
+
+    @property
+    def tau(self) -> int:
+        """Rows of one unit that count; 0 where publishing chooses."""
+
+    @property
+    def unit(self) -> int:
+        """Planned integers that make a row: 1, or 2^20 where rows have weights."""
+
+    @property
+    def people(self) -> bool:
+        """True if weights are chosen at publish, by what people own in all views of the table."""
+
+    def told(self, tau: int) -> int | str:
+        """Rows per unit in the promise."""
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
+
+        Args:
+            statistics: all statistics of the release.
+            buy: (charge, law) -> what it buys in the noise's own currency.
+        """
+
+    def draw(self, run: TableDraw) -> DrawnTable:
+        """Draw the table's statistics.
+
+        **Privacy**: spends the table's lines, each once.
+        """
+
+
+@dataclass(frozen=True)
+class TableDraw:
+    """One table of a release being made, with what is built of its facts once.
+
+    Args:
+        scan: the release.
+        of: the table.
+        bounding: how its rows are bounded.
+    """
+
+    scan: OpenSource
+    of: str
+    bounding: Bounding
+
+    @cached_property
+    def counted(self) -> CountedRows:
+        """Its rows, as they are counted."""
+        return counted_rows(self.scan.catalog, self.scan.raw, self.scan.plan, self.of)
+
+
+class BoundedRows(Protocol):
+    """Treatment of a unit's rows where tau is declared."""
+
+    @property
+    def name(self) -> str:
+        """The catalog's word."""
+
+    @property
+    def unit(self) -> int:
+        """Integers that make a row."""
+
+    def bound(self, tau: int, key: bytes) -> Bound:
+        """The same for the engine that counts."""
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """Tau rows of each unit count, by systematic sampling; all rows where every row is a unit."""
+
+    name: ClassVar[str] = "truncate"
+    unit: ClassVar[int] = 1
+
+    def bound(self, tau: int, key: bytes) -> Bound:
+        return Sampled(tau, coefficients(key))
+
+
+@dataclass(frozen=True)
+class RowWeight:
+    """All rows count, those of one unit for min(1, tau / rows of the unit)."""
+
+    name: ClassVar[str] = "weight"
+    unit: ClassVar[int] = UNIT
+
+    def bound(self, tau: int, key: bytes) -> Bound:
+        return RowWeighting(tau)
+
+
+@dataclass(frozen=True)
+class DeclaredBound:
+    """The catalog says how many rows of a unit count.
+
+    Args:
+        of, tau: as of `Bounding`.
+        kept: what becomes of them.
+        share: part of the table's charges that measures the rows beyond tau.
+        law: the noise of that measure.
+    """
+
+    of: str
+    tau: int
+    kept: BoundedRows
+    share: Fraction
+    law: NoiseDistribution
+    people: ClassVar[bool] = False
+
+    @property
+    def unit(self) -> int:
+        return self.kept.unit
+
+    def told(self, tau: int) -> int | str:
+        return tau
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        return extract_answer_joins(self, statistics, buy)
+
+    def cells(self, run: TableDraw) -> CountedCells:
+        """The cells of the rows that count."""
+        scan, counted = run.scan, run.counted
+        bound = EveryRow() if counted.rows.unit is None else self.kept.bound(self.tau, scan.key)
+        return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)
+
+    def draw(self, run: TableDraw) -> DrawnTable:
+        beyond = rows_beyond(run, self)
+        drawn = draw_cells(run.scan, self.of, self.cells(run))
+        return DrawnTable(run.scan.plan.row_statistics(self.of), drawn, (), beyond)
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Weights, bounds and one factor are chosen at publish from noisy numbers: see `dpsql.contributions`.
+
+    Args:
+        of: as of `Bounding`.
+        public_rows: whether the number of rows may be told.
+    """
+
+    of: str
+    public_rows: bool
+    tau: ClassVar[int] = 0
+    unit: ClassVar[int] = 1
+    people: ClassVar[bool] = True
+
+    def told(self, tau: int) -> int | str:
+        return "auto"
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        """The recipe's steps.
+
+        Raises:
+            CatalogError: a measure is too wide.
+        """
+        places = [i for i, s in enumerate(statistics) if s.of == self.of]
+        table_statistics = [statistics[i] for i in places]
+        clipping = CLIPPINGS[table_statistics[0].law]
+        steps, reduced = divide(table_statistics, clipping.shares, buy, public_rows=self.public_rows)
+        reduced_at = dict(zip(places, reduced, strict=True))
+        return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
+
+    def draw(self, run: TableDraw) -> DrawnTable:
+        scan = run.scan
+        relations = scan.raw.relations(f"choosing bounds for {self.of}")
+        drawn = settle_table(placed_table(relations, scan.plan, self.of, run.counted, scan.noise))
+        return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected)
+
+
+KEPT: dict[str, BoundedRows] = {rule.name: rule for rule in (Truncate(), RowWeight())}
+"""By the catalog's word."""
+
+
+def bounding_of(catalog: Catalog, of: str) -> Bounding:
+    """Bounding of a table's rows.
+
+    Raises:
+        CatalogError: the catalog does not say.
+    """
+    table = catalog.star.tables[of]
+    word, max_ids, share = table.bounding
+    if not max_ids:
+        return Auto(of, catalog.privacy.rows.told)
+    kept = Truncate() if table.unit is None else KEPT[word.name]
+    return DeclaredBound(of, max_ids, kept, share, law_of(catalog))
+
+
+def law_of(catalog: Catalog) -> NoiseDistribution:
+    """The noise of the number of rows beyond a bound: Gaussian under a delta, 1.77 times smaller there."""
+    privacy = catalog.privacy
+    return laws_for(currency_at(privacy.delta, privacy.key_delta))[0]
+
+
+class DrawnRelease(NamedTuple):
+    """All noisy numbers of a release.
+
+    Args:
+        plan: the plan, with what was chosen on the way.
+        views: noisy integers of each statistic, in the plan's order.
+        scales: of each table with `max_ids: auto`.
+        beyond: of each table that measures its rows beyond the contribution bound.
+        excess: of each measure whose values beyond its bounds are measured.
+        corrected: as of `DrawnTable`.
+    """
+
+    plan: ReleasePlan
+    views: tuple[NoisyRows, ...]
+    scales: tuple[TableScale, ...] = ()
+    beyond: tuple[RowsBeyond, ...] = ()
+    corrected: Mapping[int, Corrected] = NOTHING
+    excess: tuple[UnitsBeyond, ...] = ()
+
+
+def table_run(scan: OpenSource, of: str) -> TableDraw:
+    """One table of a release that is about to be drawn."""
+    return TableDraw(scan, of, bounding_of(scan.catalog, of))
+
+
+def draw_release(scan: OpenSource, progress: Progress) -> DrawnRelease:
+    """Draw all statistics, table by table.
+
+    Args:
+        scan: the release being made.
+        progress: told each table.
+
+    **Privacy**: spends every line of the plan, once. What is returned is noisy; the cells themselves go nowhere else.
+    """
+    tables: list[DrawnTable] = []
+    names = tuple(dict.fromkeys(s.of for s in scan.plan.statistics))
+    for done, of in enumerate(names, 1):
+        progress(Stage("bounding, counting and drawing", of, done=done, total=len(names)))
+        run = table_run(scan, of)
+        tables += [draw(run) for asked, draw in TABLE_DRAWS if asked(run)]
+    statistics = {i: s for table in tables for i, s in table.statistics.items()}
+    views = {i: view for table in tables for i, view in table.views.items()}
+    return DrawnRelease(
+        replace(scan.plan, statistics=tuple(s for _, s in sorted(statistics.items()))),
+        tuple(view for _, view in sorted(views.items())),
+        tuple(scale for table in tables for scale in table.scales),
+        tuple(rows for table in tables for rows in table.beyond),
+        {i: each for table in tables for i, each in table.corrected.items()},
+        tuple(measure for table in tables for measure in table.excess),
+    )
+
+
+def draw_table_people(run: TableDraw) -> DrawnTable:
+    """The people behind a table's rows: all that are placed, however many are theirs.
+
+    **Privacy**: spends the lines of the table's people, each once.
+    """
+    scan = run.scan
+    drawn = draw_people(PeopleRows(scan.raw, scan.plan, run.of, run.counted.rows, scan.noise))
+    return DrawnTable({i: s for i, (s, _) in drawn.items()}, {i: view for i, (_, view) in drawn.items()})
+
+
+def draw_excess(run: TableDraw) -> DrawnTable:
+    """The units with values beyond the bounds of the table's measures.
+
+    **Privacy**: spends the steps of these measures, each once.
+    """
+    scan = run.scan
+    relations, law = scan.raw.relations("counting"), law_of(scan.catalog)
+    drawn = units_beyond(
+        scan.catalog, scan.raw, scan.plan, run.counted.rows, run.of, relations, law, scan.noise
+    )
+    return DrawnTable({}, {}, excess=drawn)
+
+
+TABLE_DRAWS: tuple[tuple[Callable[[TableDraw], bool], Callable[[TableDraw], DrawnTable]], ...] = (
+    (lambda run: bool(run.scan.plan.row_statistics(run.of)), lambda run: run.bounding.draw(run)),
+    (lambda run: bool(run.scan.plan.unit_statistics(run.of)), draw_table_people),
+    (lambda run: run.scan.plan.has_step(run.of, EXCESS), draw_excess),
+)
+"""What is drawn of a table, each where the plan asks for it: rows by their bounding, people, values beyond bounds."""
+
+UNIT_PLANS: tuple[Callable[[UnitQuery], tuple[list[PlannedStatistic], list[Step]]], ...] = (plan_people,)
+"""What is planned of the units behind a table's rows; the statistics and steps of each are drawn by `TABLE_DRAWS`."""
+
+
+def draw_cells(scan: OpenSource, of: str, cells: Cells) -> dict[int, NoisyRows]:
+    """The one draw of each of a table's statistics, whose cells are fetched view by view."""
+    plan = scan.plan
+    views: dict[int, NoisyRows] = {}
+    for group in plan.by_view(of):
+        statistics = [plan.statistics[i] for i in group]
+        exacts = dict(zip(group, cells.of(*statistics), strict=True))
+        for draw in plan.draws:
+            if len(draw) > 1 and draw[0] in exacts:
+                together = [plan.statistics[i].terms(plan.axes) for i in draw]
+                views |= zip(
+                    draw,
+                    draw_together([exacts.pop(i) for i in draw], together, scan.noise),
+                    strict=True,
+                )
+        for i, exact in exacts.items():
+            s = plan.statistics[i]
+            terms = s.terms(plan.axes)._replace(beside=views.get(group[0]))
+            views[i] = s.measurement.draw(refined(exact, s.noise_refinement), terms, scan.noise)
+    return views
+
+
+def extract_answer_joins(table: DeclaredBound, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+    """Take a table's `clipped_share` out of the charges of its statistics.
+
+    Args:
+        table: the counted table.
+        statistics, buy: as of `Bounding.divide`.
+    """
+    if not table.share:
+        return Divided([], list(statistics))
+    charge = table.share * sum((s.charge for s in statistics if s.of == table.of), Fraction(0))
+    step = Step(table.of, BEYOND, "", buy(charge, table.law), charge)
+    return Divided([step], lowered(statistics, table.of, table.share, buy))
+
+
+def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
+    """Measure the rows beyond the contribution bound, where the table pays for it.
+
+    **Privacy**: the step's epsilon; sensitivity REACH tau.
+    """
+    scan, of, tau = run.scan, bounding.of, bounding.tau
+    step = scan.plan.step(of, BEYOND)
+    if step is None:
+        return ()
+    columns = scan.raw.relations("counting").fetch(
+        beyond_bound(run.counted.rows, tau, REACH * tau, scan.raw.dialect)
+    )
+    (exact,) = columns["v0"].tolist()
+    drawn = bounding.law.draw_bounded(Exact(np.array([exact], np.int64)), REACH * tau, step.spend, scan.noise)
+    return (RowsBeyond(of, int(drawn.value[0]), drawn.sd, REACH * tau),)

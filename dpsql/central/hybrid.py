@@ -1,0 +1,292 @@
+"""Attributes that only devices know: their items joined to the curator's rows, counted as any column, then undone.
+
+    attach    the reported item stands in the unit's table as a column, NULL where nobody reported
+    invert_channel      noisy counts of items -> unbiased counts of values, by a public matrix
+
+How the rows of one person add up, for error bars, is measured in `dpsql.central.row_pairs`.
+
+Noise, sensitivity, ledger and storage are those of any other column: a unit's rows stand under one item.
+
+**Privacy**: docs/privacy/hybrid.md. For fixed reports the release is an ordinary one of the items; `invert_channel` is
+post-processing of it. The stored reports never leave the curator.
+**Source**: docs/method/hybrid.md, "What is published".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.axis import Axis, build_axis
+from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
+from dpsql.catalog.reported import ReportedColumn, inner_catalog, reported_columns
+from dpsql.central.bounding import OpenSource
+from dpsql.central.planned import PlannedAxis, ReleasePlan
+from dpsql.central.row_pairs import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
+from dpsql.engines.engine import Engine, kind_of
+from dpsql.engines.values import canonical_text
+from dpsql.errors import CatalogError, SourceError
+from dpsql.local.mechanisms.channel import Channel, channel_of
+from dpsql.matrices.channel import ChannelModel, ChannelReading
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.reconcile import node_sums
+from dpsql.release.format import SpentAmount
+from dpsql.release.reports import ReportedMeta
+from dpsql.release.write import (
+    AxisPart,
+    PlacedAxis,
+    ReleaseBuilder,
+    StatisticContent,
+    StatisticPart,
+    axis_parts,
+)
+from dpsql.row_expressions import identifier, literal
+from dpsql.scratch import scratch
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class ReportedColumns:
+    """Columns that devices report. See `Supplement`."""
+
+    def asked(self, catalog: Catalog) -> bool:
+        """Column declared as `reported`."""
+        return bool(reported_columns(catalog))
+
+    def counted(self, catalog: Catalog) -> Catalog:
+        """Items in the place of reported values."""
+        return inner_catalog(catalog, lambda column: channel_of(*column.asked).items)
+
+    def attach(self, catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
+        return attach_reports(catalog, engine)
+
+    def planned(self, plan: ReleasePlan, counted: Catalog) -> ReleasePlan:
+        """Squares, which error bars need."""
+        return with_squares(plan, counted)
+
+    def released(
+        self, content: ReleaseBuilder, scan: OpenSource, catalog: Catalog, attached: list[ReportedMeta]
+    ) -> ReleaseBuilder:
+        """Values in the place of items."""
+        return invert_channel(
+            content, ChannelInputs(catalog, scan.plan, draw_squares(scan, content), attached)
+        )
+
+
+def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
+    """Put the reported items into the rows of their tables.
+
+    A report of a person who is not in the table meets no row; one that is not of the plan, or out of its items, counts
+    as none. Nothing fails by what a report says.
+
+    Args:
+        catalog: as it was written.
+        engine: the raw side of the counted catalog, in DuckDB; gains a column for each reported one.
+
+    Returns:
+        What the release says of each reported column.
+
+    Raises:
+        SourceError: the reports' file is missing or is none of `dpsql collect --for`.
+    """
+    reported = []
+    for column in reported_columns(catalog):
+        source, raw = catalog.raw_source(), engine.as_duckdb("reported")
+        channel = channel_of(*column.asked)
+        file = source.folder(catalog.file) / source.reports[column.table]
+        plan = _stored_plan(file, column, channel)
+        key, name = str(catalog.tables[column.table].key), identifier(column.column)
+        view, below = f"raw.{identifier(column.table)}", identifier(f"{column.table} without reports")
+        with raw.step(f"reading the reports about {column}"):
+            raw.connection.execute(
+                f"CREATE TABLE raw.reports AS SELECT unit, min(item) AS item FROM read_parquet({literal(str(file))}) "
+                f"WHERE item BETWEEN 0 AND {channel.items - 1} GROUP BY unit"
+            )
+        unit = canonical_text(f"t.{identifier(key)}", str(kind_of(raw, column.table, key)))
+        raw.connection.execute(f"ALTER VIEW {view} RENAME TO {below}")
+        own = [identifier(c) for c in raw.columns[column.table] if c.lower() != column.column.lower()]
+        raw.connection.execute(
+            f"CREATE VIEW {view} AS SELECT {', '.join(f't.{c}' for c in own)}, r.item AS {name} FROM raw.{below} AS t "
+            f"LEFT JOIN raw.reports AS r ON {unit} = r.unit"
+        )
+        raw.columns[column.table] = {**raw.columns[column.table], column.column: "BIGINT"}
+        reported.append(reported_meta(column, plan))
+    return reported
+
+
+def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
+    """Metadata of a reported column.
+
+    Args:
+        column: of the catalog.
+        plan: hash of the plan that devices answered.
+    """
+    declared, channel = column.told, channel_of(*column.asked)
+    return ReportedMeta(
+        str(column), str(declared.epsilon), declared.collection, plan, channel.words, channel.items,
+        nonresponse=declared.nonresponse.name,
+    )  # fmt: skip
+
+
+def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
+    """The hash of the plan that stored reports answer, whose channel has to be the catalog's."""
+    if not file.is_file():
+        raise SourceError(
+            f"source.reports.{column.table}: there is no file {file.name}", hint="run dpsql collect --for"
+        )
+    try:
+        with scratch() as connection:
+            rows = connection.execute(
+                f"SELECT key, value FROM parquet_kv_metadata({literal(str(file))})"
+            ).fetchall()
+    except duckdb.Error:
+        rows = []
+    metadata = {bytes(key).decode(): bytes(value).decode() for key, value in rows if key != b"ARROW:schema"}
+    if metadata.get("column") != str(column) or "plan" not in metadata:
+        raise SourceError(
+            f"source.reports.{column.table}: {file.name} holds no reports of {column}",
+            hint="run dpsql collect --for",
+        )
+    if metadata.get("channel") != channel.fingerprint:
+        raise SourceError(
+            f"source.reports.{column.table}: devices answered another plan than the catalog's {column} makes",
+            hint="write the epsilon, cuts and mechanism that they were asked with, or ask in a new collection",
+        )
+    return metadata["plan"]
+
+
+class ChannelInputs(NamedTuple):
+    """Inputs of the inversion of a channel.
+
+    Args:
+        catalog: as it was written.
+        plan: the release that was drawn, of items.
+        squares: how the rows of one person add up.
+        reports: of each reported column.
+    """
+
+    catalog: Catalog
+    plan: ReleasePlan
+    squares: RowsOfPeople
+    reports: Sequence[ReportedMeta]
+
+
+def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilder:
+    """A release of items -> the release of values that analysts ask.
+
+    Args:
+        builder: what was drawn, with items as leaves.
+        how: the rest.
+    """
+    catalog, plan = how.catalog, how.plan
+    hybrid = hybrid_statistics(plan, catalog)
+    axes, models = list(builder.axes), list(builder.models)
+    channels: dict[int, Channel] = {}
+    sampled: dict[int, bool] = {}
+    for number in sorted(set(hybrid.values())):
+        column = reported_at(catalog, plan.axes[number].resolved)
+        if column is None:
+            continue
+        channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
+        axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
+        matrix = _matrix(channels[number], axes[number].meta.leaves)
+        split = AxisSplit(plan.axes[number].strategy.variance())
+        remainder, share = split.table(np.eye(matrix.shape[1]))
+        models[number] = PrefixVariance(matrix @ (remainder + split.total * share) @ matrix.T)
+    counts: dict[str, FloatArray] = {}
+    statistics = list(builder.statistics)
+    order = sorted(range(len(statistics)), key=lambda i: statistics[i].meta.measure != COUNT)
+    for i in order:
+        if i in hybrid:
+            number = hybrid[i]
+            place = statistics[i].meta.axes.index(number)
+            leaves = _undone(builder, i, place, _matrix(channels[number], axes[number].meta.leaves))
+            cells, channel = statistics[i].meta.in_units(leaves), channels[number]
+            count_cells = counts.setdefault(statistics[i].meta.view, cells)
+            rows, apart = how.squares.rows(i, count_cells), how.squares.deviations(i, count_cells)
+            model = ChannelModel(
+                place, channel.law, channel.scores, count_cells, cells, rows, apart, sampled[number]
+            )
+            models.append(model)
+            statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
+    lines = [SpentAmount(meta.line, "0") for meta in how.reports]
+    reported = tuple(replace(meta, squares=how.squares.stored) for meta in how.reports)
+    return replace(
+        builder, catalog=json.loads(catalog.to_json()), spec_hash=spec_hash(catalog), axes=axes, models=models,
+        statistics=statistics, spends=[*builder.spends, *lines], reported=reported,
+    )  # fmt: skip
+
+
+def reported_at(catalog: Catalog, resolved: ResolvedAxis) -> ReportedColumn | None:
+    """The reported column that an axis is made of; None if of none."""
+    columns = {(reported.table, reported.column): reported for reported in reported_columns(catalog)}
+    return columns.get((resolved.table, str(resolved.column)))
+
+
+def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
+    """The axis that a release shows; a reported attribute's values, then NULL, the leaf of those who did not report.
+
+    Args:
+        catalog: as it was written.
+        planned: the axis of what is counted.
+    """
+    column = reported_at(catalog, planned.resolved)
+    if column is None:
+        return planned.axis
+    spec = column.spec.model_copy(update={"nullable": True})
+    return build_axis(catalog, replace(planned.resolved, spec=spec), {})
+
+
+def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
+    (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
+    return AxisPart(replace(axis_part.meta, model=inner.meta.model), axis_part.content)
+
+
+def _matrix(channel: Channel, leaves: int) -> FloatArray:
+    """Matrix from items to values; special leaves stay as they are, shape (leaves, items and special leaves)."""
+    special = leaves - channel.leaves
+    matrix = np.zeros((leaves, channel.items + special))
+    matrix[: channel.leaves, : channel.items] = channel.scores
+    matrix[channel.leaves :, channel.items :] = np.eye(special)
+    return matrix
+
+
+def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray) -> IntArray:
+    """Leaf estimates of values in units of 2^-20; they add up to what items added up to, exactly."""
+    meta, content = builder.statistics[index].meta, builder.statistics[index].content
+    trees = [builder.axes[axis].content.tree for axis in meta.axes]
+    items = np.moveaxis(content.nodes[np.ix_(*(tree.leaves for tree in trees))], place, 0)
+    values = np.rint(np.tensordot(matrix, items.astype(np.float64), axes=(1, 0))).astype(np.int64)
+    values[0] += items.sum(axis=0) - values.sum(axis=0)
+    return np.moveaxis(values, 0, place)
+
+
+def _as_values(
+    statistic: StatisticPart, leaves: IntArray, axes: Sequence[AxisPart], model: int
+) -> StatisticPart:
+    meta = statistic.meta
+    if meta.reading != ProductReading.name:
+        raise CatalogError(
+            f"views.{meta.view}.mechanism: items of a reported column are measured one by one",
+            hint="write identity",
+        )
+    trees = [axes[axis].content.tree for axis in meta.axes]
+    values_meta = replace(
+        meta,
+        reading=ChannelReading.name,
+        models=(*meta.models, model),
+        nonnegative=False,
+        cells=prod(leaves.shape),
+    )
+    content = StatisticContent(statistic.content.value, statistic.content.budget, node_sums(leaves, trees))
+    return StatisticPart(values_meta, content)

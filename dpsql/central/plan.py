@@ -1,0 +1,343 @@
+"""Plan of a release, decided before anything private is read: axes, strategies, budgets.
+
+The plan follows from the catalog and from public tables alone. It fixes the node set, every noise scale
+and so every predicted error; publishing then only fills in numbers.
+
+**Privacy**: the statistics' charges add up to at most the catalog's epsilon (the mu^2 of its epsilon and delta, or an
+equal share of the cap), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a
+quarter of the mu^2 that is charged. A pure draw on a mu^2 ledger gets the largest epsilon that costs no more
+(`pure_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+from typing import NamedTuple
+
+from dpsql.axis import Axis
+from dpsql.budget import NEIGHBOURS, Currency, currency_at
+from dpsql.catalog.catalog import Catalog, StarView
+from dpsql.catalog.graph import ResolvedMeasure, sums_rows
+from dpsql.catalog.model import View
+from dpsql.catalog.private_columns import keys_share
+from dpsql.catalog.reported import reported_columns
+from dpsql.central.axes import AxisMaker
+from dpsql.central.bounding import UNIT_PLANS, bounding_of, law_of
+from dpsql.central.excess import excess_steps
+from dpsql.central.key_plans import key_plans
+from dpsql.central.planned import (
+    AxisPlanner,
+    Bounds,
+    PlannedStatistic,
+    ReleasePlan,
+    UnitQuery,
+    charged,
+    set_name,
+)
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.axis.dense import DENSE_SCALE
+from dpsql.mechanisms.axis.strategy import Word
+from dpsql.mechanisms.designs.joint_rows import joint_laws, too_many_tries
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains, ViewChoice
+from dpsql.mechanisms.designs.registry import Family, choose_families
+from dpsql.mechanisms.distribution import NoiseDistribution, laws_for
+from dpsql.noise.coins import HEADROOM
+
+ROW_BITS = 24
+"""Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
+
+
+ROOM = 16
+"""Noise is hardly ever wider than sixteen times its scale."""
+
+
+def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
+    """Plan a release.
+
+    Args:
+        catalog: a checked catalog.
+        make_axis: builds an axis, reading public tables where it needs them.
+
+    Returns:
+        The plan.
+
+    Raises:
+        CatalogError: a view is over its cell cap, no views, or a bound is missing.
+    """
+    if not catalog.views:
+        raise CatalogError("views: there are none", hint="declare at least one view")
+    planner = AxisPlanner(make_axis, _grains(catalog))
+    for view in catalog.star.views.values():
+        axes = sorted((planner.axis(resolved) for resolved in view.meant), key=lambda axis: -axis.leaves)
+        _check_cells(view.name, view.spec.cells, axes[: view.spec.together])
+    families = [
+        family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
+    ]
+    statistics = _jointly(catalog, _statistics(catalog, planner, families))
+
+    def buy(charge: Fraction, law: NoiseDistribution) -> Fraction:
+        return _spend(catalog, charge, law)
+
+    steps = [step for plan in key_plans(catalog) for step in plan.steps()]
+    for of in dict.fromkeys(s.of for s in statistics):
+        measured, statistics = excess_steps(catalog, of, statistics, law_of(catalog), buy)
+        bounding_steps, statistics = bounding_of(catalog, of).divide(statistics, buy)
+        steps += [*measured, *bounding_steps]
+    for of, table in catalog.star.tables.items():
+        views = [
+            (view, _share(catalog, view.name, view.unit_share))
+            for view in catalog.star.views_of(of)
+            if view.unit_share
+        ]
+        if views:
+            query = UnitQuery(table, views, tuple(statistics), planner, _question(catalog, of, planner), buy)
+            for plan_units in UNIT_PLANS:
+                unit_statistics, unit_steps = plan_units(query)
+                statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
+    plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
+    return plan.refined()
+
+
+def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> DesignProblem:
+    """All views of one table, as mechanisms see them."""
+    axes: list[FamilyAxis] = []
+    views = []
+    for view in catalog.star.views_of(of):
+        view_axes = [planner.family_axis(axis.meant, axis.written) for axis in view.axes]
+        axes += [axis for axis in view_axes if axis not in axes]
+        views.append(
+            FamilyView(
+                view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
+                view.spec.may_select,
+                {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
+                all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
+                view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
+            )
+        )  # fmt: skip
+    laws, batches = laws_for(_currency(catalog)), catalog.stream is not None
+    return DesignProblem(  # batches are added up over time by one strategy, so all their noise is of one law
+        of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
+        people=bounding_of(catalog, of).people,
+    )  # fmt: skip
+
+
+def _widest(catalog: Catalog, view: StarView) -> int:
+    """The most that a unit changes a number of a view, in drawn integers; 0 where leaves are not drawn together."""
+    bounding = bounding_of(catalog, view.of)
+    if catalog.privacy.delta or catalog.stream is not None or not bounding.tau:
+        return 0
+    reach = [
+        1 if measure.is_count else Bounds(*measure.bounds, measure.scale).reach for measure in view.measures
+    ]
+    return bounding.tau * bounding.unit * max(reach, default=1)
+
+
+def _word(view: View) -> Word:
+    """Mechanism of a view in words; cubes are measured by sets of axes."""
+    if view.ways is not None:
+        return Word("residual")
+    return Word(view.word) if view.tree is None else Word(view.word, view.tree.tree, view.tree.arity or 0)
+
+
+class _Placed(NamedTuple):
+    """A view with the ids of its axes in the release, in its own order."""
+
+    axes: tuple[int, ...]
+    chosen: ViewChoice
+    family: Family
+
+
+def _statistics(catalog: Catalog, planner: AxisPlanner, families: Sequence[Family]) -> list[PlannedStatistic]:
+    """The statistics of all views, then those of sets of axes that stand in the place of views."""
+    chosen = {view.name: (family, own) for family in families
+              for view, own in zip(family.question.views, family.choice.strategy.views, strict=True)}  # fmt: skip
+    placed = {}
+    for name, view in catalog.star.views.items():
+        family, own = chosen[name]
+        question = family.question
+        axes = next(family_view.axes for family_view in question.views if family_view.name == name)
+        ids = tuple(
+            planner.placed(axis.meant, choice, question.workload(i))
+            for axis, choice, i in zip(view.axes, own.axes, axes, strict=True)
+        )
+        placed[name] = _Placed(ids, own, family)
+    declared = {name: _of_view(catalog, name, place) for name, place in placed.items()}
+    direct = [
+        s for name, own in declared.items() for s in own if not placed[name].family.choice.strategy.sets
+    ]
+    return direct + [s for family in families for s in _of_sets(catalog, family, placed, declared, planner)]
+
+
+def _of_sets(
+    catalog: Catalog,
+    family: Family,
+    placed: Mapping[str, _Placed],
+    declared: Mapping[str, Sequence[PlannedStatistic]],
+    planner: AxisPlanner,
+) -> list[PlannedStatistic]:
+    """One statistic for each set of axes, in the place of the views that are measured together."""
+    views = family.question.views
+    ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name].axes, strict=True)}
+    like = {s.measure.name: s for view in reversed(views) for s in declared[view.name]}
+    names = {
+        tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views) if len(view.sets) == 1
+    }
+    cubes = [view.name for view in views if len(view.sets) > 1]
+    statistics = []
+    for measure, subset, charge in family.choice.strategy.sets:
+        axes, base = tuple(sorted(ids[i] for i in subset)), like[measure]
+        axis_names = [planner.entries[i].axis.name for i in axes]
+        name = names.get(axes) or set_name(base.of, axis_names, cubes)
+        spend = _spend(catalog, charge, base.law)
+        statistics.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
+    return statistics
+
+
+def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[PlannedStatistic]:
+    """The statistics, those that the same rows move drawn together where that is pure and proved.
+
+    A row moves the count and the sums of its cell by one factor, so they share one draw (docs/privacy.md, "Several
+    numbers by one draw"). Not where counts and sums are bounded apart (`max_ids: auto`), where a view's numbers have
+    rows of their own (any measurement but `PRODUCT`) and where they are too many for one draw (`too_many_tries`). Rows
+    with NULL are told by numbers of their own, but in streams, which draw noise ahead, and beside reported columns,
+    whose channel is undone statistic by statistic.
+
+    Raises:
+        CatalogError: a view gives shares to numbers that share one draw.
+    """
+    if catalog.privacy.delta:
+        return list(statistics)
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for i, statistic in enumerate(statistics):
+        if statistic.tau and statistic.measurement is PRODUCT:
+            groups.setdefault((statistic.view, statistic.axes), []).append(i)
+    drawn = list(statistics)
+    indicators = catalog.stream is None and not reported_columns(catalog)
+    for group in groups.values():
+        if len(group) == 1:
+            continue
+        members = [statistics[i] for i in group]
+        laws = joint_laws([s.measure.name for s in members], indicators=indicators)
+        members = [_in_halves(s) if law.halves else s for s, law in zip(members, laws, strict=True)]
+        sensitivities = [s.drawn_sensitivity for s in members]
+        charge = sum((s.charge for s in members), Fraction(0)) / len(group)
+        if too_many_tries(_spend(catalog, charge, laws[0]), laws, sensitivities):
+            continue
+        _check_no_shares(catalog, members[0].view)
+        for i, statistic, law in zip(group, members, laws, strict=True):
+            spend = _spend(catalog, charge, law)
+            drawn[i] = replace(
+                statistic, law=replace(law, widest=max(sensitivities)), charge=charge, spend=spend
+            )
+    return drawn
+
+
+def _in_halves(statistic: PlannedStatistic) -> PlannedStatistic:
+    """A count of values whose drawn integers are halves of a row."""
+    return replace(statistic, unit=2 * statistic.unit, factor=statistic.factor / 2)
+
+
+def _check_no_shares(catalog: Catalog, name: str) -> None:
+    """Refuse shares where one draw gives every number the whole: below a ratio of 10 they would gain nothing.
+
+    Sets of axes that no view names share alike.
+    """
+    view = catalog.star.views.get(name)
+    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if sums_rows(n)}
+    if len(set(shares.values())) > 1:
+        listed = ", ".join(view.spec.measures if view is not None else ())
+        raise CatalogError(
+            f"views.{name}.measures: without a delta its numbers share one draw, which has no shares",
+            hint=f"write `measures: [{listed}]`",
+        )
+
+
+def _grains(catalog: Catalog) -> Grains:
+    """The grain of dense rows on axes of their own and on shared ones.
+
+    Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits.
+    """
+    widest = max(view.spec.together for view in catalog.star.views.values())
+    largest = 1
+    for view in catalog.star.views.values():
+        unit = bounding_of(catalog, view.of).unit
+        largest = max([largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view.measures)])
+    room = max(0, 62 - ROW_BITS - largest.bit_length())
+    return Grains(min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest))
+
+
+def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
+    """Charge of one measure of a view."""
+    return _share(catalog, name, measure.share)
+
+
+def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
+    """Charge of a part of a view."""
+    return charged(catalog.privacy) * (1 - keys_share(catalog)) * catalog.shares[name] * share
+
+
+def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:
+    """Statistics of one view, each with its exact budget."""
+    view, law = catalog.star.views[name], place.chosen.law
+    bounding = bounding_of(catalog, view.of)
+    statistics: list[PlannedStatistic] = []
+    design = place.family.choice.strategy
+    following = design.following or design.measurement
+    for measure in view.measures:
+        bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
+        charge = _charge(catalog, name, measure)
+        if bounds is not None:
+            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
+        planned = PlannedStatistic(
+            name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
+            bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
+            measurement=following if statistics else design.measurement,
+        )  # fmt: skip
+        statistics.append(planned.bounded_to(bounding.tau))
+    return statistics
+
+
+def _check_fits(view: str, measure: str, most: int, unit: int, charge: Fraction) -> None:
+    """Estimates are 64-bit integers of 2^-20; a unit's part and its noise must leave room for other people's.
+
+    Args:
+        view, measure: for the error.
+        most: the most that a unit changes a sum, in units of the measure's scale.
+        unit: drawn integers that make one of these.
+        charge: what the statistic spends, epsilon or mu^2.
+    """
+    if not fits(most, unit, charge):
+        raise CatalogError(
+            f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
+            hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
+        )
+
+
+def fits(most: int, unit: int, charge: Fraction) -> bool:
+    """True if 64 bits hold a sum with its noise: see `_check_fits`."""
+    noise = most * max(Fraction(1), 1 / charge)
+    return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
+
+
+def _spend(catalog: Catalog, charge: Fraction, law: NoiseDistribution) -> Fraction:
+    """Spend that a charge buys under the catalog's neighbours, in the noise's own currency."""
+    currency = _currency(catalog)
+    return law.affordable(currency.drawn(charge, NEIGHBOURS[catalog.privacy.neighbours]), currency)
+
+
+def _currency(catalog: Catalog) -> Currency:
+    return currency_at(catalog.privacy.delta, catalog.privacy.key_delta)
+
+
+def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
+    cells = prod(axis.leaves for axis in axes)
+    if cells > cap:
+        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
+        raise CatalogError(
+            f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
+            hint="cut the axes wider (`cuts`), drop an axis, or raise `cells`",
+        )

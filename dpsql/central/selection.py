@@ -1,0 +1,432 @@
+"""Finding the keys that nobody listed: noisy sums of weights against a threshold, before axes are made.
+
+    choose_keys    the step: weights from the engine, noise batch by batch, what stays below is dropped at once
+
+A list is then a public fact of the release, as the rows of a public table are: `build_axis` reads both alike.
+
+| here | there | unit |
+|---|---|---|
+| `KeyList.weights` | H + X of each shown key, its sum of weights with noise | the same |
+
+**Privacy**: docs/privacy/keys.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
+are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
+are in no error, no progress line and no return value. Nothing of a list is printed before the release is sealed.
+**Source**: docs/method/keys.md, "The step".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dpsql.axis import PublicTable
+from dpsql.catalog import Catalog
+from dpsql.catalog.derived import made_columns
+from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
+from dpsql.central.axes import axis_maker
+from dpsql.central.key_plans import KeyPlan, KeyRound, key_plans, list_limits
+from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import ReleasePlan
+from dpsql.central.supplements import supplemented
+from dpsql.engines.engine import Engine, kind_of
+from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
+from dpsql.engines.key_weights import KeyQuery, key_sql, weights_statement
+from dpsql.errors import CatalogError, InternalError
+from dpsql.ledger import SpendLine
+from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.noise import Noise
+from dpsql.release import Release
+from dpsql.release.format import KeyListMeta, KeyRoundMeta
+from dpsql.release.structure import refused
+from dpsql.release.write import KeyListPart
+from dpsql.tree import Exact
+
+Key = str | int
+SQL_TYPES: dict[str, Literal["VARCHAR", "BIGINT"]] = {"string": "VARCHAR", "int": "BIGINT"}
+"""Type of a list's keys by the type of its column."""
+
+NO_SIZES: Mapping[str, int] = {}
+
+GUESSED = 400
+"""Keys that plans suppose of a list, unless the curator says another number."""
+
+
+class KeyList(NamedTuple):
+    """The list of one column, sorted by value.
+
+    Args:
+        column: `table.column`.
+        kind: DuckDB type of the keys.
+        keys: all leaves.
+        rounds: in which each was found, from 1; 0 where it was listed before.
+        weights: the noisy weight of each; 0 where it was listed before.
+    """
+
+    column: str
+    kind: Literal["VARCHAR", "BIGINT"]
+    keys: tuple[Key, ...]
+    rounds: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    @property
+    def table(self) -> PublicTable:
+        """As a public table."""
+        return PublicTable(self.column, {"key": self.kind}, {"key": self.keys})
+
+
+KeyLists = Mapping[str, KeyList]
+"""The lists of a release by `table.column`."""
+
+
+def made_up_lists(catalog: Catalog, sizes: Mapping[str, int]) -> dict[str, KeyList]:
+    """Lists of so many keys that stand for those that will be found: for plans.
+
+    Args:
+        catalog: a checked catalog.
+        sizes: `table.column` -> keys; `GUESSED` where nothing is said.
+    """
+    lists = {}
+    for column in private_columns(catalog):
+        size = sizes.get(column.name, min(GUESSED, column.keys.most or GUESSED))
+        texts, always = column.spec.type == "string", always_keys(column)
+        made_up: list[Key] = [f"key {i:06}" if texts else -1 - i for i in range(size)]
+        lists[column.name] = _sorted_list(column, dict.fromkeys([*always, *made_up][:size], (0, 0)))
+    return lists
+
+
+def order_of(key: Key) -> tuple[int, bytes]:
+    """Order of a key in a list: texts by their bytes, numbers as numbers."""
+    return (0, key.encode()) if isinstance(key, str) else (key, b"")
+
+
+def _sorted_list(column: PrivateColumn, found: Mapping[Key, tuple[int, int]]) -> KeyList:
+    """A list in the order of its values: texts by their bytes, numbers as numbers."""
+    keys = sorted(found, key=order_of)
+    return KeyList(
+        column.name, SQL_TYPES[column.spec.type], tuple(keys), tuple(found[key][0] for key in keys),
+        tuple(found[key][1] for key in keys),
+    )  # fmt: skip
+
+
+class ListedKeys(NamedTuple):
+    """Keys of a column that are listed already: `always`, and those of an earlier release.
+
+    Args:
+        keys: each once.
+        release_id: of that release, if one is named.
+    """
+
+    keys: tuple[Key, ...]
+    release_id: str | None = None
+
+
+def stored_lists(release: Release) -> dict[str, KeyList]:
+    """The lists of an open release.
+
+    Raises:
+        ReleaseError: one is not what its meta says.
+    """
+    lists = {}
+    for i, meta in enumerate(release.meta.keys):
+        columns = release.whole(f"keys_{i}")
+        if any(np.any(np.ma.getmaskarray(values)) for values in columns.values()):
+            raise refused(release.path, f"keys_{i} holds NULL")
+        key, number, weight = (np.ma.getdata(columns[name]).tolist() for name in ("key", "round", "weight"))
+        lists[meta.column] = KeyList(meta.column, meta.kind, tuple(key), tuple(number), tuple(weight))
+    return lists
+
+
+def fixed_list(column: PrivateColumn, listed: ListedKeys) -> KeyList:
+    """The list of a column whose keys were all listed before."""
+    return _sorted_list(column, dict.fromkeys(listed.keys, (0, 0)))
+
+
+def fixed_lists(catalog: Catalog, listed: Mapping[str, ListedKeys]) -> dict[str, KeyList]:
+    """The lists of columns that find no keys of their own (`share: 0`)."""
+    columns = (column for column in private_columns(catalog) if not column.rounds)
+    return {column.name: fixed_list(column, listed[column.name]) for column in columns}
+
+
+def always_keys(column: PrivateColumn) -> tuple[Key, ...]:
+    """The public values of `always`, as keys."""
+    always = column.keys.always
+    return always if column.spec.type == "string" else tuple(dict.fromkeys(map(int, always)))
+
+
+KeyWatch = Callable[[KeyPlan, KeyRound, Sequence[Key]], None]
+"""Sees which keys the next draw of a round covers, in its order: for made-up rows alone."""
+
+
+def unwatched_keys(plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
+    """Nobody looks."""
+
+
+class KeyScan(NamedTuple):
+    """The raw side before keys are chosen.
+
+    Args:
+        catalog, raw: the release being made; `prepare_tables` has run.
+        plan: the release planned with empty lists; says which row of a key counts where nobody owns the rows.
+        noise: where noise comes from.
+        key: 32 secret bytes, fresh for each release, kept nowhere.
+        watch: sees the keys of each draw.
+    """
+
+    catalog: Catalog
+    raw: Engine
+    plan: ReleasePlan
+    noise: Noise
+    key: bytes
+    watch: KeyWatch = unwatched_keys
+
+
+def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, ListedKeys],
+                limits: Mapping[str, int]) -> dict[str, KeyList]:  # fmt: skip
+    """The step: find the keys of every column.
+
+    Args:
+        scan: the release being made.
+        plans: of its columns.
+        known: keys that are listed already, by column; they weigh nothing and are leaves.
+        limits: most keys of each list.
+
+    **Privacy**: spends each round's line once. What is returned is a function of noisy sums and listed keys.
+    """
+    lists = {}
+    for plan in plans:
+        column = plan.column
+        listed = list(known[column.name].keys)
+        found: list[tuple[int, Key, int]] = []
+        for number, step in enumerate(plan.rounds, start=1):
+            listed_now = [*listed, *(key for _, key, _ in found)]
+            found += [(weight, key, number) for key, weight in _passed(scan, plan, step, listed_now)]
+        # A function of noisy rows: the largest stay, ties by value.
+        found.sort(key=lambda entry: (-entry[0], str(entry[1]).encode()))
+        kept = found[: max(0, limits[column.name] - len(listed))]
+        keys: dict[Key, tuple[int, int]] = dict.fromkeys(listed, (0, 0))
+        keys |= {key: (number, weight) for weight, key, number in kept}
+        lists[column.name] = _sorted_list(column, keys)
+    return lists
+
+
+def _passed(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[tuple[Key, int]]:
+    """The keys of one round that reach the threshold, each with its noisy weight.
+
+    **Privacy**: every key with a weight gets its own draw. What stays below is dropped here.
+    """
+    statement = key_statement(scan, plan.column, listed)
+    relations = scan.raw.relations(f"weighing keys of {plan.column.name}")
+    for pairs in relations.batches(statement):
+        exact = Exact(np.array([weight for _, weight in pairs], np.int64))
+        scan.watch(plan, step, [_plain(key) for key, _ in pairs])
+        noisy = GAUSSIAN.draw_spread(exact, step.sigma2, scan.noise)
+        for at in np.flatnonzero(noisy >= step.threshold).tolist():
+            yield _plain(pairs[at][0]), int(noisy[at])
+
+
+def _plain(key: object) -> Key:
+    return key if isinstance(key, str | int) else str(key)
+
+
+def key_statement(scan: KeyScan, column: PrivateColumn, listed: Sequence[Key]) -> str:
+    """The statement that weighs a column's keys without the listed ones."""
+    raw, dialect = scan.raw, scan.raw.dialect
+    kind, name = key_kind(raw, column), f"listed keys of {column.name}"
+    relation = ""
+    if listed:
+        leaf = np.arange(len(listed), dtype=np.int64)
+        relation = raw.lookup(name, SQL_TYPES[column.spec.type], listed, leaf)
+    secret = hashlib.sha256(b"keys" + scan.key).hexdigest()
+    query = KeyQuery(column.per_unit, secret, relation, key_sql(column, "value0", kind, dialect))
+    sources = [_source(scan, column, use, number) for number, use in enumerate(column.uses)]
+    return weights_statement(sources, query, dialect)
+
+
+def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> PlacedRows:
+    """The counted rows of one table with the column's raw value; no axis drops any."""
+    catalog, raw, star = scan.catalog, scan.raw, scan.catalog.star.tables[use.of]
+    require_columns(raw, column.table, [column.column], made_columns(catalog.tables[column.table]))
+    value = UnitKey(use.path, column.column, key_kind(raw, column))
+    owner, joins = star.unit, star.joined([use.path])
+    unit = (
+        None if owner is None else UnitKey(owner.path, owner.column, kind_of(raw, owner.table, owner.column))
+    )
+    sides, digits = [], []
+    for hop in (None, *joins):
+        path, table = (hop.path, hop.table) if hop else ((), use.of)
+        once = hop is not None and not hop.own and not catalog.tables[table].is_public
+        leaves = []
+        if once:
+            axes = {i for s in scan.plan.statistics if s.of == use.of for i in s.axes}
+            leaves = [leaf_of_row(catalog, raw, scan.plan, i) for i in sorted(axes)
+                      if scan.plan.axes[i].axis.path == path]  # fmt: skip
+        digits += [leaf.digit._replace(total=True, missing=0) for leaf in leaves]
+        columns = [*carried(path, joins, unit), *([column.column] if path == use.path else [])]
+        sides.append(
+            JoinSide(
+                path, raw.rows(catalog, table), hop.key if hop else "", tuple(dict.fromkeys(columns)),
+                tuple(leaf.lookup for leaf in leaves if leaf.lookup), once, hop is not None and hop.drops,
+                tuple(leaf.text for leaf in leaves if leaf.text),
+            )
+        )  # fmt: skip
+    return PlacedRows(tuple(sides), tuple(digits), (), unit, f"k{number}s", (value,))
+
+
+def spend_lines(plan: ReleasePlan) -> tuple[SpendLine, ...]:
+    """The lines of a plan as the ledger keeps them."""
+    currency = plan.currency.name
+    return tuple(SpendLine(line.purpose, line.charge, currency, line.delta) for line in plan.lines)
+
+
+def empty_lists(catalog: Catalog) -> dict[str, KeyList]:
+    """Lists without keys."""
+    return {column.name: _sorted_list(column, {}) for column in private_columns(catalog)}
+
+
+def listed_tables(lists: KeyLists) -> dict[str, PublicTable]:
+    """Lists as public tables, by name."""
+    return {name: found.table for name, found in lists.items()}
+
+
+@dataclass
+class ReleaseSelection:
+    """Plan of a release: at once, or after the keys of private columns were found.
+
+    Attributes:
+        catalog, raw: the release being made.
+        plan: the plan; before keys are found, with empty lists.
+        plans: what finds the keys of each column; empty where there are none; without rounds where all are listed.
+        limits: most keys of each list.
+        listed: earlier keys of each column, which are leaves again.
+        replanned: makes the plan from lists.
+    """
+
+    catalog: Catalog
+    raw: Engine
+    plan: ReleasePlan
+    plans: tuple[KeyPlan, ...]
+    limits: Mapping[str, int]
+    listed: Mapping[str, ListedKeys]
+    replanned: Callable[[KeyLists], ReleasePlan]
+
+    @property
+    def finds(self) -> bool:
+        """True if there are keys to find."""
+        return any(plan.rounds for plan in self.plans)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Planned counts for progress: never a number that follows from a list."""
+        counts = {"statistics": len(self.plan.statistics), "axes": len(self.plan.axes)}
+        return counts if self.plans else {**counts, "cells": self.plan.cells}
+
+    def check(self, noise: Noise, key: bytes) -> None:
+        """Refuse what the schema refuses, before anything is reserved; draws nothing. `prepare_tables` has run."""
+        for of in dict.fromkeys(s.of for s in self.plan.statistics):
+            counted_rows(self.catalog, self.raw, self.plan, of)
+        for plan in self.plans:
+            if plan.rounds:
+                key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, ())
+
+    def chosen(
+        self, noise: Noise, key: bytes, begin: Callable[[], None], watch: KeyWatch = unwatched_keys
+    ) -> tuple[ReleasePlan, tuple[KeyListPart, ...]]:
+        """The plan to draw, and the lists of its private columns; finds the keys where there are some to find.
+
+        Args:
+            noise, key: as of `KeyScan`.
+            begin: tells the ledger that key rounds begin.
+            watch: sees the keys of each draw.
+
+        **Privacy**: spends the lines of the steps, once they have begun in the ledger.
+        """
+        if not self.finds:
+            return self.plan, tuple(
+                self._part(plan, fixed_list(plan.column, self.listed[plan.column.name]))
+                for plan in self.plans
+            )
+        begin()
+        scan = KeyScan(self.catalog, self.raw, self.plan, noise, key, watch)
+        lists = choose_keys(scan, self.plans, self.listed, self.limits)
+        self.plan = self.replanned(lists)
+        return self.plan, tuple(self._part(plan, lists[plan.column.name]) for plan in self.plans)
+
+    def _part(self, plan: KeyPlan, found: KeyList) -> KeyListPart:
+        """A list as the release holds it."""
+        return list_part(plan, found, self.limits[found.column], self.listed[found.column].release_id)
+
+
+def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKeys]) -> ReleaseSelection:
+    """Plan a release, as far as that can be done before keys are found.
+
+    Args:
+        catalog: what is counted.
+        raw: its raw side; public tables are read.
+        listed: keys that each column lists already.
+
+    Raises:
+        CatalogError: a view has no room, with lists without keys or with as many as they may hold.
+
+    **Privacy**: views are planned with none and with most keys before the first draw, so that no list makes one fail.
+    """
+    facts: dict[str, PublicTable] = {}
+
+    def replanned(lists: KeyLists) -> ReleasePlan:
+        maker = axis_maker(catalog, raw, listed_tables(lists), facts)
+        return supplemented(plan_release(catalog, maker), catalog)
+
+    plans = key_plans(catalog)
+    empty = empty_lists(catalog)
+    limits = list_limits(catalog, axis_maker(catalog, raw, listed_tables(empty), facts))
+    for name, earlier in listed.items():
+        if len(earlier.keys) > limits[name]:
+            raise CatalogError(
+                f"{name}: {len(earlier.keys)} keys of `known` and `always` are more than the list may hold",
+                hint="raise `most` or `cells`, or leave `known` out",
+            )
+    if any(plan.rounds for plan in plans):
+        _within_charge(replanned(made_up_lists(catalog, limits)))
+        plan = replanned(empty)
+    else:
+        plan = replanned(fixed_lists(catalog, listed))
+    return ReleaseSelection(catalog, raw, _within_charge(plan), plans, limits, listed, replanned)
+
+
+def _within_charge(plan: ReleasePlan) -> ReleasePlan:
+    """A plan, once its lines were compared with what its catalog is charged.
+
+    Raises:
+        InternalError: they add up to more.
+    """
+    if sum((line.charge for line in plan.lines), Fraction(0)) > plan.charge:
+        raise InternalError("a plan costs more than its catalog is charged")
+    return plan
+
+
+def list_part(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListPart:
+    """A list as a release holds it.
+
+    Args:
+        plan: what found it.
+        found: the list.
+        most: keys that it could have had.
+        known: id of the release that listed keys before, if any.
+    """
+    meta = key_list_meta(plan, found, most, known)
+    return KeyListPart(meta, {"key": found.keys, "round": found.rounds, "weight": found.weights})
+
+
+def key_list_meta(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListMeta:
+    """Metadata of a list."""
+    column = plan.column
+    rounds = tuple(
+        KeyRoundMeta(str(step.charge), str(step.delta), str(step.sigma2), step.threshold)
+        for step in plan.rounds
+    )
+    return KeyListMeta(column.name, found.kind, len(found.keys), most, column.per_unit, rounds, known)

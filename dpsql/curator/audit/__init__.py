@@ -1,0 +1,297 @@
+"""`dpsql audit`: an offline check that a release file holds what its catalog says, and nothing else.
+
+Everything in the file but the noisy integers is recomputed from the catalog
+inside it and from those integers, and compared (`contents`); what cannot be recomputed is named. The
+integers themselves are checked for the scale of their noise, and the mechanism that made them is audited by sampling
+(`blackbox`).
+
+A stream's files are the named ones, and its newest state follows from its segments. Its strategies are taken from the
+promise, which the ledger seals; axes over public tables are taken from the state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql.catalog import Catalog, catalog_from_json, spec_hash
+from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.private_columns import with_keys
+from dpsql.catalog.tables import Table
+from dpsql.central.central import PROMISE
+from dpsql.curator.audit.blackbox import check_sampled
+from dpsql.curator.audit.contents import (
+    check_axes,
+    check_budgets,
+    check_estimates,
+    check_noise,
+    check_replayed,
+    check_sums,
+    check_tables,
+    read_table,
+    read_views,
+    replays,
+)
+from dpsql.curator.audit.key_lists import check_key_lists
+from dpsql.curator.audit.replan import axes_from_file, replan
+from dpsql.curator.audit.report import AuditReport, Check
+from dpsql.errors import Error
+from dpsql.ledger import ledger_entries
+from dpsql.ledger.files import file_hash, holds
+from dpsql.noise import Noise
+from dpsql.release import Release, open_release
+from dpsql.release.format import SpentAmount
+from dpsql.release.stream import MANIFEST
+from dpsql.release.write import ReleaseBuilder
+from dpsql.streams.plan import StreamPlan, thawed
+from dpsql.streams.present import published_numbers, state_content
+from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
+from dpsql.tree import IntArray
+
+__all__ = ["AuditReport", "Check", "audit_release"]
+
+
+def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples: int) -> AuditReport:
+    """Check a release file offline.
+
+    Args:
+        path: the file, or a stream directory.
+        noise: for the auditor's own runs.
+        catalog: the curator's catalog, for the ledger and for public tables; None to work from the file alone.
+        samples: runs of the auditor for each statistic; 0 leaves it out.
+
+    Returns:
+        One line for each claim. It is never an error that a claim fails.
+
+    Raises:
+        ReleaseError: the file cannot be opened at all.
+
+    **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table.
+    """
+    if path.is_dir():
+        return audit_stream(path, catalog)
+    release = open_release(path, insecure=True)
+    try:
+        bought = None if catalog is None else as_bought(catalog, release)
+        return AuditReport(path, tuple(_checks(release, noise, bought, samples)))
+    finally:
+        release.close()
+
+
+def as_bought(catalog: Catalog, release: Release) -> Catalog:
+    """The catalog with what `dpsql buy` put in: the views and epsilon of a few questions, and whose keys are listed."""
+    views, privacy = release.catalog.views, release.catalog.privacy
+    if not views or not all(view.questions for view in views.values()):
+        return catalog
+    spent = catalog.privacy.model_copy(update={"epsilon": privacy.epsilon, "releases": None})
+    tables = {
+        name: _as_listed(table, release.catalog.tables.get(name)) for name, table in catalog.tables.items()
+    }
+    return catalog.model_copy(update={"views": views, "privacy": spent, "tables": tables})
+
+
+def _as_listed(table: Table, bought: Table | None) -> Table:
+    """A table, private columns with the list that a purchase took from another release."""
+    changed = {}
+    for name, spec in table.columns.items():
+        keys = None if bought is None or name not in bought.columns else bought.columns[name].private_keys
+        if spec.private_keys is not None and keys is not None and keys.share == 0:
+            changed[name] = spec.private_keys.model_copy(update={"share": keys.share, "known": keys.known})
+    return with_keys(table, changed)
+
+
+def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
+    test = release.meta.insecure_entropy
+    yield Check("noise from the system's entropy", not test, "test entropy protects nobody" if test else "")
+    if catalog is not None and release.meta.local is not None:
+        yield Check("charged to the ledger", None, "nothing: people spend on their own devices")
+        same = json.loads(catalog.to_json()) == release.meta.catalog
+        yield Check("the catalog is the one it was made from", same)
+    elif catalog is not None:
+        yield from _check_ledger(release, catalog)
+    vouched = release.meta.privacy.vouched
+    if vouched:
+        yield Check(
+            f"rows of {', '.join(vouched)} are each unit's own", None, "the curator vouches: trusted SQL"
+        )
+    try:
+        yield from check_tables(release)
+        yield check_sums(release)
+        if release.meta.local is not None:
+            yield Check("made again from its plan", None, "people's own reports: check the collection's plan")
+            return
+        yield from _recomputed(release, noise, catalog, samples)
+    except Error as error:
+        yield Check("made again from its catalog", False, str(error))
+    except (duckdb.Error, KeyError, ValueError, IndexError) as error:
+        yield Check("readable as a release of this version", False, type(error).__name__)
+
+
+def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
+    """Numbers recomputed from the catalog and the noisy integers."""
+    replanned = replan(release, catalog)
+    yield from check_key_lists(release, replanned)
+    yield from check_axes(release, replanned)
+    stored = read_views(release, replanned)
+    yield from check_budgets(release, replanned, stored)
+    yield from check_estimates(release, replanned, stored)
+    yield check_noise(stored)
+    yield from check_replayed(release, replanned)
+    recomputable = replanned.linear.keys() | replays(replanned).keys()
+    apart = sorted({s.view for i, s in enumerate(replanned.plan.statistics) if i not in recomputable})
+    if apart:
+        yield Check(
+            f"numbers of {', '.join(apart)}",
+            None,
+            "mechanism or bounds were chosen from released numbers, or people are counted by gaps or cells",
+        )
+    if samples:
+        yield from check_sampled(replanned, stored, samples, noise)
+
+
+def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
+    """The file is the one that was charged, for this specification and these amounts."""
+    identity = release.meta.release_id
+    entries = [
+        ledger_entry
+        for ledger_entry in ledger_entries(ledger_path(catalog))
+        if ledger_entry.release_id == identity
+    ]
+    if not entries:
+        yield Check("charged to the ledger", False, f"no entry of release {identity}")
+        return
+    (ledger_entry,) = entries
+    charged = f"epsilon {float(ledger_entry.epsilon):g}{ledger_entry.currency.at_delta}, {ledger_entry.published_at}"
+    yield Check("charged to the ledger", True, charged)
+    yield Check("the file is the one that was charged", file_hash(release.path) == ledger_entry.sha256)
+    yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
+    promise = release.meta.privacy
+    claimed = Fraction(promise.mu2 or promise.epsilon), Fraction(promise.key_delta or 0)
+    reserved = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
+    yield Check("the file claims what was charged", claimed == reserved)
+
+
+FOLDERS = ("segments", "states")
+
+
+def audit_stream(directory: Path, catalog: Catalog | None) -> AuditReport:
+    """Check a stream release offline.
+
+    Args:
+        directory: the stream directory.
+        catalog: the curator's catalog, for the ledger; None leaves the ledger out.
+
+    Raises:
+        ReleaseError: it cannot be opened at all.
+
+    **Privacy**: reads public files and, with a catalog, the ledger; never the private state.
+    """
+    release = open_release(directory, insecure=True)
+    try:
+        return AuditReport(directory, tuple(_stream_checks(directory, release, catalog)))
+    finally:
+        release.close()
+
+
+def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -> Iterator[Check]:
+    test = release.meta.insecure_entropy
+    yield Check("noise from the system's entropy", not test, "test entropy protects nobody" if test else "")
+    try:
+        head, manifest = read_head(directory), read_manifest(directory)
+        yield from _check_files(directory, head, manifest)
+        promise = json.loads((directory / PROMISE).read_text(encoding="utf-8"))
+        if catalog is not None:
+            yield from _check_stream_ledger(directory, promise, catalog)
+        inside = catalog_from_json(json.dumps(promise["catalog"]))
+        plan = thawed(inside, axes_from_file(release, inside), 0, promise["strategies"])
+        columns = read_segments(directory, manifest)
+        yield _check_schedule(plan, columns, manifest.batches)
+        published = published_numbers(columns, plan)
+        yield _check_promise(release, promise, manifest, plan)
+        yield from _check_state(release, state_content(plan, manifest, published, insecure=test), published)
+    except Error as error:
+        yield Check("made again from its promise", False, str(error))
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        yield Check("readable as a stream of this version", False, type(error).__name__)
+
+
+def _check_files(directory: Path, head: StreamManifest, manifest: StreamManifest) -> Iterator[Check]:
+    """Every named file is there as it was published, and no other file is."""
+    named = {named_file.file: named_file.sha256 for named_file in (*head.pages, *manifest.segments)}
+    named |= {state.file: state.sha256 for state in head.states}
+    named |= dict([head.base] if head.base else [])
+    wrong = sorted(name for name, sha256 in named.items() if not holds(directory / name, sha256))
+    yield Check(f"{len(named)} files as they were published", not wrong, ", ".join(wrong[:5]))
+    files = {str(path.relative_to(directory)) for path in directory.rglob("*")}
+    unnamed = sorted(files - {*named, MANIFEST, *FOLDERS})
+    yield Check("no file but those that the manifest names", not unnamed, ", ".join(unnamed[:5]))
+
+
+def _check_stream_ledger(directory: Path, promise: dict[str, Any], catalog: Catalog) -> Iterator[Check]:
+    entries = [e for e in ledger_entries(ledger_path(catalog)) if e.release_id == promise["release_id"]]
+    yield Check("charged to the ledger once", len(entries) == 1)
+    for ledger_entry in entries:
+        yield Check(
+            "the promise is the one that was charged", holds(directory / PROMISE, ledger_entry.sha256)
+        )
+        spends = [[line.purpose, str(line.amount), line.currency] for line in ledger_entry.spend_lines()]
+        yield Check("the promise names the amounts that were charged", spends == promise["spends"])
+
+
+def _check_schedule(plan: StreamPlan, columns: dict[str, IntArray], batches: int) -> Check:
+    """Each batch published the nodes that its strategy says, all their cells, and nothing else."""
+    wanted = [
+        (statistic, emission.level, emission.lo, emission.hi, cell)
+        for batch in range(batches)
+        for statistic, cells in enumerate(plan.spec().cells)
+        for emission in plan.strategy.emissions(batch)
+        for cell in range(cells)
+    ]
+    published = np.stack([columns[name] for name in ("statistic", "level", "lo", "hi", "cell")], axis=1)
+    matches = published.shape == (len(wanted), 5) and bool((published == np.array(wanted)).all())
+    return Check("numbers only where the strategy publishes them", matches, f"{len(published)} numbers")
+
+
+def _check_promise(
+    release: Release, promise: dict[str, Any], manifest: StreamManifest, plan: StreamPlan
+) -> Check:
+    """The newest state repeats the promise."""
+    meta = release.meta
+    claims = {
+        "release id": {meta.release_id, promise["release_id"], manifest.release_id},
+        "unit": {meta.privacy.unit, promise["unit"], plan.unit},
+        "specification": {meta.spec_hash, promise["spec_hash"]},
+        "batch": {meta.stream and meta.stream.as_of_batch, manifest.as_of_batch},
+        "spends": {meta.spends, tuple(SpentAmount(*line[:2]) for line in promise["spends"])},
+    }
+    differ = sorted(claim for claim, values in claims.items() if len(values) > 1)
+    if meta.catalog != promise["catalog"]:
+        differ.append("catalog")
+    return Check("the newest state repeats the promise", not differ, ", ".join(differ))
+
+
+def _check_state(
+    release: Release, recomputed: ReleaseBuilder, published: Sequence[IntArray]
+) -> Iterator[Check]:
+    """The newest state is what follows from the segments."""
+    nodes = [part.content.nodes for part in recomputed.statistics]
+    for table, column, wanted in (
+        ("measurement", "value", published), ("node_combination", "estimate", nodes)
+    ):  # fmt: skip
+        wrong = []
+        for i, values in enumerate(wanted):
+            stored = read_table(release, f"{table}_{i}")[column]
+            wrong += (
+                [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
+            )
+        yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
+    factors = [sorted(s2 for _, s2 in part.meta.components) for part in recomputed.statistics]
+    stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]
+    matches = all(np.allclose(a, b, rtol=1e-9) for a, b in zip(factors, stored_parts, strict=True))
+    yield Check("variance factors follow from the promise", matches)

@@ -1,0 +1,411 @@
+"""Contents of a release file, recomputed: tables and columns from the catalog, numbers from the noisy integers.
+
+| check | recomputed from |
+|---|---|
+| tables, columns, types | `meta`, when the file is opened: one more may carry anything |
+| axis tables and look-up trees | the catalog and public rows |
+| budgets of all rows | strategies and charges, in integers; then the largest path sum |
+| estimates, node sums, variances | the noisy integers, by the code that publishes |
+| scale of the noise | what least squares leaves unexplained, for strategies with more rows than leaves |
+
+Where noisy numbers chose what was measured next, the choice follows from integers that the release holds. So the audit
+chooses again, and compares budgets, estimates, variance models and meta with the file's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.axis import table_sql
+from dpsql.catalog.reported import reported_columns
+from dpsql.central.bounding import DrawnRelease
+from dpsql.central.content import release_content
+from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_meta
+from dpsql.central.row_pairs import stored_squares
+from dpsql.central.supplements import counted_catalog
+from dpsql.curator.audit.replan import SECONDS, Replanned, only_linear
+from dpsql.curator.audit.report import Check
+from dpsql.engines.schema_union import declared_values
+from dpsql.matrices.max_entropy import pair_number, unpacked
+from dpsql.matrices.model import Columns as ModelColumns
+from dpsql.matrices.reading import stored_as_pairs
+from dpsql.matrices.reconcile import node_sums
+from dpsql.mechanisms.designs.measurement import DrawParameters, DrawReplay, LinearRows
+from dpsql.mechanisms.distribution import NoisyRows, NoisyView, published
+from dpsql.release import Release
+from dpsql.release.format import Meta, SpentAmount, to_json
+from dpsql.release.reports import ReportedMeta
+from dpsql.release.request import requested
+from dpsql.release.structure import NODE
+from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
+from dpsql.scratch import scratch
+from dpsql.tree import Tree, kary_tree
+
+Columns = dict[str, Any]
+
+RELEASE_ID = re.compile("[0-9a-f]{32}")
+CLOSE = 1e-6
+"""Relative difference that another machine's floating point may make."""
+
+
+def check_tables(release: Release) -> Iterator[Check]:
+    """Check what opening has ensured (`dpsql.release.structure`), and the release's id."""
+    yield Check("no table, column or type but those that its meta implies", True)
+    yield Check("no view, macro, sequence, type, index, constraint, comment or default", True)
+    named = RELEASE_ID.fullmatch(release.meta.release_id) is not None
+    yield Check("release id of 32 hexadecimal digits", named)
+
+
+def read_table(release: Release, table: str) -> Columns:
+    """A table's columns in stored order."""
+    with requested(SECONDS):
+        return release.whole(table)
+
+
+def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
+    """Axis tables and look-up trees are those of the catalog and of public tables."""
+    wrong, skipped = [], []
+    for i, axis in enumerate(made.shown):
+        if i in made.borrowed:
+            skipped.append(release.axes[i].name)
+            wrong += (
+                []
+                if _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
+                else [f"axis_{i}"]
+            )
+            continue
+        with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
+            expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())
+        if not same(read_table(release, f"axis_{i}"), expected):
+            wrong.append(f"axis_{i}")
+    yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))
+    if skipped:
+        yield Check(
+            f"public tables behind {', '.join(dict.fromkeys(skipped))}", None, "pass the catalog to read them"
+        )
+    yield Check("look-up trees follow from the catalog", same(read_table(release, "node"), _nodes(made)))
+
+
+def _whole_leaves(columns: Columns, leaves: int) -> bool:
+    """Every leaf has atoms whose weights add up to one."""
+    weight = np.bincount(columns["leaf"].astype(np.int64), weights=columns["weight"], minlength=leaves)
+    return len(weight) == leaves and bool(np.allclose(weight, 1.0))
+
+
+def _nodes(replanned: Replanned) -> Columns:
+    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in replanned.shown]
+    tree_columns = [
+        (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
+    ]
+    return {name: np.concatenate([columns[j] for columns in tree_columns]) for j, name in enumerate(NODE)}
+
+
+def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Equal columns in equal order; floats up to another machine's arithmetic."""
+    return list(left) == list(right) and all(_equal(left[name], right[name]) for name in left)
+
+
+def _equal(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind == "f" or b.dtype.kind == "f":
+        return bool(np.allclose(np.ma.filled(a, np.nan), np.ma.filled(b, np.nan), rtol=CLOSE, equal_nan=True))
+    return bool(
+        np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b)) and np.all(np.ma.filled(a == b, True))
+    )
+
+
+def differences(left: Any, right: Any, place: str = "") -> Iterator[str]:
+    """Differences of two JSON values, up to float arithmetic of another machine.
+
+    >>> list(differences({"a": [1, 2.0]}, {"a": [1, 2.5]}))
+    ['.a.1']
+    """
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted(left.keys() | right.keys()):
+            yield from differences(left.get(key), right.get(key), f"{place}.{key}")
+    elif isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
+        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+            yield from differences(a, b, f"{place}.{i}")
+    elif isinstance(left, float) or isinstance(right, float):
+        near = isinstance(left, int | float) and isinstance(right, int | float)
+        if not near or not math.isclose(left, right, rel_tol=CLOSE):
+            yield place
+    elif left != right:
+        yield place
+
+
+IntArray = npt.NDArray[np.int64]
+
+GRAIN = 64
+"""Units of 2^-20 by which another machine's floating point may move an estimate, beside a millionth of it."""
+
+FEWEST = 223
+"""Degrees of freedom below which halved noise is within `FAR`: 0.75 f / sqrt(5 f) reaches 5 at 223."""
+
+FINE = 1 << 10
+"""Parts of one in which residuals take estimates: far below any noise, and far from overflow."""
+
+FAR = 5.0
+"""Standard errors at which a noise scale counts as wrong: one correct release in a million."""
+
+
+@dataclass(frozen=True)
+class StoredIntegers:
+    """The noisy integers of one statistic as the file holds them.
+
+    Args:
+        view: values and budgets, with the row variance that the plan gives.
+        linear: their rows.
+        terms: what they were drawn with.
+    """
+
+    view: NoisyView
+    linear: LinearRows
+    terms: DrawParameters
+
+    def rows(self, cells: IntArray) -> IntArray:
+        """Noise-free measurements of some cells."""
+        return self.linear.measure(cells, self.terms.strategies)
+
+
+def read_views(release: Release, made: Replanned) -> dict[int, StoredIntegers]:
+    """The linear statistics' integers; a table of the wrong size or order is left out."""
+    stored = {}
+    for index, linear in made.linear.items():
+        statistic = made.plan.statistics[index]
+        terms = statistic.terms(made.plan.axes)
+        shape = linear.shape(terms.strategies)
+        columns = read_table(release, f"measurement_{index}")
+        order = [np.broadcast_to(indices, shape).ravel() for indices in np.indices(shape, sparse=True)]
+        if len(columns["value"]) != prod(shape) or any(
+            not np.array_equal(columns[f"r{i + 1}"], indices) for i, indices in enumerate(order)
+        ):
+            continue
+        variance = statistic.measurement.variance_at_unit_budget(terms)
+        value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
+        stored[index] = StoredIntegers(
+            NoisyView(published(value), budget, variance, terms.sensitivity), linear, terms
+        )
+    return stored
+
+
+def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredIntegers]) -> Iterator[Check]:
+    """Row counts, row budgets and path sums in integers; charges in fractions."""
+    lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
+    yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
+    wrong, over = [], []
+    for index, stored_view in stored.items():
+        terms, budget = stored_view.terms, stored_view.view.budget
+        if not np.array_equal(budget, stored_view.linear.budgets(terms)):
+            wrong.append(f"measurement_{index}")
+        if stored_view.linear.largest_column(budget, terms) > stored_view.linear.column_cap(terms):
+            over.append(f"measurement_{index}")
+    yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
+    yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
+    yield _check_spends(release, made)
+
+
+def _check_spends(release: Release, replanned: Replanned) -> Check:
+    planned = tuple(
+        SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in replanned.plan.lines
+    )
+    planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, replanned))
+    promise = release.meta.privacy
+    total = sum((Fraction(spend.amount) for spend in planned), Fraction(0))
+    claimed, charge = Fraction(promise.mu2 or promise.epsilon), replanned.plan.charge
+    good = release.meta.spends == planned and total <= claimed == charge
+    return Check(
+        "the parts of the budget are within the promise", good, f"{float(total):g} of {float(claimed):g}"
+    )
+
+
+def check_estimates(release: Release, made: Replanned, stored: dict[int, StoredIntegers]) -> Iterator[Check]:
+    """Estimates, variances and meta are what publishing makes of these integers."""
+    views = tuple(stored[i].view for i in made.linear if i in stored)
+    if len(views) != len(made.linear) or not views:
+        yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
+        return
+    meta, drawn = release.meta, DrawnRelease(only_linear(made), views)
+    content = _undone(release, made, release_content(drawn, meta.release_id, insecure=meta.insecure_entropy))
+    wrong = []
+    for index, statistic in zip(made.linear, content.statistics, strict=True):
+        columns = read_table(release, f"node_combination_{index}")
+        numbers = statistic.content
+        pairs = [("estimate", numbers.nodes), ("nonnegative", numbers.nonnegative)]
+        if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
+            wrong.append(f"node_combination_{index}")
+    yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
+    used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
+    used |= {k for s in content.meta.statistics for k in s.models}
+    models = [k for k in used if not same(read_table(release, f"variance_{k}"), content.models[k].columns())]
+    yield Check(
+        "variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models)
+    )
+    yield _check_meta(release, made, content.meta)
+
+
+def _told(release: Release, replanned: Replanned) -> tuple[ReportedMeta, ...]:
+    """Metadata about reported columns; only the release knows which plan devices answered."""
+    plans = {reported.column: reported.plan_hash for reported in release.meta.reported}
+    return tuple(
+        reported_meta(reported, plans.get(str(reported), ""))
+        for reported in reported_columns(replanned.catalog)
+    )
+
+
+def _undone(release: Release, replanned: Replanned, content: ReleaseBuilder) -> ReleaseBuilder:
+    """The release of values, from that of reported items and the squares in the file.
+
+    Raises:
+        ReleaseError: squares are missing or too many.
+    """
+    if not release.meta.reported:
+        return content
+    stored = [square for reported in release.meta.reported for square in reported.squares]
+    squares = stored_squares(replanned.plan, counted_catalog(replanned.catalog), content, stored)
+    return invert_channel(
+        content, ChannelInputs(replanned.catalog, replanned.plan, squares, _told(release, replanned))
+    )
+
+
+def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
+    """True if stored estimates are these, up to another machine's floating point."""
+    if stored is None or stored.shape != made.shape:
+        return False
+    return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))
+
+
+def _check_meta(release: Release, replanned: Replanned, meta: Meta) -> Check:
+    """The promise and every entry about a recomputable statistic or an axis of the catalog."""
+    wrong: list[str] = []
+    if len(replanned.linear) == len(replanned.plan.statistics):
+        promise = replace(meta.privacy, values=declared_values(replanned.catalog))
+        wrong += differences(to_json(release.meta.privacy), to_json(promise), "privacy")
+    wrong += differences(to_json(release.meta.reported), to_json(meta.reported), "reported")
+    for index, expected in zip(replanned.linear, meta.statistics, strict=True):
+        expected_fields = to_json(replace(expected, id=index))
+        wrong += differences(to_json(release.statistics[index]), expected_fields, f"statistics.{index}")
+    for i in {
+        axis for s in replanned.linear for axis in replanned.plan.statistics[s].axes
+    } - replanned.borrowed:
+        wrong += differences(to_json(release.axes[i]), to_json(meta.axes[i]), f"axes.{i}")
+    return Check("meta follows from the catalog", not wrong, ", ".join(wrong[:5]))
+
+
+def check_sums(release: Release) -> Check:
+    """Inner nodes are sums of leaves, of every statistic."""
+    wrong = []
+    for index, statistic in enumerate(release.statistics):
+        listed = release.reading(index).listed
+        trees = [None if at in listed else release.tree(axis) for at, axis in enumerate(statistic.axes)]
+        columns = read_table(release, f"node_combination_{index}")
+        shape = tuple(listed[at] if tree is None else tree.size for at, tree in enumerate(trees))
+        for name in ("estimate", "nonnegative") if statistic.nonnegative else ("estimate",):
+            values = columns[name].astype(np.int64)
+            if stored_as_pairs(statistic.reading):
+                good = values.size == pair_number(shape) and all(
+                    _adds_up(table, [trees[i] for i in pair])
+                    for pair, table in unpacked(values, shape).items()
+                )
+            else:
+                good = values.size == prod(shape) and _adds_up(values.reshape(shape), trees)
+            if not good:
+                wrong.append(f"node_combination_{index}.{name}")
+    return Check("inner nodes are sums of their leaves", not wrong, ", ".join(wrong))
+
+
+def _adds_up(nodes: IntArray, trees: Sequence[Tree | None]) -> bool:
+    sizes = zip(trees, nodes.shape, strict=True)
+    leaves = nodes[np.ix_(*(np.arange(size) if tree is None else tree.leaves for tree, size in sizes))]
+    return bool(np.array_equal(node_sums(leaves, trees), nodes))
+
+
+def check_noise(stored: dict[int, StoredIntegers]) -> Check:
+    """Check that least-squares residuals have the size that the budgets promise."""
+    squares, freedom = 0.0, 0
+    for stored_view in stored.values():
+        spare = stored_view.view.value.size - stored_view.linear.known(stored_view.terms.strategies)
+        if spare > 0:
+            squares += _unexplained(stored_view)
+            freedom += spare
+    claim = "the noise has its promised size"
+    if freedom == 0:
+        return Check(claim, None, "no rows beyond the leaves to tell it by")
+    off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
+    detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
+    if freedom < FEWEST:
+        return Check(claim, None, f"{detail}, too few to tell")
+    return Check(claim, abs(off) < FAR, detail)
+
+
+def _unexplained(stored: StoredIntegers) -> float:
+    """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
+    leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
+    rounded = np.rint(leaves).astype(np.int64)
+    fraction = np.rint((leaves - rounded) * FINE).astype(np.int64)
+    residual = stored.view.value.astype(np.float64)
+    for leaf_values, unit in ((rounded, 1), (fraction, FINE)):
+        residual = residual - stored.rows(leaf_values) / unit
+    return float(
+        np.sum((residual * stored.linear.weights(stored.terms.strategies)) ** 2)
+        / stored.view.variance_at_unit_budget
+    )
+
+
+def replays(made: Replanned) -> dict[int, DrawReplay]:
+    """Replay of statistics that are no fixed rows over cells, by index."""
+    candidates = {i: s.measurement.facts.replay for i, s in enumerate(made.plan.statistics) if s.sensitivity}
+    return {i: replay for i, replay in candidates.items() if replay is not None}
+
+
+def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
+    """Budgets, estimates, models and meta of such statistics are what publishing makes of their integers."""
+    indices = replays(made)
+    if not indices:
+        return
+    views: dict[int, NoisyRows] = {}
+    firsts: dict[str, int] = {}
+    wrong: list[str] = []
+    for index, replay in indices.items():
+        statistic = made.plan.statistics[index]
+        first = firsts.setdefault(statistic.view, index)
+        terms = statistic.terms(made.plan.axes)._replace(beside=views.get(first))
+        columns = read_table(release, f"measurement_{index}")
+        views[index] = replay.restored(published(columns["value"]), terms)
+        if not np.array_equal(columns["budget"], views[index].budget):
+            wrong.append(f"measurement_{index}")
+    yield Check("budgets follow from what noisy numbers chose", not wrong, ", ".join(wrong))
+    statistics = tuple(made.plan.statistics[index] for index in indices)
+    drawn = DrawnRelease(replace(made.plan, statistics=statistics), tuple(views.values()))
+    content = release_content(drawn, release.meta.release_id, insecure=release.meta.insecure_entropy)
+    models = [model.columns() for model in content.models]
+    wrong = [line for index, recomputed in zip(indices, content.statistics, strict=True)
+             for line in _differences(release, index, recomputed, models)]  # fmt: skip
+    yield Check("what noisy numbers chose follows from them", not wrong, ", ".join(wrong[:5]))
+
+
+def _differences(
+    release: Release, index: int, recomputed: StatisticPart, models: Sequence[ModelColumns]
+) -> Iterator[str]:
+    """Differences between one statistic and its integers."""
+    columns, stored = read_table(release, f"node_combination_{index}"), release.statistics[index]
+    pairs = [("estimate", recomputed.content.nodes), ("nonnegative", recomputed.content.nonnegative)]
+    if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
+        yield f"node_combination_{index}"
+    if len(stored.models) != len(recomputed.meta.models):
+        yield f"statistics.{index}.models"
+    for k, recomputed_model in zip(stored.models, recomputed.meta.models, strict=False):
+        if not same(read_table(release, f"variance_{k}"), models[recomputed_model]):
+            yield f"variance_{k}"
+    expected = to_json(replace(recomputed.meta, id=index, models=stored.models))
+    yield from differences(to_json(stored), expected, f"statistics.{index}")

@@ -1,0 +1,129 @@
+"""Rows and values beyond declared bounds, as a plan tells of them.
+
+How noisy their numbers will be is public. A dry release has numbers of 0, as if no unit had a row or a value beyond:
+predicted intervals reach as far as they will then.
+
+**Privacy**: made of the plan alone.
+**Source**: docs/method/rows.md, "Rows beyond the bound" and "Values beyond the bounds".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from dpsql.central.bounding import BEYOND, REACH, law_of
+from dpsql.central.content import excess_meta, unmeasured
+from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
+from dpsql.central.planned import ReleasePlan
+from dpsql.executor.predict import HALF
+from dpsql.release.format import RowsBeyondBound, ValuesBeyondBounds
+
+ROWS = float(1 << 30)
+"""Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
+
+
+class BoundForecast(NamedTuple):
+    """A table whose declared bound may cut.
+
+    Args:
+        of: the counted table.
+        tau: rows of a unit that count.
+        charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
+        currency: epsilon or mu2.
+        stderr: standard error of their number.
+    """
+
+    of: str
+    tau: int
+    charge: str | None
+    currency: str
+    stderr: float | None
+
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        if self.stderr is None:
+            return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
+        return (
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
+            "intervals of its counts, sums and averages reach as far as these may move them"
+        )
+
+
+class ExcessForecast(NamedTuple):
+    """A measure with declared bounds.
+
+    Args:
+        of, measure: the counted table and the measure.
+        charge: what measuring the values beyond its bounds is charged, in `currency`; None where they are not measured.
+        currency: epsilon or mu2.
+        stderr: standard error of each number of units.
+    """
+
+    of: str
+    measure: str
+    charge: str | None
+    currency: str
+    stderr: float | None
+
+    def line(self) -> str:
+        """As `dpsql plan` prints it."""
+        if self.stderr is None:
+            return f"  {self.measure}: values beyond its bounds are not measured, and every sum says so"
+        return (
+            f"  {self.measure}: units with values beyond its bounds are measured to ± {HALF * self.stderr:,.0f}; "
+            "intervals of sums and averages reach as far as these may move them"
+        )
+
+
+def excess_forecasts(plan: ReleasePlan) -> tuple[ExcessForecast, ...]:
+    """Every measure of a plan that is summed, with what its values beyond the bounds are measured to."""
+    law, forecasts = law_of(plan.catalog), {}
+    for s in (s for s in plan.statistics if s.bounds is not None):
+        step = plan.step(s.of, EXCESS, s.measure.name)
+        forecasts[s.of, s.measure.name] = ExcessForecast(
+            s.of, s.measure.name, None if step is None else str(step.charge), plan.currency.name,
+            None if step is None else law.bounded_noise(1, step.spend),
+        )  # fmt: skip
+    return tuple(forecasts.values())
+
+
+def no_excess(plan: ReleasePlan) -> Iterator[ValuesBeyondBounds]:
+    """Excess statistics of a release in which no unit has a value beyond a bound; each mean a quarter up the
+    bounds."""
+    for of, measure, _, _, stderr in excess_forecasts(plan):
+        if stderr is not None:
+            bounds = measured_bounds(plan.statistics, of)[measure]
+            numbers = 4 if plan.catalog.star.tables[of].unit is None else 5
+            stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
+            counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
+            mean = (3 * bounds.lower + bounds.upper) / 4 * 10.0**-bounds.scale
+            yield replace(stated, counted=ROWS if counts else None, mean=mean)
+
+
+def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
+    """Statement of every measured table in a release if no unit has a row beyond its bound."""
+    for bound in bound_forecasts(plan):
+        if bound.stderr is not None:
+            counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
+            yield replace(
+                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
+                at_most=REACH * bound.tau,
+            )  # fmt: skip
+
+
+def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
+    """Every table of a plan whose declared bound may cut."""
+    tables, currency = plan.catalog.star.tables.values(), plan.currency.name
+    forecasts = []
+    for table in (table for table in tables if table.cuts):
+        step = plan.step(table.name, BEYOND)
+        if step is None:
+            forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
+            continue
+        stderr = law_of(plan.catalog).bounded_noise(REACH * table.bounding.max_ids, step.spend)
+        forecasts.append(
+            BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
+        )
+    return tuple(forecasts)

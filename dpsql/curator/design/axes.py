@@ -1,0 +1,227 @@
+"""Axes of a designed view: the cuts that questions need, of a width that people would choose; grains of public tables.
+
+**Privacy**: a function of the catalog, of statements and of public tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog import Catalog
+from dpsql.catalog.base import GRAIN_MICROSECONDS
+from dpsql.catalog.graph import paths_to
+from dpsql.catalog.tables import Column, Cuts, bin_starts
+from dpsql.curator.design.questions import ScaffoldAxis
+from dpsql.executor.engine import ReleaseEngine
+
+SHORT = 128
+"""Leaves up to which an axis needs no cuts."""
+
+WIDTHS = ("year", "quarter", "month", "week", "day", "hour")
+Codes = npt.NDArray[np.int64]
+Grain = Mapping[tuple[str, str], Codes]
+"""(table, column) -> the rank of each key's value among the column's values."""
+
+
+class DesignedAxis(NamedTuple):
+    """An axis of a designed view.
+
+    Args:
+        entry: as a view writes it.
+        leaves: about how many it has.
+    """
+
+    entry: dict[str, Any]
+    leaves: int
+
+
+@dataclass(frozen=True)
+class AxisWriter:
+    """Writes axes of one catalog.
+
+    Args:
+        catalog: the catalog.
+        grains: public place -> its columns.
+    """
+
+    catalog: Catalog
+    grains: Mapping[ScaffoldAxis, Grain]
+
+    def axis(
+        self, place: ScaffoldAxis, columns: Iterable[tuple[str, str]], ends: Iterable[int],
+        *, coarsest: bool = False, fine: bool = False,
+    ) -> DesignedAxis:  # fmt: skip
+        """The axis at a place that serves some questions.
+
+        Args:
+            place: where.
+            columns: the columns that they look at.
+            ends: where they begin or end, in units of a private column.
+            coarsest: whether an ordered column is cut there and nowhere else.
+            fine: whether it is cut as finely as `SHORT` allows, where the catalog does not say how.
+        """
+        if place.column is None:
+            return self._public(place, frozenset(columns))
+        spec = self.catalog.tables[place.table].columns[place.column]
+        name = f"{self._name(place)}.{place.column}"
+        if not spec.ordered:
+            return DesignedAxis({"axis": name}, spec.leaves if spec.from_ is None else SHORT)
+        ends = frozenset((*ends, *(_fine_starts(spec) if fine else ())))
+        cuts = coarsest_cuts(spec, ends) if coarsest else cuts_for(spec, ends)
+        starts = len(bin_starts(spec, cuts or spec.cuts))
+        return DesignedAxis(
+            {"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts
+        )
+
+    def _name(self, place: ScaffoldAxis) -> str:
+        """The shortest name of a place."""
+        alone = len(paths_to(self.catalog, place.of, place.table)) == 1
+        return place.table if alone else ".".join(place.path)
+
+    def _public(self, place: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> DesignedAxis:
+        grain = self.grains[place]
+        wanted = columns & grain.keys() or {min(grain, key=lambda c: (int(grain[c].max()), c))}
+        members = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
+        leaves = len(np.unique(np.stack([grain[c] for c in members]), axis=1).T)
+        return DesignedAxis(
+            {"axis": self._name(place), "by": [self._member(place, *c) for c in members]}, leaves
+        )
+
+    def _member(self, place: ScaffoldAxis, table: str, column: str) -> str:
+        """A column of a public table as `by` names it: with its table where that is an arm of the snowflake.
+
+        A foreign key that leads there is the table's own key.
+        """
+        if table != place.table and column in place.path[-1:]:
+            return self.catalog.tables[place.table].key or column
+        plain = table == place.table or (
+            column in self.catalog.tables[table].columns
+            and not any(column in t.columns for n, t in self.catalog.tables.items() if n not in (table,))
+        )
+        return column if plain else f"{table}.{column}"
+
+
+def _needed(grain: Grain, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Columns without those that a finer one tells in its own order: a month tells its year."""
+    finest: list[tuple[str, str]] = []
+    for i, column in enumerate(columns):
+        if not any(_tells(grain[finer], grain[column]) for finer in columns[i + 1 :]):
+            finest.append(column)
+    return finest
+
+
+def _tells(finer: Codes, coarser: Codes) -> bool:
+    """True if the coarser one is a function of the finer one that runs through each of its values once."""
+    order = np.argsort(finer, kind="stable")
+    pairs = np.unique(np.stack([finer[order], coarser[order]]), axis=1)
+    runs = 1 + int(np.count_nonzero(np.diff(pairs[1])))
+    return pairs.shape[1] == int(finer.max()) + 1 and runs == int(coarser.max()) + 1
+
+
+def grains_of(answerer: ReleaseEngine, axes: Mapping[ScaffoldAxis, int]) -> dict[ScaffoldAxis, Grain]:
+    """The columns of every public place.
+
+    Args:
+        answerer: over the scaffold's dry release.
+        axes: place -> its axis there.
+    """
+    grains: dict[ScaffoldAxis, Grain] = {}
+    for place, axis in axes.items():
+        if place.column is None:
+            atoms = answerer.release.atoms(axis)
+            columns = answerer.release.axes[axis].columns
+            grains[place] = {(c.table, c.column): _codes(atoms[c.name]) for c in columns if c.name in atoms}
+    return grains
+
+
+def _codes(values: Any) -> Codes:
+    """The rank of each value; NULLs are one value before all others."""
+    texts = np.ma.masked_array(values).tolist()
+    ranks = {v: i for i, v in enumerate(sorted({v for v in texts if v is not None}))}
+    return np.array([0 if v is None else ranks[v] + 1 for v in texts], np.int64)
+
+
+def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
+    """Cuts under which no question cuts a leaf; None where the column's own will do.
+
+    Args:
+        column: an ordered column.
+        ends: where questions begin or end, in its units.
+
+    >>> day = Column(type="date", lower="2024-01-01", upper="2025-12-31")
+    >>> cuts_for(day, frozenset({day.units("2024-04-01")})).width
+    'quarter'
+    >>> cuts_for(Column(type="int", lower="0", upper="99"), frozenset({18}))
+    """
+    low, high = column.bounds
+    inside = frozenset(end for end in ends if low < end <= high)
+    already_cut = column.cuts is not None or high - low < SHORT
+    if already_cut and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
+        return None
+    for width in widths(column):
+        cuts = Cuts.model_validate({"width": width})
+        starts = bin_starts(column, cuts)
+        if inside <= frozenset(starts) and not (inside and len(starts) > max(SHORT, 4 * len(inside))):
+            return cuts
+    if not inside:
+        return None if already_cut else Cuts.model_validate({"width": widths(column)[0]})
+    return _cut_at(column, inside)
+
+
+def coarsest_cuts(column: Column, ends: frozenset[int]) -> Cuts | None:
+    """Cuts at the ends of questions alone, for numbers that leaves do not add up to; `cuts_for` where there are none.
+
+    Args:
+        column: an ordered column.
+        ends: where questions begin or end, in its units.
+
+    >>> coarsest_cuts(Column(type="int", lower="0", upper="99"), frozenset({18})).at
+    ('18',)
+    """
+    low, high = column.bounds
+    inside = frozenset(end for end in ends if low < end <= high)
+    if not inside or (column.leaves <= SHORT and inside == frozenset(bin_starts(column, column.cuts)[1:])):
+        return cuts_for(column, ends)
+    return _cut_at(column, inside)
+
+
+def _cut_at(column: Column, ends: frozenset[int]) -> Cuts:
+    return Cuts.model_validate({"at": tuple(column.text(end) for end in sorted(ends))})
+
+
+def _fine_starts(column: Column) -> Iterable[int]:
+    """The first values of bins of the least width that gives at most `SHORT`; none where leaves are few, or cut."""
+    if column.cuts is not None or column.leaves <= SHORT:
+        return ()
+    starts = (bin_starts(column, Cuts.model_validate({"width": width})) for width in widths(column))
+    return max((bins for bins in starts if len(bins) <= SHORT), key=len, default=())
+
+
+def _is_long(column: Column) -> bool:
+    return len(bin_starts(column, column.cuts)) > SHORT
+
+
+def widths(column: Column) -> list[str]:
+    """Widths that people would choose, the widest first: of the calendar, or 1, 2, 5 times a power of ten."""
+    low, high = column.bounds
+    if column.type in ("date", "timestamp"):
+        finest = column.grain if column.type == "timestamp" else "day"
+        return [w for w in WIDTHS if w in ("year", "quarter", "month") or
+                GRAIN_MICROSECONDS.get(w, GRAIN_MICROSECONDS["day"]) >= GRAIN_MICROSECONDS[finest]]  # fmt: skip
+    widths = []
+    for digits in range(len(str(high - low)), -1, -1):
+        for step in (5, 2, 1):
+            width = step * 10**digits
+            if 10 <= (high - low) / width <= 4 * SHORT:
+                widths.append(f"{Decimal(width).scaleb(-column.digits):f}")
+    return widths
+
+
+def _written(cuts: Cuts) -> Any:
+    return list(cuts.at) if cuts.at else {"width": cuts.width}

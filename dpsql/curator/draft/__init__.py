@@ -1,0 +1,508 @@
+"""`dpsql init`: a first catalog, drafted from raw tables as somebody who knows them would.
+
+    words     what names tell
+    look      what stands in the tables: columns, types, few values, bounds
+    links     which column names which table's rows, by names and by inclusion of values
+    roles     facts, dimensions and bridges; whose the rows are; what may be public
+    domains   columns as axes and measures: bounds, cuts, categories in their order; ids and free text left out
+    unread    what no question reads is left out, where questions were given
+    summaries rows, first and last time of a person in each fact, where no questions were given
+    views     a first view of every fact, where no questions were given
+
+This module writes all of it as YAML. Every bound, category list and public table that came from data gets
+``confirm: true``, and so does the promise unless the curator states it: publishing refuses while a mark is left,
+since a bound that one person decides would tell on that person. The draft is a valid catalog as it is written.
+
+**Privacy**: reads raw rows and shows bounds and categories to the curator, before any promise is made. The text is for
+the curator's eyes until every `confirm` was checked and removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql.axis.public import ABSENT
+from dpsql.catalog import parse_catalog
+from dpsql.catalog.source import CSV, POSTGRESQL
+from dpsql.catalog.tables import one_digit
+from dpsql.central.excess import MOST_SPENT
+from dpsql.contributions.guess import Guess
+from dpsql.curator.design import CatalogDesign, design_catalog
+from dpsql.curator.design.questions import named
+from dpsql.curator.design.text import quoted
+from dpsql.curator.draft.domains import (
+    Domain,
+    asked_fields,
+    derived_fields,
+    domain_of,
+    keeping,
+    left_out,
+    public_domain,
+    reading_lines,
+    reasons,
+)
+from dpsql.curator.draft.first_views import DraftedSummaries, drafted_summaries, first_views
+from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
+from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
+from dpsql.curator.draft.roles import TableRoles, Whose, roles_of
+from dpsql.curator.draft.unused_columns import NO_QUESTION, NO_TABLE, read_tables
+from dpsql.errors import InterfaceError, visible
+from dpsql.row_expressions.calendar import CalendarField
+
+_VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
+"""A number, date or time: names of columns that are one suggest that a CSV file has no header."""
+
+EXCESS_SHARE = Fraction(1, 100)
+"""Of a drafted table's budget, for each of its measures: a bound that was read from rows cuts some."""
+
+EPSILON, CAP = "1", "4"
+"""What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
+
+
+@dataclass(frozen=True)
+class CuratorChoices:
+    """Choices that only the curator can make; None where she was not asked and the draft leaves it open.
+
+    Args:
+        unit: `row` or `table.key`.
+        public: names of public tables.
+        epsilon: what one release spends.
+        cap: most that these people may ever lose.
+        data_dependent: whether noisy numbers may choose how views are measured.
+        guesses: of a fact, or of all of them under an empty name: units, rows, and rows that hardly any unit passes.
+    """
+
+    unit: str | None = None
+    public: frozenset[str] | None = None
+    epsilon: str | None = None
+    cap: str | None = None
+    data_dependent: bool | None = None
+    guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing of the promise is left open."""
+        return None not in (self.unit, self.epsilon, self.cap)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Draft of tables, keys and people before the curator is asked.
+
+    Args:
+        tables: what was read.
+        links: keys and foreign keys.
+        whose: the privacy unit.
+        public: tables that may be public.
+    """
+
+    tables: tuple[TableFacts, ...]
+    links: Links
+    whose: Whose
+    public: frozenset[str]
+
+
+def leave_open(sketch: Sketch) -> CuratorChoices:
+    """Nobody is asked: the draft says what was found and marks it."""
+    return CuratorChoices()
+
+
+class DroppedColumn(NamedTuple):
+    """A column that a draft leaves out.
+
+    Args:
+        table, column: which one.
+        why: the reason.
+        line: what keeps it below the table's `columns`, or what must be written first.
+    """
+
+    table: str
+    column: str
+    why: str
+    line: str
+
+
+@dataclass(frozen=True)
+class CatalogDraft:
+    """A drafted catalog.
+
+    Args:
+        text: its YAML.
+        open: places that wait for confirmation.
+        question: what is asked about the privacy unit; empty where it is plain.
+        foreign_keys: how many were found.
+        public: tables proposed as public.
+        dropped: columns of private tables that it leaves out.
+        unmatched: foreign keys with rows that name nothing, or nobody, and how many; private.
+        unread: files that are not read, and lines of others that are no rows; private.
+        design: how its views were designed, where questions were given.
+        allows: whether noisy numbers may choose how its views are measured.
+    """
+
+    text: str
+    open: int
+    question: str
+    foreign_keys: int
+    public: tuple[str, ...]
+    dropped: tuple[DroppedColumn, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    design: CatalogDesign | None = None
+    allows: bool = False
+
+
+def draft(
+    name: str, reader: SelectReader, ask: Callable[[Sketch], CuratorChoices], statements: Sequence[str] = ()
+) -> CatalogDraft:
+    """Look at a source and write its first catalog.
+
+    Args:
+        name: the catalog's name.
+        reader: the open source.
+        ask: the curator, shown what was found.
+        statements: the workload; columns that it names are kept wherever they can be.
+
+    **Privacy**: reads raw rows; the text is for the curator's eyes.
+    """
+    tables = look(reader, named(statements))
+    links = find_links(reader, tables)
+    plain = roles_of(tables, links, None, None)
+    choices = ask(Sketch(tables, links, plain.whose, plain.public))
+    _check(choices, tables)
+    if choices.unit or choices.public:
+        links = find_links(reader, tables, choices.unit, choices.public or ())
+    roles = roles_of(tables, links, choices.unit, choices.public)
+    tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
+    every_table, every_link = tables, links
+    tables, links, unread = read_tables(tables, links, roles, named(statements), name)
+    roles = replace(
+        roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose, public=roles.public
+    )
+    lines = _header(name, reader, tables, links, roles, choices)
+    # questions say what they need to know of people
+    of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
+    fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
+    for table in tables:
+        guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
+        lines += _table(table, links, roles, fields, guess, confirmed=choices.public is not None)
+        if table.name == roles.unit_table and of_people.lines:
+            lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
+            lines += [f"      {line}" for line in of_people.lines]
+    views = [*first_views(tables, links, roles), *of_people.views] or ["  {}"]
+    text = "\n".join([*lines, "", "views:", *views]) + "\n"
+    marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
+    link_count = sum(len(targets) for targets in links.foreign.values())
+    public = tuple(t.name for t in tables if t.name in roles.public)
+    dropped = [column for table in tables for column in _dropped(table, links, roles)]
+    dropped += [
+        column
+        for table in every_table
+        for column in _unread(table, unread.get(table.name, ()), every_link, roles)
+    ]
+    return CatalogDraft(
+        text, marks, roles.whose.question, link_count, public, tuple(dropped),
+        (*_unmatched(links), *_of_nobody(tables, links, roles.unit_table)),
+        tuple(_unread_sources(reader, every_table)),
+        allows=bool(choices.data_dependent),
+    )  # fmt: skip
+
+
+def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
+    """Columns of a private table that the draft leaves out."""
+    for column in _value_columns(table, links) if table.name not in roles.public else ():
+        if why := left_out(column, of_people=table.name in roles.people).why:
+            yield DroppedColumn(table.name, column.name, why, keeping(column))
+
+
+def _unread(
+    table: TableFacts, columns: Sequence[ColumnFacts], links: Links, roles: TableRoles
+) -> Iterator[DroppedColumn]:
+    """Columns that no question names, with the line that keeps each; of a table that none needs, all."""
+    of_people = table.name in roles.people
+    for column in columns:
+        drafted = domain_of(column, counted=table.name in roles.counted, of_people=of_people)
+        line = keeping(column) if drafted is None else drafted.line
+        whole = len(columns) == len(table.columns)
+        yield DroppedColumn(table.name, column.name, NO_TABLE if whole else NO_QUESTION, line)
+
+
+def _unmatched(links: Links) -> Iterator[str]:
+    """Foreign keys with rows that name nothing."""
+    for table, columns in links.unlisted.items():
+        for column, share in columns.items():
+            yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
+
+
+def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> Iterator[str]:
+    """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
+    for table in tables:
+        for name in _nobodys(table, links, unit):
+            share = _percent(1 - table.column(name).present / table.rows)
+            yield f"{table.name}.{name}: {share} of its rows hold NULL; they are nobody's, and in no number"
+
+
+def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
+    """Foreign keys of a table on the way to the people that are NULL in some rows."""
+    return [
+        name
+        for name, target in links.foreign[table.name].items()
+        if table.column(name).nullable and unit is not None and unit in (target, *links.reached(target))
+    ]
+
+
+def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
+    """Files that are not read, and those of which lines are no rows."""
+    for file in reader.unread_files:
+        yield f"{file} is not read: a source has files of one ending; write it as the others are, and draft again"
+    for table in tables:
+        if table.left_out:
+            yield f"{visible(table.place)}: {table.left_out:,} of its lines {NO_ROWS}"
+
+
+NO_ROWS = "are no rows in utf-8 with as many fields as its first line; write the file so, and draft again"
+
+
+def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
+    """Answers name tables and keys that there are.
+
+    Raises:
+        InterfaceError: one does not.
+    """
+    units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
+    if choices.unit not in (None, *units):
+        hint = f"write one of {', '.join(units)}; people who stand in several rows need a table with one row each"
+        raise InterfaceError(f"the unit {choices.unit} is none", hint=hint)
+    names = {table.name for table in tables}
+    for unknown in sorted((choices.public or frozenset()) - names):
+        raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
+    for table in tables:
+        if table.name in (choices.public or ()) and not table.unique_columns:
+            raise InterfaceError(
+                f"{table.name} has no column of which every row has a value of its own, so nothing can name its rows",
+                hint="leave it out of the public tables",
+            )
+
+
+def _header(
+    name: str,
+    reader: SelectReader,
+    tables: Sequence[TableFacts],
+    links: Links,
+    roles: TableRoles,
+    choices: CuratorChoices,
+) -> list[str]:
+    """Header above the tables: name, source, and the curator's choices."""
+    root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
+    places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
+    marks = {value for t in tables for c in t.columns for value in c.values if value in ABSENT}
+    unsure = [f"; where {mark} means that there is no value, it is `null`" for mark in sorted(marks)[:1]]
+    csv = [] if reader.csv is None else [
+        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written{''.join(unsure)}"
+    ]  # fmt: skip
+    unit = roles.unit_table
+    bounded = any(
+        unit in links.reached(name) for name in roles.counted
+    )  # rows of a unit are chosen, which needs a delta
+    question = [f"  # {roles.whose.question}."] if roles.whose.question else []
+    candidates = [c for c in roles.whose.candidates if c != roles.whose.unit]
+    shown = "whose rows are protected together" if unit else "each row by itself"
+    shown += f"; or {', '.join(candidates)}" if candidates else ""
+    return [
+        "# A draft: check every place marked `confirm: true`, then remove the mark; publish refuses until then.",
+        "# Bounds must hold for every possible row and must not follow from the rows at hand. Which column is free",
+        "# text, empty or an id, and how many digits of a decimal are kept, are facts of the rows at hand too.",
+        "dpsql: 1",
+        f"name: {quoted(name)}",
+        "source:",
+        f"  kind: {reader.kind.name}",
+        f"  root: {quoted(root)}",
+        *csv,
+        "  tables:",
+        *places,
+        "privacy:",
+        *question,
+        f"  unit: {quoted(roles.whose.unit)}  # {shown}",
+        f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
+        f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
+        f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
+        f"  delta: {'1e-6' if bounded else '0'}",
+        *([] if choices.complete else ["  confirm: true"]),
+        "",
+        "tables:",
+    ]
+
+
+def _place(table: TableFacts, reader: SelectReader, roles: TableRoles) -> str:
+    """Its file; a public one in which rows stand twice is read without the second ones."""
+    if table.repeated is None or table.name not in roles.public or reader.kind in (CSV, POSTGRESQL):
+        return table.place
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    return f"SELECT DISTINCT {columns} FROM '{table.place}'"
+
+
+def _table(
+    table: TableFacts,
+    links: Links,
+    roles: TableRoles,
+    fields: Sequence[CalendarField],
+    guess: Sequence[int],
+    *,
+    confirmed: bool,
+) -> list[str]:
+    is_fact, is_public = table.name in roles.facts, table.name in roles.public
+    key, foreign = links.keys[table.name], links.foreign[table.name]
+    lines = [
+        f"  {quoted(table.name)}:{_aside(table.name, roles)}",
+        f"    role: {'fact' if is_fact else 'dimension'}",
+    ]
+    lines += [f"    key: {quoted(key)}"] if key is not None else []
+    if not is_fact:
+        lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
+    unlisted = links.unlisted[table.name]
+    of_people = table.name in roles.people
+    value_columns = _value_columns(table, links)
+    by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
+    headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
+    nobodys = _nobodys(table, links, roles.unit_table)
+    marked = unlisted or nobodys or by_rows or headless or table.left_out or (is_public and not confirmed)
+    lines += ["    confirm: true"] if marked else []
+    lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
+    unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."
+    lines += [unread] if table.left_out else []
+    if foreign:
+        pairs = ", ".join(
+            f"{quoted(column)}: "
+            + (f"{{references: {quoted(target)}, nullable: true}}" if column in nobodys else quoted(target))
+            for column, target in foreign.items()
+        )
+        lines.append(f"    foreign_keys: {{{pairs}}}")
+    lines += [
+        f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "
+        "Private: remove this line too."
+        for column, share in unlisted.items()
+    ]
+    if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
+        lines.append(
+            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
+        )
+        numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
+        lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
+    domains = [d for d in _domains(table, links, roles) if d is not None]
+    measures = sum(domain.measure for domain in domains)
+    if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
+        lines.append(
+            f"    excess_share: {float(EXCESS_SHARE)}  # of the budget: how many values lie beyond bounds"
+        )
+    derived = {} if is_public else derived_fields(table, domains, fields)
+    expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
+    lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []
+    domains += derived.values()
+    lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
+    rare = [] if is_public else [c.name for c in value_columns if c.rare and c.values]
+    unlisted_values = f"values of fewer than {FEWEST_PEOPLE} people are not listed and count as (other)"
+    lines += [f"    # {', '.join(map(visible, rare))}: {unlisted_values}"] if rare else []
+    why = "" if is_public else reasons(value_columns, of_people=of_people)
+    checked = "; check it against every possible row" if by_rows else ""
+    lines += [f"    # left out: {visible(why)}{checked}"] if why else []
+    texts = () if is_public else (column for column in value_columns if column.readings)
+    return [
+        *lines,
+        *(f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts),
+    ]
+
+
+def _value_columns(table: TableFacts, links: Links) -> list[ColumnFacts]:
+    """Columns that are no keys."""
+    keys = (links.keys[table.name], *links.foreign[table.name])
+    return [column for column in table.columns if column.name not in keys]
+
+
+def _percent(share: float) -> str:
+    """A part of the rows in whole percents, which say little about any one of them."""
+    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
+
+
+def _aside(table: str, roles: TableRoles) -> str:
+    return "  # a bridge: its rows link others" if table in roles.bridges else ""
+
+
+def _domains(table: TableFacts, links: Links, roles: TableRoles) -> list[Domain | None]:
+    value_columns = _value_columns(table, links)
+    if table.name in roles.public:
+        return [public_domain(column) for column in value_columns]
+    counted, of_people = table.name in roles.counted, table.name in roles.people
+    return [domain_of(column, counted=counted, of_people=of_people) for column in value_columns]
+
+
+class DraftWorkload(NamedTuple):
+    """Questions that a release is for, and about how many units and rows there are, in public."""
+
+    statements: Sequence[str]
+    guess: Guess | None = None
+
+
+def allowing(text: str) -> str:
+    r"""A drafted catalog whose views let noisy numbers choose how they are measured.
+
+    >>> print(allowing("name: a\nviews:\n  x: {of: t, measures: [count]}\n  y:\n    of: t\n"), end="")
+    name: a
+    views:
+      x: {of: t, measures: [count], data_dependent: allow}
+      y:
+        data_dependent: allow
+        of: t
+    """
+    head, mark, views = text.rpartition("\nviews:\n")
+    lines = []
+    for line in views.split("\n"):
+        is_view = re.match(r"  \S", line) is not None
+        lines.append(f"{line[:-1]}, data_dependent: allow}}" if is_view and line.endswith("}") else line)
+        lines += ["    data_dependent: allow"] if is_view and line.endswith(":") else []
+    return head + mark + "\n".join(lines)
+
+
+def draft_from_source(
+    source: str | Path,
+    output: Path,
+    name: str | None,
+    ask: Callable[[Sketch], CuratorChoices],
+    workload: DraftWorkload | None = None,
+) -> CatalogDraft:
+    """Write a first catalog.
+
+    Args:
+        source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+        output: the catalog; must not exist.
+        name: its name; the source's own unless given.
+        ask: shown what was found, says what only the curator can.
+        workload: questions that the views are designed for; without them each table gets first views.
+
+    Returns:
+        The draft, which is written to the output.
+
+    Raises:
+        SourceError: nothing readable there.
+        InterfaceError: the output exists, or an answer names no table.
+    """
+    if output.exists():
+        raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
+    reader = open_reader(source)
+    try:
+        first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
+    finally:
+        reader.close()
+    parse_catalog(first_draft.text, str(output))
+    if workload is not None:
+        designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)
+        first_draft = replace(first_draft, text=designed.text, design=designed)
+    if first_draft.allows:
+        first_draft = replace(first_draft, text=allowing(first_draft.text))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(first_draft.text, encoding="utf-8")
+    return first_draft

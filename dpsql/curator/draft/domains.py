@@ -1,0 +1,439 @@
+"""Columns as axes and measures: bounds rounded outwards, cuts that people would choose, categories in their order.
+
+Ids, codes with many values and free text are left out, with a word why. A number is a measure in tables that are
+counted, unless its name says that it is a code, a grade or a part of a date. Texts stand in their own order where they
+have one: ranges with numbers in them, grades, months, schools. Ranges of neighbours are then few nodes of a tree, and a
+chart reads from left to right.
+
+**Privacy**: what comes from private rows carries `confirm: true`. Bounds are rounded outwards, so that they seldom
+repeat one person's value; they are for the curator to replace by what holds for every possible row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from math import log10
+from typing import NamedTuple
+
+from dpsql.catalog.base import alike_but_for_blanks
+from dpsql.catalog.checks import may_be_named
+from dpsql.curator.design.text import quoted
+from dpsql.curator.draft.name_rules import GRADES, NAMES, TEXTS, is_name, words
+from dpsql.curator.draft.profile import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts, TableFacts
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.row_expressions import identifier
+from dpsql.row_expressions.calendar import OF_TIMES, RANGES, CalendarField, calendar_field
+from dpsql.sql.dialects import native
+from dpsql.sql.parse import DEFAULT_DIALECT, parse
+from dpsql.sql.spellings import normal
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+SCALES = (
+    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    ("first", "second", "third", "fourth"),
+    ("low", "medium|middle|moderate", "high", "critical"),
+    ("tiny|xs", "small|sm", "medium|md", "large|lg", "huge|xl"),
+    ("normal|basic|standard", "bronze", "silver", "gold", "platinum", "diamond"),
+    ("never", "rarely|seldom", "sometimes|occasionally", "often|frequently", "always"),
+    ("very poor|terrible|very bad", "poor|bad", "fair|average", "good", "very good", "excellent"),
+    ("strongly disagree", "disagree", "neutral|neither", "agree", "strongly agree"),
+    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
+    ("none|no school", "preschool", "1st-4th|primary|elementary", "5th-6th", "7th-8th", "9th", "10th", "11th",
+     "12th|partial high|some high", "high school|hs-grad", "partial college|some college|some-college", "assoc",
+     "bachelor", "graduate degree|master", "prof-school", "doctor|phd"),
+    ("child|minor", "young|youth", "adult", "senior|elderly"),
+    ("morning", "noon", "afternoon", "evening", "night"),
+)  # fmt: skip
+"""What the steps of a scale begin with or hold, from its low end to its high one; `|` parts words of one step."""
+
+
+def in_order(values: Sequence[str]) -> tuple[str, ...]:
+    """Values in their own order, or as they came where nothing is known of one.
+
+    Args:
+        values: different texts, in alphabetical order.
+
+    >>> in_order(("$10K - $30K", "$110K - $130K", "$30K - $50K", "$150K +"))
+    ('$10K - $30K', '$30K - $50K', '$110K - $130K', '$150K +')
+    >>> in_order(("Bronze", "Golden", "Normal", "Silver")), in_order(("Bikes", "Cars"))
+    (('Normal', 'Bronze', 'Silver', 'Golden'), ('Bikes', 'Cars'))
+    """
+    numbers = [_by_number(value) for value in values]
+    if all(number is not None for number in numbers):
+        return tuple(sorted(values, key=lambda value: _by_number(value) or (0.0,)))
+    for scale in SCALES:
+        places = {value: _place(value, scale) for value in values}
+        if len({p for p in places.values() if p is not None}) > 1 and None not in places.values():
+            return tuple(sorted(values, key=lambda value: (places[value] or 0, value)))
+    return tuple(values)
+
+
+def _by_number(value: str) -> tuple[float, ...] | None:
+    """The numbers of a range, `<=50K` before `>50K`; None for texts that merely hold one."""
+    letters = re.sub(r"[^A-Za-z]", "", value)
+    numbers = _NUMBER.findall(value.replace(",", ""))
+    if (
+        not numbers
+        or len(letters) > 10
+        or not re.match(r"\s*[$<>=+~-]*\s*\d|under|over|less|more", value, re.IGNORECASE)
+    ):
+        return None
+    low = re.match(r"\s*(<|under|less)", value, re.IGNORECASE) is not None
+    return (float(numbers[0]), -1.0 if low else 0.0, *map(float, numbers[1:]))
+
+
+def _place(value: str, scale: Sequence[str]) -> int | None:
+    """The step that a value names by its longest word, or None."""
+    text = value.lower().strip()
+    named = [
+        (len(word), i) for i, step in enumerate(scale) for word in step.split("|") if text.startswith(word)
+    ]
+    return max(named)[1] if named else None
+
+
+MOST_LEAVES = 150
+"""Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
+
+NATURAL = {
+    "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "weekday": (0, 6),
+    "quarter": (1, 4), "week": (1, 53), "age": (0, 120), "percent": (0, 100),
+}  # fmt: skip
+"""Bounds that follow from what a column is called, whatever its rows hold."""
+
+
+def natural_bounds(name: str, low: Decimal, high: Decimal) -> tuple[int, int] | None:
+    """Bounds that follow from a column's name, where values lie within them.
+
+    >>> natural_bounds("age", Decimal(17), Decimal(90)), natural_bounds("age", Decimal(17), Decimal(900))
+    ((0, 120), None)
+    """
+    bounds = next((ends for word, ends in NATURAL.items() if word in words(name)), None)
+    return bounds if bounds is not None and bounds[0] <= low <= high <= bounds[1] else None
+
+
+MONTHS_FROM, YEARS_FROM = 800, 6000
+"""Days that a date column spans from which its leaves are months, and years."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A column of the draft.
+
+    Args:
+        name: the column.
+        keys: what stands in its braces.
+        leaves: of an axis over it; 0 where it makes none.
+        measure: whether it may be summed.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    leaves: int = 0
+    measure: bool = False
+
+    @property
+    def line(self) -> str:
+        """As the catalog writes it."""
+        return f"{quoted(self.name)}: {{{', '.join(self.keys)}}}"
+
+
+class LeftOut(NamedTuple):
+    """Reason why a column is neither axis nor measure.
+
+    Args:
+        why: in words; empty where it is one.
+        by_rows: whether the rows at hand decided it, and not the column's name or declared type.
+    """
+
+    why: str
+    by_rows: bool = False
+
+
+TAKEN, ITS_NAME = LeftOut(""), LeftOut("its name")
+FREE_TEXT, AN_ID, EMPTY, TOO_LARGE = (
+    LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty", "its numbers are too large")
+)
+RARE = LeftOut("no value that 50 people have: list what your rules allow", by_rows=True)
+BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
+
+
+def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
+    """Reason why a column is left out; names of people are no axis however few there are."""
+    named, is_text = words(column.name), column.nature is TEXT
+    wanted = column.named and (not is_text or bool(column.values))
+    if not may_be_named(column.name):
+        return ITS_NAME
+    if of_people and is_text and is_name(named) and not wanted:
+        return LeftOut("a name")
+    if column.nature is None:
+        return LeftOut("its type")
+    if column.distinct == 0:
+        return EMPTY
+    if is_text and named & TEXTS and not wanted:
+        return LeftOut("an id" if _is_id(named) else "free text")
+    if is_text and not column.values:
+        return RARE if column.rare else AN_ID if _is_id(named) else FREE_TEXT
+    if is_text and (alike_but_for_blanks(column.values) or any("\0" in value for value in column.values)):
+        return BLANKS
+    is_code = (
+        wanted or column.repeats or 1 < len(column.values) <= 20
+    )  # years, teams and airports are asked by
+    if _is_id(named) and not is_code:
+        return AN_ID
+    return TOO_LARGE if _DOMAINS[column.nature](column) is None else TAKEN
+
+
+def _is_id(named: frozenset[str]) -> bool:
+    """True if a name's words say that it names things: order_id, orderkey, postcode."""
+    return bool(named & NAMES) or any(word.endswith(("key", "number", "code")) for word in named)
+
+
+def keeping(column: ColumnFacts) -> str:
+    """The line that keeps a column which the draft leaves out, or what to write first where no line alone does."""
+    if not may_be_named(column.name):
+        return "rename the column: a name may not hold quotes, dots, brackets or commas"
+    if column.distinct == 0:
+        return "nothing stands in it"
+    if column.nature is None:
+        return "cast it in `derive`, and declare what comes out"
+    if column.nature is TEXT and (not column.values or left_out(column) is BLANKS):
+        if left_out(column) is BLANKS:
+            return f'derive: {{{quoted(f"{column.name}_trimmed")}: "trim({column.name})"}}'
+        if column.readings:
+            return reading_lines(column)
+        if column.rare:
+            return "no line: write `categories` that your rules allow"
+        return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
+    drafted = _DOMAINS[column.nature](column)
+    return (
+        "no line: write `lower` and `upper` that hold for every possible row" if drafted is None
+        else replace(drafted, keys=(*drafted.keys, *["nullable: true"] * column.nullable, "confirm: true")).line
+    )  # fmt: skip
+
+
+def reading_lines(column: ColumnFacts) -> str:
+    """Lines that read a text column as a day, a time or a number, for the curator to choose and to bound."""
+    choices = []
+    for reading in column.readings:
+        name = quoted(f"{re.sub('[^0-9A-Za-z_]+', '_', column.name).strip('_')}_{reading.ending}")
+        derive = f"derive: {{{name}: {quoted(reading.expression)}}}"
+        choices.append(
+            f"{derive}, columns: {{{quoted(column.name)}: {{type: string}}, {name}: {{{reading.declared}}}}}"
+        )
+    return "; or ".join(choices)
+
+
+def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:
+    """A column of a private table, or None where it is left out.
+
+    Args:
+        column: what was read of it.
+        counted: whether its table's rows are counted, so that its numbers may be summed.
+        of_people: whether its table's rows are people.
+    """
+    if left_out(column, of_people=of_people).why:
+        return None
+    measure = counted and _is_measure(column)
+    drafted = _DOMAINS[column.nature](column) if column.nature else None
+    if drafted is not None and measure:
+        drafted = _measured(column)
+    if drafted is None:
+        return None
+    keys, leaves = list(drafted.keys), drafted.leaves
+    keys += ["measure: true"] * measure + ["nullable: true"] * column.nullable
+    keys += [] if column.nature is TRUTH and not column.guessed else ["confirm: true"]
+    return Domain(column.name, tuple(keys), leaves, measure)
+
+
+def public_domain(column: ColumnFacts) -> Domain | None:
+    """A column of a public table: its values are read when they are needed, so its type is enough."""
+    reason = left_out(column)
+    unneeded = reason not in (TAKEN, TOO_LARGE) and not (column.nature is TEXT and column.distinct > 1)
+    if column.nature is None or unneeded:
+        return None
+    keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
+    keys += ["grain: hour"] * (column.nature is MOMENT)
+    return Domain(column.name, tuple(keys), column.distinct)
+
+
+def _is_measure(column: ColumnFacts) -> bool:
+    numeric = column.nature is not None and column.nature.counts
+    return numeric and column.distinct > 2 and not words(column.name) & (GRADES | NAMES)
+
+
+def _truth(column: ColumnFacts) -> Domain | None:
+    return Domain(column.name, ("type: bool",), 2)
+
+
+def _text(column: ColumnFacts) -> Domain | None:
+    listed = ", ".join(map(quoted, in_order(column.values)))
+    return Domain(column.name, ("type: string", f"categories: [{listed}]"), len(column.values))
+
+
+def _number(column: ColumnFacts) -> Domain | None:
+    if column.low is None or column.high is None:
+        return None
+    low, high, unit = Decimal(column.low), Decimal(column.high), Decimal(1).scaleb(-column.scale)
+    if not max(abs(low), abs(high)) < Decimal(10) ** 13:
+        return None
+    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    low, high = low.quantize(unit), high.quantize(unit)
+    if (high - low) / unit <= MOST_LEAVES:
+        return Domain(
+            column.name, (*kind, f"lower: {low:f}", f"upper: {high:f}"), int((high - low) / unit) + 1
+        )
+    if 0 <= low < high / 2:
+        low = Decimal(0)
+    width = max(unit, round_width((high - low) / (MOST_LEAVES // 3)))
+    low, high = outward(low, width, ROUND_FLOOR), outward(high, width, ROUND_CEILING)
+    ends = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
+    return Domain(column.name, (*kind, *ends), int((high - low) / width))
+
+
+def _measured(column: ColumnFacts) -> Domain | None:
+    """A number that may be summed: bounds of its name, else round ones beyond what nearly all rows hold.
+
+    A sum counts a value beyond its bounds as the bound, so these leave room; cuts are those of the values at hand.
+    """
+    if column.inner is None or column.ends is None:
+        return _number(column)
+    unit = Decimal(1).scaleb(-column.scale)
+    (minimum, maximum), (low, high) = (map(Decimal, ends) for ends in (column.ends, column.inner))
+    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    natural = natural_bounds(column.name, minimum, maximum)
+    ends = (-roomy(-low, -minimum), roomy(high, maximum)) if natural is None else tuple(map(Decimal, natural))
+    if not max(map(abs, ends)) < Decimal(10) ** 13:
+        return None
+    span = high - min(low, Decimal(0))
+    width = unit if span / unit <= MOST_LEAVES else max(unit, round_width(span / (MOST_LEAVES // 3)))
+    if natural is None and width > unit:
+        ends = outward(ends[0], width, ROUND_FLOOR), outward(ends[1], width, ROUND_CEILING)
+    leaves = int((ends[1] - ends[0]) / width)
+    cuts = [f"cuts: {{width: {width:f}}}"] if width > unit else []
+    return Domain(column.name, (*kind, f"lower: {ends[0]:f}", f"upper: {ends[1]:f}", *cuts), leaves)
+
+
+def roomy(value: Decimal, largest: Decimal) -> Decimal:
+    """The next but one of 1, 2 and 5 times a power of ten from a value on, and never the largest value itself.
+
+    Args:
+        value: that nearly all rows do not exceed; 0 or less gives 0.
+        largest: of all rows.
+
+    >>> [int(roomy(Decimal(value), Decimal(most))) for value, most in ((120, 130), (120, 500), (100, 100), (-3, -1))]
+    [500, 1000, 200, 0]
+    """
+    if value <= 0:
+        return Decimal(0)
+    bound = _above(_first(value))
+    return _above(bound) if bound == largest else bound
+
+
+def _first(value: Decimal) -> Decimal:
+    """The first of 1, 2 and 5 times a power of ten from a value on."""
+    power = Decimal(1).scaleb(value.adjusted())
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def _above(bound: Decimal) -> Decimal:
+    """The following number of that series."""
+    return _first(bound + Decimal(1).scaleb(bound.adjusted() - 6))
+
+
+def round_width(width: Decimal) -> Decimal:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = Decimal(10) ** int(log10(width) // 1)
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= width)
+
+
+def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
+    """The multiple of a width below or above a value, by `ROUND_FLOOR` or `ROUND_CEILING`."""
+    return (value / width).to_integral_value(rounding) * width
+
+
+def _day(column: ColumnFacts) -> Domain | None:
+    return _time(column, ("type: date",), "day")
+
+
+def _moment(column: ColumnFacts) -> Domain | None:
+    return _time(column, ("type: timestamp", "grain: hour"), "hour")
+
+
+def _time(column: ColumnFacts, kind: tuple[str, ...], grain: str) -> Domain | None:
+    """Whole months from the first to the last one; leaves of days, months or years."""
+    if column.low is None or column.high is None:
+        return None
+    first = date.fromisoformat(column.low[:10]).replace(day=1)
+    last = _month_end(date.fromisoformat(column.high[:10]))
+    days = (last - first).days + 1
+    width = "day" if days < MONTHS_FROM else "month" if days < YEARS_FROM else "year"
+    leaves = {"day": days, "month": days // 30, "year": days // 365}[width] + 1
+    cuts = () if width == grain else (f"cuts: {{width: {width}}}",)
+    return Domain(column.name, (*kind, f"lower: {first}", f"upper: {last}", *cuts), leaves)
+
+
+def _month_end(day: date) -> date:
+    following = (day.replace(day=28).toordinal() + 4) // 1
+    start = date.fromordinal(following).replace(day=1)
+    return date.fromordinal(start.toordinal() - 1)
+
+
+def asked_fields(statements: Iterable[str]) -> tuple[CalendarField, ...]:
+    """Fields of the calendar that statements ask for; one that is no SQL asks for none, and is refused later."""
+    fields = dict[CalendarField, None]()
+    for text in statements:
+        with suppress(ProgrammingError, NotSupportedError):
+            tree = parse(text, "")
+            tree = normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT)))
+            fields |= {field: None for node in tree.walk() if (field := calendar_field(node)) is not None}
+    return tuple(fields)
+
+
+def derived_fields(
+    table: TableFacts, domains: Iterable[Domain], fields: Iterable[CalendarField]
+) -> dict[str, Domain]:
+    """Columns of fields that questions ask of a table's times, by expression: the calendar says what they may be.
+
+    Args:
+        table: what was read.
+        domains: its columns that are drafted.
+        fields: what the questions ask for.
+    """
+    drafted = {domain.name.lower() for domain in domains}
+    times = {
+        c.name.lower(): c for c in table.columns if c.nature and c.nature.timed and c.name.lower() in drafted
+    }
+    taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
+    for field in fields:
+        column = times.get(field.column.lower())
+        if column is None or (column.nature is DAY and field.name in OF_TIMES):
+            continue
+        name = f"{column.name}_{field.name}"
+        if name.lower() in taken:
+            continue
+        low, high = RANGES[field.name]
+        keys = ["type: int", f"lower: {low}", f"upper: {high}", *["nullable: true"] * column.nullable]
+        taken.add(name.lower())
+        derived[f"extract({field.name} FROM {identifier(column.name)})"] = Domain(
+            name, tuple(keys), high - low + 1
+        )
+    return derived
+
+
+_DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}
+
+
+def reasons(columns: Iterable[ColumnFacts], *, of_people: bool = False) -> str:
+    """Columns that are left out, and why, as one line; nothing where none is."""
+    columns_by_reason: dict[str, list[str]] = {}
+    for column in columns:
+        if why := left_out(column, of_people=of_people).why:
+            columns_by_reason.setdefault(why, []).append(column.name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in columns_by_reason.items())

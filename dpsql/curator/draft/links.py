@@ -1,0 +1,371 @@
+"""Foreign keys by name and by containment of values.
+
+A name alone proves nothing (`status_id` may number anything) and inclusion alone proves less (1..5 is in every key).
+Both together are a foreign key:
+
+    names     after each table's own prefix is taken off (`lo_custkey`, `c_custkey`), the column ends in the key's stem,
+              or in the other table's name: customer_id, PULocationID, ShipVia -> Shippers by what they begin with
+    values    nearly all different values of the column, or nearly all rows' values, stand in the key
+
+Where some values are not listed, the draft says how many percent of the rows and asks: perhaps the key is another one.
+The curator's unit is a key wherever it is unique.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dpsql.curator.draft.name_rules import NAMES, is_name, words
+from dpsql.curator.draft.profile import TEXT, ColumnFacts, SelectReader, TableFacts
+from dpsql.row_expressions import identifier
+
+KEY_ENDINGS = ("id", "key", "code", "no", "number", "nr", "sk", "uid")
+INCLUDED = 0.9
+"""Part of a foreign key's different values, or of its rows, that must stand in the key; some rows name nobody."""
+
+SAME_NAME = 0.5
+"""The same where both columns have one name: 16% of the flights of nycflights13 name no plane of its registry."""
+
+ALIKE = 4
+"""Letters at the beginning of a column and of a table's name that make them alike."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Keys and foreign keys.
+
+    Args:
+        keys: table -> its key; None where no column is one.
+        foreign: table -> column -> the table whose key it holds.
+        unlisted: table -> column -> the part of its rows whose value is no key there; only where it is above 0.
+    """
+
+    keys: dict[str, str | None]
+    foreign: dict[str, dict[str, str]]
+    unlisted: dict[str, dict[str, float]]
+
+    @property
+    def referred(self) -> frozenset[str]:
+        """Tables whose key another table holds."""
+        return frozenset(target for targets in self.foreign.values() for target in targets.values())
+
+    def ways(self, table: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Every table that foreign keys lead to, nearest first: (path, table); () is the table itself."""
+        frontier: list[tuple[tuple[str, ...], str]] = [((), table)]
+        while frontier:
+            path, current = frontier.pop(0)
+            yield path, current
+            frontier += [((*path, column), target) for column, target in self.foreign[current].items()]
+
+    def reached(self, table: str) -> frozenset[str]:
+        """Every table that foreign keys lead to, without itself."""
+        return frozenset(target for path, target in self.ways(table) if path)
+
+
+class _Named(NamedTuple):
+    """A possible link, and how sure its names make it: 3 equal, 2 one ends in the other, 1 they begin alike."""
+
+    column: str
+    target: str
+    sure: int
+
+
+def find_links(
+    reader: SelectReader, tables: Sequence[TableFacts], unit: str | None = None, public: Collection[str] = ()
+) -> Links:
+    """Keys and foreign keys of all tables.
+
+    Args:
+        reader: the open source, for inclusion of values.
+        tables: what was read of them.
+        unit: the curator's answer, `table.key` or `row`: her key is the table's, where it is unique there.
+        public: her public tables, whose keys may be called anything.
+    """
+    keys = {table.name: key_of(table, tables) for table in tables}
+    holder, _, key = (unit or "").partition(".")
+    keys |= {
+        t.name: t.unique_columns[0]
+        for t in tables
+        if t.name in public and not keys[t.name] and t.unique_columns
+    }
+    keys |= {t.name: key for t in tables if t.name == holder and key in t.unique_columns}
+    foreign: dict[str, dict[str, str]] = {}
+    unlisted: dict[str, dict[str, float]] = {}
+    for table in tables:
+        named = sorted(_named(table, tables, keys), key=lambda link: -link.sure)
+        targets: dict[str, str] = {}
+        unlisted[table.name] = {}
+        for link in named:
+            target = next(t for t in tables if t.name == link.target)
+            circle = link.target == table.name or table.name in _beyond(foreign, link.target)
+            if link.column in targets or circle:
+                continue
+            lacking = _unlisted(reader, table, link, target, str(keys[target.name]))
+            if lacking is not None:
+                targets[link.column] = link.target
+                unlisted[table.name] |= {link.column: lacking} if lacking else {}
+        foreign[table.name] = {c.name: targets[c.name] for c in table.columns if c.name in targets}
+    return Links(keys, foreign, unlisted)
+
+
+def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
+    """The likeliest key: a unique column, best one named like a key of its table, else the first one so named, else one
+    that other tables have too: `dept` of departments and of visits.
+
+    Args:
+        table: what was read.
+        tables: all tables.
+    """
+    unique = table.unique_columns
+    stems = {name: stem(bare(name, table)) for name in unique}
+    named_after = [
+        name for name in unique if _is_called(table.name, stems[name]) and stems[name] != bare(name, table)
+    ]
+    ends = [
+        name for name in unique if words(name) & NAMES or (len(name) == 3 and name.lower().endswith("id"))
+    ]
+    elsewhere = {
+        column.name
+        for other_table in tables
+        if other_table.name != table.name
+        for column in other_table.columns
+    }
+    shared = [name for name in unique if name in elsewhere and not is_name(words(name))]
+    surely = [
+        name for name in named_after if stems[name]
+    ]  # EmployeeID of Employees, though more tables have postcodes
+    called_so = surely or [*named_after, *ends]
+    return max(called_so or shared[:1], key=lambda name: _named_by(name, table, tables), default=None)
+
+
+def _named_by(key: str, table: TableFacts, tables: Sequence[TableFacts]) -> int:
+    """Number of other tables with a column of the key's name: `playerID` is more frequent than `id`."""
+    root = stem(bare(key, table))
+    names = (_letters(key),) if root else ()
+    return sum(
+        any(_letters(c.name) in names or (not root and stem(bare(c.name, t)) in _names(table.name)) for c in t.columns)
+        for t in tables if t.name != table.name
+    )  # fmt: skip
+
+
+def _is_called(table: str, root: str) -> bool:
+    """True if a key's stem is empty (`id`) or how the table's name begins: `cust` of customers."""
+    return not root or (len(root) >= 3 and _letters(table).startswith(root)) or root in _names(table)
+
+
+def bare(name: str, table: TableFacts) -> str:
+    """A column's name in small letters without the prefix that all columns of its table share.
+
+    Args:
+        name: the column.
+        table: its table.
+    """
+    return _letters(name[len(_prefix(table)) :])
+
+
+def stem(name: str) -> str:
+    """A bare name without what says that it is a key.
+
+    >>> stem("customerid"), stem("custkey"), stem("id")
+    ('customer', 'cust', '')
+    """
+    ending = next((e for e in sorted(KEY_ENDINGS, key=len, reverse=True) if name.endswith(e)), "")
+    return name.removesuffix(ending)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _prefix(table: TableFacts) -> str:
+    """`lo_` where every column begins so."""
+    names = [column.name.lower() for column in table.columns]
+    head, line, _ = names[0].partition("_")
+    shared = (
+        line and len(names) > 1 and len(head) <= 4 and all(name.startswith(head + line) for name in names)
+    )
+    return head + line if shared else ""
+
+
+def _names(table: str) -> tuple[str, ...]:
+    """Names for one row of a table: customers, customer."""
+    letters = _letters(table)
+    return (letters, letters.removesuffix("s"), re.sub("ies$", "y", letters))
+
+
+def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[_Named]:
+    for target in tables:
+        key = keys[target.name]
+        if target.name == table.name or key is None or _same_shape(table, target):
+            continue
+        key_name, root = bare(key, target), stem(bare(key, target))
+        for column in table.columns:
+            name = bare(column.name, table)
+            sure = _sure(name, key_name, root, _names(target.name))
+            if not sure and name == key_name and _is_sole(column, table, target, tables, keys):
+                sure = 3
+            if sure and _one_kind(column, target.column(key)) and _points(table, column, target, keys):
+                yield _Named(column.name, target.name, sure)
+
+
+def _is_sole(
+    column: ColumnFacts,
+    table: TableFacts,
+    target: TableFacts,
+    tables: Sequence[TableFacts],
+    keys: dict[str, str | None],
+) -> bool:
+    """True if a column called just `id` names another table's rows: its values repeat, so it stands for no row
+    of its own table, and one other table alone has such a key."""
+    key = _letters(str(keys[target.name]))
+    holders = [t.name for t in tables if t.name != table.name and _letters(keys[t.name] or "") == key]
+    return not column.unique and column.distinct < table.rows and holders == [target.name]
+
+
+def _same_shape(table: TableFacts, target: TableFacts) -> bool:
+    """Parts of one table (two years, training and test) number their rows alike and name nobody."""
+    return {column.name for column in table.columns} == {column.name for column in target.columns}
+
+
+def _points(table: TableFacts, column: ColumnFacts, target: TableFacts, keys: dict[str, str | None]) -> bool:
+    """A table's own key names another table's rows only if it is called after that table."""
+    root = stem(bare(column.name, table))
+    return column.name != keys[table.name] or (root != "" and _is_called(target.name, root))
+
+
+def _one_kind(column: ColumnFacts, key: ColumnFacts) -> bool:
+    return column.nature is not None and column.nature == key.nature
+
+
+def _sure(name: str, key: str, root: str, called: tuple[str, ...]) -> int:
+    """Similarity of a bare column name to a bare key, its stem and its table's name; 0: none."""
+    if name == key and root:
+        return 3
+    ends = [end for end in (root, *called) if len(end) >= 3]
+    if stem(name) in ends:
+        return 3
+    if any(stem(name).endswith(end) for end in ends):
+        return 2
+    return 1 if any(name[:ALIKE] == end[:ALIKE] and len(end) > ALIKE for end in ends) else 0
+
+
+def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
+    """Tables that links found so far lead to."""
+    seen, frontier = {start}, [start]
+    while frontier:
+        fresh = [t for t in foreign.get(frontier.pop(), {}).values() if t not in seen]
+        seen.update(fresh)
+        frontier += fresh
+    return frozenset(seen)
+
+
+def _unlisted(
+    reader: SelectReader, table: TableFacts, link: _Named, target: TableFacts, key: str
+) -> float | None:
+    """The part of the rows whose value is not in the key; None where too many are for a foreign key.
+
+    Where names are only alike, all values must be there, and name every row.
+    """
+    column, name = identifier(link.column), identifier(key)
+    if table.column(link.column).nature is TEXT:  # a server has no `=` of a UUID and a text
+        column, name = (f"CAST({value} AS VARCHAR)" for value in (column, name))
+    lacking, rows, named = reader.fetch(
+        "SELECT count(*) FILTER (WHERE named.k IS NULL), "
+        "CAST(coalesce(sum(held.n) FILTER (WHERE named.k IS NULL), 0) AS BIGINT), "
+        f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {column} AS v, count(*) AS n "
+        f"FROM {reader.relation(table.name)} WHERE {column} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
+        f"(SELECT DISTINCT {name} AS k FROM {reader.relation(target.name)}) AS named ON named.k = held.v"
+    )[0]
+    values = table.column(link.column).distinct
+    if not named or not values:
+        return None
+    if link.sure > 1:
+        least = SAME_NAME if _letters(link.column) == _letters(key) else INCLUDED
+        mostly = max((values - lacking) / values, (named - rows) / named) >= least
+        return rows / named if mostly else None
+    return 0.0 if not lacking and values == target.column(key).distinct else None
+
+
+FEWEST_PEOPLE = 50
+"""People whose rows hold a value before a draft lists it: the name of one single person's value would be shown."""
+
+
+def without_rare_values(
+    reader: SelectReader,
+    tables: Sequence[TableFacts],
+    links: Links,
+    unit: str | None,
+    public: Collection[str],
+) -> tuple[TableFacts, ...]:
+    """Facts of the tables without the texts of private columns that fewer than `FEWEST_PEOPLE` people have.
+
+    Args:
+        reader: the open source.
+        tables: what was read of them.
+        links: their keys and foreign keys.
+        unit: the people's table; None where each row is a person.
+        public: public tables, whose values anybody may see.
+    """
+    return tuple(
+        table if table.name in public
+        else replace(table, columns=tuple(_without_rare(reader, c, table, tables, links, unit) for c in table.columns))
+        for table in tables
+    )  # fmt: skip
+
+
+def _without_rare(
+    reader: SelectReader, column: ColumnFacts, table: TableFacts, tables: Sequence[TableFacts], links: Links,
+    unit: str | None,
+) -> ColumnFacts:  # fmt: skip
+    if column.nature is not TEXT or not column.values:
+        return column
+    rows, holder, person = _rows_of_people(reader, table, tables, links, unit)
+    value = f"CAST({holder}.{identifier(column.name)} AS VARCHAR)"
+    counted = "count(*)" if person is None else f"count(DISTINCT {person})"
+    shared = reader.fetch(f"SELECT {value} FROM {rows} GROUP BY 1 HAVING {counted} >= {FEWEST_PEOPLE}")
+    listed = {str(text) for (text,) in shared if text is not None}
+    values = tuple(text for text in column.values if text in listed)
+    return replace(column, values=values, rare=len(values) < len(column.values))
+
+
+def _rows_of_people(
+    reader: SelectReader, table: TableFacts, tables: Sequence[TableFacts], links: Links, unit: str | None
+) -> tuple[str, str, str | None]:
+    """A FROM clause whose rows hold a table's values and their people: clause, the table's alias, SQL of a person.
+
+    The rows are the table's own, else the people's, else those of the largest table that leads to both. Where no table
+    does, rows stand for people.
+    """
+    by_size = [facts.name for facts in sorted(tables, key=lambda facts: -facts.rows)]
+    for base in (table.name, unit, *by_size):
+        if base is None or unit is None:
+            continue
+        paths = {end: path for path, end in reversed([*links.ways(base)])}
+        if unit in paths and table.name in paths:
+            clause, last = _followed(reader, links, base, paths[table.name])
+            to_unit, holder = (
+                _followed(reader, links, base, paths[unit][:-1], "person_") if paths[unit] else ("", "base")
+            )
+            person = paths[unit][-1] if paths[unit] else str(links.keys[unit])
+            base_rows = f"(SELECT * FROM {reader.relation(base)}) AS base"
+            return f"{base_rows}{clause}{to_unit}", last, f"{holder}.{identifier(person)}"
+    return f"(SELECT * FROM {reader.relation(table.name)}) AS base", "base", None
+
+
+def _followed(
+    reader: SelectReader, links: Links, base: str, path: Sequence[str], prefix: str = "value_"
+) -> tuple[str, str]:
+    """Joins along foreign keys from a table with the alias `base`, and the alias of the last one."""
+    clause, at, alias = "", base, "base"
+    for step, column in enumerate(path):
+        target = links.foreign[at][column]
+        joined, key = f"{prefix}{step}", identifier(str(links.keys[target]))
+        foreign_value, key_value = f"{alias}.{identifier(column)}", f"{joined}.{key}"
+        # a server has no `=` of a UUID and a text
+        clause += f" JOIN (SELECT * FROM {reader.relation(target)}) AS {joined}"
+        clause += f" ON CAST({foreign_value} AS VARCHAR) = CAST({key_value} AS VARCHAR)"
+        at, alias = target, joined
+    return clause, alias

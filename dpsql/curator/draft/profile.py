@@ -1,0 +1,507 @@
+"""Profiles of raw tables: rows, types, bounds, few values. Files, DuckDB and PostgreSQL are asked in the same
+SQL.
+
+CSV columns are text; a column is a number, a date or a time where every one of its values reads as one. One pass over
+each table counts all that its columns' types are decided by, and a second one what their bounds are.
+
+**Privacy**: sees raw rows. What comes out is for the curator, and the draft marks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import duckdb
+
+from dpsql.axis.public import ABSENT as ABSENT_TEXTS
+from dpsql.catalog.source import CSV, DUCKDB, PARQUET, POSTGRESQL, Csv, SourceKind
+from dpsql.curator.draft.text_columns import Reading, readings
+from dpsql.engines import open_sources
+from dpsql.engines.csv import LONGEST
+from dpsql.engines.duck import RawSide
+from dpsql.engines.postgresql import PostgresSession
+from dpsql.engines.server import every_column
+from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family
+from dpsql.errors import SourceError
+from dpsql.row_expressions import identifier, literal
+
+FEW = 60
+"""Different values that are listed one by one."""
+
+MANY_CODES, CODE_ROWS = 1000, 10
+"""So many different values are listed too where a value has this many rows on average: teams and airports repeat, names
+of people and remarks do not."""
+
+ODD = 0.001
+"""Part of the rows at either end that bounds leave out: typing errors and wholesale customers lie there."""
+
+DIGITS = 4
+"""Digits behind the point that are looked for in floating-point columns."""
+
+
+class Nature(NamedTuple):
+    """Nature of a column's values.
+
+    Args:
+        word: the catalog's type.
+        counts: whether they are numbers.
+        timed: whether they are days or moments.
+    """
+
+    word: str
+    counts: bool = False
+    timed: bool = False
+
+
+WHOLE, DECIMAL = Nature("int", counts=True), Nature("decimal", counts=True)
+DAY, MOMENT = Nature("date", timed=True), Nature("timestamp", timed=True)
+TRUTH, TEXT = Nature("bool"), Nature("string")
+_NATURES = {"integer": WHOLE, "text": TEXT, "UUID": TEXT, "BOOLEAN": TRUTH}
+"""By family of the stored type."""
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Profile of a column.
+
+    Args:
+        name: the column.
+        nature: what its values are; None for types that no catalog has.
+        scale: digits behind the point.
+        low, high: smallest and largest number or time as text, without the odd ones; None where there is none.
+        odd: whether values lie beyond them.
+        inner: the values between which 99.8% of the rows lie, as text.
+        ends: the smallest and the largest value, as text.
+        distinct: how many different values.
+        nullable: whether a NULL was seen.
+        unique: whether no value stands twice and none is NULL.
+        values: all values in order, where they are few; otherwise empty.
+        guessed: whether its type was read from its values, as of CSV files.
+        present: rows in which it is not NULL.
+        named: whether a question of the workload names it.
+        readings: of texts, expressions that read all of them as a day, a time or a number.
+        rare: whether values of too few people were taken out of `values`.
+    """
+
+    name: str
+    nature: Nature | None
+    scale: int = 0
+    low: str | None = None
+    high: str | None = None
+    odd: bool = False
+    inner: tuple[str, str] | None = None
+    ends: tuple[str, str] | None = None
+    distinct: int = 0
+    nullable: bool = False
+    unique: bool = False
+    values: tuple[str, ...] = ()
+    guessed: bool = False
+    present: int = 0
+    named: bool = False
+    readings: tuple[Reading, ...] = ()
+    rare: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """True if its values come again and again, as codes and years do."""
+        return 1 < self.distinct <= MANY_CODES and self.present >= CODE_ROWS * self.distinct
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Profile of a table.
+
+    Args:
+        name: as the draft calls it.
+        place: file or table of the source.
+        rows: how many.
+        columns: in the source's order.
+        left_out: lines of its file that are no rows.
+        repeated: a column that is unique once whole rows that stand twice are put together; None elsewhere.
+    """
+
+    name: str
+    place: str
+    rows: int
+    columns: tuple[ColumnFacts, ...]
+    left_out: int = 0
+    repeated: str | None = None
+
+    @property
+    def unique_columns(self) -> list[str]:
+        """Columns that may be its key."""
+        unique = [column.name for column in self.columns if column.unique]
+        return unique or ([self.repeated] if self.repeated else [])
+
+    def column(self, name: str) -> ColumnFacts:
+        """The column of that name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+class SelectReader(Protocol):
+    """An open source that takes SELECTs in the SQL that DuckDB and PostgreSQL share."""
+
+    @property
+    def kind(self) -> SourceKind:
+        """Source kind in the catalog."""
+
+    @property
+    def root(self) -> str:
+        """Source root as the catalog writes it."""
+
+    @property
+    def csv(self) -> Csv | None:
+        """CSV dialect; None for other sources."""
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Table -> file or table of the source."""
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Table -> lines of its file that are no rows."""
+
+    @property
+    def unread_files(self) -> Sequence[str]:
+        """Files of tables that are not read: a source has files of one ending."""
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        """Column -> type in DuckDB's words."""
+
+    def relation(self, table: str) -> str:
+        """Relation of a FROM clause."""
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT."""
+
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        """Text column -> what `derive` may read it by; none where nothing can be derived."""
+
+    def close(self) -> None:
+        """Forget the connection."""
+
+
+@dataclass
+class SourceFiles:
+    """Parquet, CSV or DuckDB, opened as publishing opens them; CSV columns get the types that all their values have."""
+
+    kind: SourceKind
+    root: str
+    places: Mapping[str, str]
+    csv: Csv | None = None
+    unread_files: Sequence[str] = ()
+    _raw: RawSide = field(init=False)
+    _typed: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._raw = open_sources(self.kind, Path(self.root), self.places, csv=self.csv)
+        for table in self._raw.from_csv:
+            self._typed[table] = self._types_of(table)
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        return self._raw.left_out
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        return self._typed.get(table) or self._raw.columns[table]
+
+    def relation(self, table: str) -> str:
+        place, typed = f"raw.{identifier(table)}", self._typed.get(table)
+        if typed is None:
+            columns = self._raw.columns[table].items()
+            floats = [identifier(name) for name, kind in columns if kind in FLOATS]
+            known = ", ".join(f"nullif({name}, CAST('NaN' AS DOUBLE)) AS {name}" for name in floats)
+            return f"(SELECT * REPLACE ({known}) FROM {place}) AS typed" if floats else place
+        casts = (
+            f"TRY_CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items()
+        )
+        return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._raw.connection.execute(sql).fetchall()
+
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        texts = [name for name, kind in self.columns(table).items() if kind == "VARCHAR"]
+        return readings(self.fetch, self.relation(table), texts, ABSENT)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _types_of(self, table: str) -> dict[str, str]:
+        """The narrowest type that every value of a text column reads as."""
+        names = list(self._raw.columns[table])
+        tests = [
+            f"count({identifier(name)}) FILTER (WHERE {identifier(name)} NOT IN {ABSENT})" for name in names
+        ]
+        tests += [_reads_as(identifier(name), kind, form) for name in names for kind, form in CSV_TYPES]
+        counts = self.fetch(f"SELECT {', '.join(tests)} FROM raw.{identifier(table)}")[0]
+        types, width = {}, len(CSV_TYPES)
+        for i, name in enumerate(names):
+            reads = counts[len(names) + i * width : len(names) + (i + 1) * width]
+            fits = [kind for (kind, _), n in zip(CSV_TYPES, reads, strict=True) if n == counts[i] > 0]
+            types[name] = fits[0] if fits else "VARCHAR"
+        return types
+
+
+CSV_TYPES = (
+    ("BOOLEAN", "true|false|TRUE|FALSE|True|False"),
+    ("BIGINT", "-?(0|[1-9][0-9]{0,17})"),  # 02134 is a code, not a number
+    ("DOUBLE", r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?(e[+-][0-9]{1,3})?"),  # 1E5 is a code, pandas writes 1e-05
+    ("DATE", "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    ("TIMESTAMP", r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)",
+    ),
+)
+"""Types of CSV columns, the narrowest first, and how their values are written."""
+
+ABSENT = f"({', '.join(map(literal, sorted(ABSENT_TEXTS)))})"
+"""Texts that stand for no value: R writes NA. In a column of numbers or times, publishing reads them as NULL."""
+
+
+def _reads_as(column: str, kind: str, form: str) -> str:
+    """Number of values of a text column that are written in a form and are valid in it."""
+    return (
+        f"count(*) FILTER (WHERE regexp_full_match({column}, {literal(form)}) "
+        f"AND TRY_CAST({column} AS {kind}) IS NOT NULL)"
+    )
+
+
+class Postgres:
+    """Tables of a PostgreSQL schema, asked in one read-only transaction."""
+
+    kind = POSTGRESQL
+    csv = None
+    left_out: Mapping[str, int] = {}
+    unread_files = ()
+
+    def __init__(self, address: str) -> None:
+        """Open the schema that the server's search path names first."""
+        self.root = address
+        self._session = PostgresSession(address, 3600)
+        listed = self._session.rows(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
+            "listing the tables",
+        )
+        self.places = {plain(str(name)): identifier(str(name)) for (name,) in listed}
+        stored = {table: self._session.table(place) for table, place in self.places.items()}
+        self._tables = {table: as_stored for table, as_stored in stored.items() if as_stored is not None}
+        self._columns = {
+            table: every_column(self._session.name, self._session.dialect, as_stored, key=False)
+            for table, as_stored in self._tables.items()
+        }
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        return {name: column.kind for name, column in self._columns[table].items()}
+
+    def relation(self, table: str) -> str:
+        selected = (f"{column.sql} AS {identifier(name)}" for name, column in self._columns[table].items())
+        return f"(SELECT {', '.join(selected)} FROM {self._tables[table].place}) AS typed"
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._session.rows(sql, "reading the tables")
+
+    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        return {}  # servers derive nothing from texts yet
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def open_reader(source: str | Path) -> SelectReader:
+    """Open what a curator points at.
+
+    Args:
+        source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+
+    Raises:
+        SourceError: nothing readable is there.
+    """
+    if str(source).startswith(("postgresql://", "postgres://")):
+        return Postgres(str(source))
+    path = Path(source)
+    if path.suffix.lower() in ENDINGS and path.is_file():
+        return _files(path.parent, [path])
+    if path.is_file():
+        return SourceFiles(DUCKDB, str(path), _tables_of(path))
+    files = sorted(path.iterdir()) if path.is_dir() else []
+    for ending in ENDINGS:
+        if members := [file for file in files if file.suffix.lower() == ending]:
+            return _files(path, members, (file for file in files if file.suffix.lower() in ENDINGS))
+    raise SourceError(f"{path} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file")
+
+
+def called(source: str | Path) -> str:
+    """A name for what a curator points at: its folder, file or database.
+
+    >>> called("data/shop/"), called("postgresql://me@host:5432/orders?sslmode=require")
+    ('shop', 'orders')
+    """
+    path = urlsplit(str(source)).path if "://" in str(source) else str(source)
+    return plain(Path(path).stem or "catalog")
+
+
+ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
+
+
+def _files(root: Path, files: Sequence[Path], beside: Iterable[Path] = ()) -> SourceFiles:
+    kind = ENDINGS[files[0].suffix.lower()]
+    dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
+    unread = tuple(file.name for file in beside if file not in files)
+    return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect, unread)
+
+
+def _tables_of(database: Path) -> dict[str, str]:
+    try:
+        with duckdb.connect(str(database), read_only=True) as connection:
+            rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+    except duckdb.Error as error:
+        raise SourceError(
+            f"{database} is not a DuckDB file", hint="give a DuckDB file or a folder"
+        ) from error
+    return {plain(str(row[0])): str(row[0]) for row in rows}
+
+
+def _delimiter(files: Sequence[Path]) -> str:
+    """The delimiter that stands most often in the header lines, which are no rows; a comma where none does."""
+    headers = b""
+    for file in files:
+        with file.open("rb") as stream:
+            headers += stream.readline(LONGEST)
+    return max(",;\t|", key=lambda mark: headers.count(mark.encode()))
+
+
+def plain(text: str) -> str:
+    """A name that a catalog accepts.
+
+    >>> plain("2024 sales"), plain("shop")
+    ('t_2024_sales', 'shop')
+    """
+    word = "".join(c if c.isalnum() else "_" for c in text)
+    return word if word and not word[0].isdigit() else f"t_{word}"
+
+
+def look(reader: SelectReader, named: frozenset[str] = frozenset()) -> tuple[TableFacts, ...]:
+    """Profile every table.
+
+    Args:
+        reader: an open source.
+        named: every word of the workload, in small letters.
+
+    Returns:
+        One entry for each table, in the source's order.
+    """
+    return tuple(_table(reader, table, place, named) for table, place in reader.places.items())
+
+
+def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) -> TableFacts:
+    kinds, relation = reader.columns(table), reader.relation(table)
+    names = list(kinds)
+    figures = [
+        figure for name in names
+        for figure in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
+    ]  # fmt: skip
+    rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *figures])} FROM {relation}")[0]
+    columns, at, read_by = [], 0, reader.readings(table)
+    for name in names:
+        present, distinct = counted[at : at + 2]
+        finer = counted[at + 2 : at + 2 + len(_digits(name, kinds[name]))]
+        at += 2 + len(finer)
+        unique = rows > 0 and distinct == rows and present == rows
+        scale = _scale(kinds[name], finer)
+        facts = ColumnFacts(
+            name,
+            _nature(kinds[name], scale),
+            scale,
+            distinct=distinct,
+            nullable=present < rows,
+            unique=unique,
+            guessed=reader.csv is not None,
+            present=present,
+            named=table.lower() in named and name.lower() in named,
+            readings=read_by.get(name, ()),
+        )
+        columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
+    table_facts = TableFacts(table, place, int(rows), tuple(columns), reader.left_out.get(table, 0))
+    return replace(table_facts, repeated=_repeated(table_facts, reader, relation))
+
+
+def _digits(name: str, kind: str) -> list[str]:
+    """Number of values with more than 0, 1, .. decimal digits."""
+    if kind not in FLOATS:
+        return []
+    value = f"CAST({identifier(name)} AS DOUBLE PRECISION)"
+    return [
+        f"count(*) FILTER (WHERE abs({value} * 1e{n} - round({value} * 1e{n})) > 1e-6)" for n in range(DIGITS)
+    ]
+
+
+def _scale(kind: str, finer: Sequence[int]) -> int:
+    declared = decimal_digits(kind)
+    if declared:
+        return min(declared.places, 9)
+    return next((n for n, count in enumerate(finer) if not count), DIGITS if finer else 0)
+
+
+def _nature(kind: str, scale: int) -> Nature | None:
+    if kind in FLOATS or decimal_digits(kind):
+        return DECIMAL if scale else WHOLE
+    if kind in TIMES:
+        return DAY if kind == "DATE" else MOMENT
+    return _NATURES.get(family(kind))
+
+
+def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
+    """Bounds of numbers and times: the ends of what most rows hold, and whether others lie beyond."""
+    if facts.nature is None or not (facts.nature.counts or facts.nature.timed):
+        return facts
+    name = identifier(facts.name)
+    ends = ", ".join(
+        f"CAST({end} AS VARCHAR)"
+        for end in (f"min({name})", f"max({name})", *(
+            f"percentile_disc({at}) WITHIN GROUP (ORDER BY {name})" for at in (ODD, 1 - ODD)
+        ))
+    )  # fmt: skip
+    minimum, maximum, low, high = reader.fetch(f"SELECT {ends} FROM {relation} WHERE {name} IS NOT NULL")[0]
+    if minimum is None or not all(isfinite(_number(end, facts.nature)) for end in (low, high)):
+        return facts
+    inner, outer = (
+        _number(end, facts.nature) - _number(start, facts.nature)
+        for start, end in ((low, high), (minimum, maximum))
+    )
+    odd = not outer <= 2 * inner  # else what lies beyond is as near as the rest
+    return replace(
+        facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd, inner=(low, high),
+        ends=(minimum, maximum),
+    )  # fmt: skip
+
+
+def _number(text: str, nature: Nature) -> float:
+    """A bound as a number: of a date or a time its day."""
+    return float(date.fromisoformat(text[:10]).toordinal()) if nature.timed else float(text)
+
+
+def _with_values(facts: ColumnFacts, reader: SelectReader, relation: str) -> ColumnFacts:
+    text_codes = facts.nature is TEXT and (facts.repeats or (facts.named and facts.distinct <= MANY_CODES))
+    if facts.nature is None or not (0 < facts.distinct <= FEW or text_codes):
+        return facts
+    name = identifier(facts.name)
+    listed = reader.fetch(
+        f"SELECT DISTINCT CAST({name} AS VARCHAR) AS v FROM {relation} WHERE {name} IS NOT NULL ORDER BY 1"
+    )
+    return replace(facts, values=tuple(str(row[0]) for row in listed))
+
+
+def _repeated(table: TableFacts, reader: SelectReader, relation: str) -> str | None:
+    """The first column that is a key once repeated rows are put together, in a table without a key."""
+    if any(column.unique for column in table.columns) or not table.rows:
+        return None
+    apart = reader.fetch(f"SELECT count(*) FROM (SELECT DISTINCT * FROM {relation}) AS apart")[0][0]
+    return next((c.name for c in table.columns if c.distinct == apart < table.rows and not c.nullable), None)

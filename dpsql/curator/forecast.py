@@ -1,0 +1,600 @@
+"""`dpsql plan` as values: what a catalog's release will cost and answer, before anything is spent.
+
+Publishing plans and a dry release is written: the axes and the variance models of the planned release and no estimates
+at all, so that the answering side can say every statement's standard error. It is made of the catalog and of public
+tables; private tables are not even opened.
+
+**Privacy**: reads no private table and spends nothing; of the ledger it reads amounts alone. A dry release is marked
+as not private, so nothing opens it by mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isfinite, prod, sqrt
+from typing import NamedTuple
+
+from dpsql.budget import currency_at
+from dpsql.catalog import Catalog
+from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.model import Privacy
+from dpsql.catalog.reported import reported_axes, reported_columns
+from dpsql.catalog.summaries import summed_words
+from dpsql.central.axes import AxisMaker, open_public
+from dpsql.central.key_plans import KeyForecast, key_forecasts
+from dpsql.central.known_keys import planning_lists, planning_maker
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged
+from dpsql.central.selection import NO_SIZES
+from dpsql.central.supplements import counted_catalog
+from dpsql.contributions.guess import Guess, crowds, stated_guess
+from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
+from dpsql.curator.classes import ClassForecast, UninformativeView, hopeless
+from dpsql.curator.dry_release import (
+    AllowedSelection,
+    CubeForecast,
+    DrawForecast,
+    Priced,
+    allowed_selections,
+    cube_forecasts,
+    draw_forecasts,
+    dry_answerer,
+    priced_plan,
+    typical_errors,
+)
+from dpsql.curator.rehearsal import (
+    Foresight,
+    GuessSensitivity,
+    Prediction,
+    RehearsalStage,
+    UnderpoweredTable,
+    foresee,
+)
+from dpsql.engines.engine import Engine
+from dpsql.errors import CatalogError, Error, PrivacyError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.predict import PredictedColumn, predict
+from dpsql.ledger import budget_report
+from dpsql.mechanisms.axis import AUTO
+from dpsql.mechanisms.designs.measurement import AxisWorkload
+from dpsql.mechanisms.offers import Refusal
+from dpsql.release.write import LOOKUP_ARITY
+from dpsql.tree import kary_tree
+
+
+@dataclass(frozen=True)
+class Refreshes:
+    """Shares of a catalog's releases; amounts are epsilons at the lineage's delta, fractions in text.
+
+    Args:
+        planned: how many share the cap.
+        left: how many of them still fit.
+        epsilon: what each is charged.
+        cap: what all are charged together, at most.
+        spent: what the lineage has spent so far.
+        at_delta: what follows an epsilon in a sentence.
+    """
+
+    planned: int
+    left: int
+    epsilon: str
+    cap: str
+    spent: str
+    at_delta: str
+
+
+def refreshes(catalog: Catalog) -> Refreshes | None:
+    """Budget left for a catalog's `releases`.
+
+    Args:
+        catalog: a loaded catalog.
+
+    Returns:
+        None where the catalog says an `epsilon` alone.
+
+    Raises:
+        IntegrityError, OperationalError: the ledger is damaged, or cannot be opened.
+    """
+    privacy = catalog.privacy
+    if privacy.releases is None:
+        return None
+    currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
+    lineages = {report.lineage.name: report for report in budget_report(ledger_path(catalog)).lineages}
+    spent = lineages[privacy.lineage].spent if privacy.lineage in lineages else Fraction(0)
+    remaining = max(0, (currency.counted(privacy.cap) - spent) // charge)
+    used = currency.epsilon(spent) if spent else spent
+    epsilon, cap = str(currency.epsilon(charge)), str(privacy.cap)
+    return Refreshes(privacy.releases, remaining, epsilon, cap, str(used), currency.at_delta)
+
+
+# Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
+_FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
+_STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
+
+
+@dataclass(frozen=True)
+class StatisticForecast:
+    """One view and measure, before it is published.
+
+    Args:
+        view, of, measure: what is counted or summed.
+        axes: the names of its axes.
+        strategies: what will be measured on each axis.
+        both: ways to measure its two axes, together or one by one, with expected errors over ranges on both, the
+            chosen one first; empty where there is one way.
+        axis_forecasts: what is known of each axis that is measured by itself; none where both are measured together.
+        noise: Laplace or Gaussian.
+        charge: what the ledger will be charged, in `currency`.
+        currency: epsilon or mu2.
+        tau: rows of one unit that count; 0 where publishing chooses them (then figures are for units of one row).
+        cells: leaf combinations.
+        nodes: stored node combinations.
+        bytes, seconds: about what storing and drawing it takes; counting raw rows comes on top.
+        typical: standard error of the answer to a random range on every axis, in the measure's own unit.
+        scale: digits after the point of the measure.
+        asked: the questions that mechanisms were compared by, of several axes.
+    """
+
+    view: str
+    of: str
+    measure: str
+    axes: tuple[str, ...]
+    strategies: tuple[str, ...]
+    both: tuple[tuple[str, float], ...]
+    axis_forecasts: tuple[AxisForecast, ...]
+    noise: str
+    charge: str
+    currency: str
+    tau: int
+    cells: int
+    nodes: int
+    bytes: int
+    seconds: float
+    typical: float
+    scale: int = 0
+    asked: str = ""
+
+
+class AxisForecast(NamedTuple):
+    """Forecast of the measurement of one axis.
+
+    Args:
+        axis, strategy: their names.
+        expected: the strategy's mean squared error over the axis's workload, at unit noise.
+        runners_up: (strategy, expected error) of the others, best first.
+    """
+
+    axis: str
+    strategy: str
+    expected: float
+    runners_up: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """Reasons why other mechanisms do not measure an axis, or some views together.
+
+    Args:
+        what: the axis, or the views.
+        taken: what does.
+        expected_error: of the views together by the questions that they were compared by; None where there was one way.
+        lost: (mechanism, expected error) of the views together, best first; an axis has them in its forecast.
+        refused: (mechanism, why it does not answer).
+    """
+
+    what: str
+    taken: str
+    expected_error: float | None
+    lost: tuple[tuple[str, float], ...]
+    refused: tuple[Refusal, ...]
+
+
+class DominatedMechanism(NamedTuple):
+    """A mechanism that a view names, and that `auto` is expected to beat.
+
+    Args:
+        view, measure: whose.
+        mechanism: the catalog's word.
+        times: its squared error over that of `auto`, for a random range on every axis.
+        looks: whether its error is not known before it has looked; it is then taken as if each leaf were measured.
+    """
+
+    view: str
+    measure: str
+    mechanism: str
+    times: float
+    looks: bool
+
+
+WORTH_A_WARNING = 1.05
+"""Times the squared error of `auto`."""
+
+
+def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
+    """Mechanisms not taken: for views that are measured together, then for each axis that had a choice."""
+    families = [
+        NotTaken(
+            ", ".join(view.name for view in question.views), choice.name,
+            choice.expected_error if isfinite(choice.expected_error) else None, choice.runners_up, choice.refused,
+        )
+        for question, choice in plan.chosen
+    ]  # fmt: skip
+    axes = {
+        (planned.axis.name, planned.choice.name): NotTaken(
+            planned.axis.name, planned.choice.name, None, (), planned.choice.refused
+        )
+        for planned in plan.axes
+        if planned.choice.refused
+    }
+    return (*families, *axes.values())
+
+
+def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
+    """Forecast the cost and noise of each statistic of a plan."""
+    plan = priced.plan
+    pairs = zip(priced.models, plan.axes, strict=True)
+    axis_workloads = {i: AxisWorkload(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
+    typical: dict[int, float] = {}
+    for members in plan.families:
+        family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
+        for i, (axes, unit) in zip(members, family, strict=True):
+            typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, axis_workloads)
+    tries = {i: draw.tries or 1.0 for draw in draw_forecasts(plan) for i in draw.statistics}
+    return tuple(
+        _forecast(plan, statistic, typical[i], tries.get(i, 1.0))
+        for i, statistic in enumerate(plan.statistics)
+    )
+
+
+def _forecast(
+    plan: ReleasePlan, statistic: PlannedStatistic, variance: float, tries: float
+) -> StatisticForecast:
+    axes = [plan.axes[i] for i in statistic.axes]
+    measurement, facts = statistic.measurement, statistic.measurement.facts
+    rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
+    nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
+    scale = statistic.bounds.scale if statistic.bounds else 0
+    axis_forecasts = tuple(
+        AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
+        for each in axes
+    )
+    return StatisticForecast(
+        view=statistic.view, of=statistic.of, measure=statistic.measure.name,
+        axes=tuple(each.axis for each in axis_forecasts),
+        strategies=tuple(measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
+        both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
+        axis_forecasts=axis_forecasts if facts.model is None else (),
+        noise=statistic.law.name, charge=str(statistic.charge),
+        currency=plan.currency.name, tau=statistic.tau,
+        cells=prod(plan.shape(statistic)), nodes=nodes,
+        bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
+        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows * tries + _NODE_SECONDS * nodes,
+        typical=sqrt(variance) * 10.0**-scale, scale=scale, asked=plan.asked(statistic.view),
+    )  # fmt: skip
+
+
+ALTERNATIVES = {
+    "flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian", "residual": "residual"
+}  # fmt: skip
+"""What `--mechanisms` shows, and the catalog's word for it."""
+
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
+"""Mean absolute error over standard error of normal noise."""
+
+
+@dataclass(frozen=True)
+class QueryForecast:
+    """One statement of the workload.
+
+    Args:
+        sql: the statement.
+        columns: its noisy columns.
+        refusal: why no view can answer it, or None.
+        break_even: from how many statements on a pay-per-query engine with the same budget does worse on the
+            first COUNT; None without one.
+    """
+
+    sql: str
+    columns: tuple[PredictedColumn, ...]
+    refusal: str | None
+    break_even: int | None
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """Everything that `dpsql plan` says.
+
+    Args:
+        statistics: views and measures.
+        queries: the workload.
+        comparison: mechanism -> for each row of `compared` its standard error, None where it does not fit.
+        compared: what is compared: columns of the workload, or the views' random ranges without one.
+        break_even: over all COUNT columns of the workload (or all counts of views) together.
+        classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
+        hopeless: views of such tables that say nothing.
+        blind: such tables with too few people for the noise.
+        weights: how much each guess matters, most first.
+        stands_for: how many units each made-up unit stood for; 1 where none was sampled.
+        not_taken: why other mechanisms were not taken.
+        beaten: views that name a mechanism which `auto` beats.
+        unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
+        refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
+        bounds: what will be known of the rows beyond declared bounds.
+        excess: what will be known of the values beyond the bounds of measures.
+        keys: which keys will be shown of columns that list none.
+        sums: what one person counts for in the sums of her summaries.
+        allowed: what `data_dependent: allow` would bring to views that refuse it.
+        cubes: of how many rows cubes err less than synthetic rows.
+        draws: tries of the draws that several numbers share.
+    """
+
+    statistics: tuple[StatisticForecast, ...]
+    queries: tuple[QueryForecast, ...]
+    comparison: dict[str, tuple[float | None, ...]]
+    compared: tuple[str, ...]
+    break_even: int | None
+    classes: tuple[ClassForecast, ...] = ()
+    hopeless: tuple[UninformativeView, ...] = ()
+    blind: tuple[UnderpoweredTable, ...] = ()
+    weights: tuple[GuessSensitivity, ...] = ()
+    stands_for: int = 1
+    not_taken: tuple[NotTaken, ...] = ()
+    beaten: tuple[DominatedMechanism, ...] = ()
+    unforeseen: tuple[str, ...] = ()
+    refreshes: Refreshes | None = None
+    bounds: tuple[BoundForecast, ...] = ()
+    excess: tuple[ExcessForecast, ...] = ()
+    keys: tuple[KeyForecast, ...] = ()
+    sums: tuple[str, ...] = ()
+    allowed: tuple[AllowedSelection, ...] = ()
+    cubes: tuple[CubeForecast, ...] = ()
+    draws: tuple[DrawForecast, ...] = ()
+
+    @property
+    def wants_guess(self) -> bool:
+        """True if a guess would say more: publishing chooses the rows of a unit, and none was stated."""
+        return not (self.classes or all(statistic.tau for statistic in self.statistics))
+
+
+@dataclass(frozen=True)
+class _Dry:
+    """One planned release: its statistics and its predictions for the workload."""
+
+    statistics: tuple[StatisticForecast, ...]
+    predictions: tuple[Prediction, ...]
+    foresight: Foresight
+    hopeless: tuple[UninformativeView, ...] = ()
+    not_taken: tuple[NotTaken, ...] = ()
+    looks: frozenset[str] = frozenset()
+    bounds: tuple[BoundForecast, ...] = ()
+    excess: tuple[ExcessForecast, ...] = ()
+    cubes: tuple[CubeForecast, ...] = ()
+    draws: tuple[DrawForecast, ...] = ()
+
+
+def plan_catalog(
+    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None,
+    keys: Mapping[str, int] = NO_SIZES,
+) -> PlanReport:  # fmt: skip
+    """Plan a catalog's release.
+
+    Args:
+        catalog: a loaded catalog; of its source only public tables are opened.
+        workload: statements.
+        compare: also plan the same views with each mechanism of `ALTERNATIVES`.
+        guess: what is publicly known about tables with `max_ids: auto`, in the place of what the catalog states.
+        keys: `table.column` -> keys that may be found of a column that lists none; some hundreds unless it is said.
+
+    Returns:
+        The report.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a public table is wrong.
+
+    **Privacy**: spends nothing, reads no private table.
+    """
+    if catalog.collection is not None and catalog.source is None:
+        raise CatalogError(
+            "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
+        )
+    inside = counted_catalog(catalog)
+    guess = stated_guess(inside) if guess is None else guess
+    public = open_public(inside)
+    try:
+        make = planning_maker(inside, public, keys)
+        planned = _dry(catalog, public, make, workload, guess)
+        alternatives = {"auto": planned} if compare else {}
+        for name, word in ALTERNATIVES.items() if compare else ():
+            try:
+                alternatives[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
+            except (CatalogError, PrivacyError):
+                alternatives[name] = _Dry((), tuple("does not fit" for _ in workload), Foresight())
+        beaten, allowed = _beaten(catalog, make, planned), allowed_selections(inside, make)
+    finally:
+        public.close()
+    taus = {s.of: max(s.tau, 1) for s in planned.statistics}
+    views = {s.view: taus[s.of] for s in planned.statistics}
+    shown, seen = _shown(planned, {s.view for s in planned.statistics if not s.tau}), planned.foresight
+    queries = tuple(
+        _query(catalog.privacy, sql, dry, prediction, views)
+        for sql, dry, prediction in zip(workload, planned.predictions, shown, strict=True)
+    )
+    rows = _rows(catalog, planned, workload)
+    comparison = {
+        name: tuple(_rows(catalog, dry, workload).get(row) for row in rows)
+        for name, dry in alternatives.items()
+    }
+    return PlanReport(
+        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
+        seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
+        tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
+        refreshes(catalog), planned.bounds, planned.excess,
+        key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
+        tuple(summed_words(catalog)), allowed, planned.cubes, planned.draws,
+    )  # fmt: skip
+
+
+def _dry(
+    catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
+) -> _Dry:
+    priced = priced_plan(counted_catalog(catalog), make)
+    foresight = Foresight()
+    if guess is not None:
+        foresight = foresee(
+            RehearsalStage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess
+        )
+    with dry_answerer(priced, catalog, guess) as answerer:
+        statistics = _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog))
+        return _Dry(
+            statistics,
+            tuple(_predicted(answerer, sql) for sql in workload),
+            foresight,
+            hopeless(priced.plan, foresight.classes),
+            not_taken(priced.plan),
+            frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
+            bound_forecasts(priced.plan),
+            excess_forecasts(priced.plan),
+            cube_forecasts(
+                priced.plan, [s.typical for s in statistics], None if guess is None else guess.rows
+            ),
+            draw_forecasts(priced.plan),
+        )
+
+
+def _shown(planned: _Dry, chosen: Set[str]) -> tuple[Prediction, ...]:
+    """Predictions with those of rehearsals in the place of figures for units of one row."""
+    if not planned.foresight.predictions:
+        return planned.predictions
+    return tuple(
+        found
+        if isinstance(found, str) or isinstance(rehearsed, str)
+        else tuple(
+            other if other.view in chosen else own for own, other in zip(found, rehearsed, strict=True)
+        )
+        for found, rehearsed in zip(planned.predictions, planned.foresight.predictions, strict=True)
+    )
+
+
+def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[DominatedMechanism, ...]:
+    """Views whose own word errs more than `auto` would in the same place."""
+    named = {
+        name: view.word
+        for name, view in catalog.views.items()
+        if view.word != AUTO.name and not reported_axes(catalog, name)
+    }
+    if not named or catalog.stream is not None:
+        return ()
+    views = {
+        name: view.model_copy(update={"mechanism": AUTO.name}) if name in named else view
+        for name, view in catalog.views.items()
+    }
+    left_open = forecast(priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make))
+    auto = {(s.view, s.measure): s.typical for s in left_open}
+    comparisons = [
+        DominatedMechanism(
+            s.view,
+            s.measure,
+            named[s.view],
+            (s.typical / auto[s.view, s.measure]) ** 2,
+            s.view in planned.looks,
+        )
+        for s in planned.statistics
+        if s.view in named and (s.view, s.measure) in auto
+    ]
+    return tuple(c for c in comparisons if c.looks or c.times > WORTH_A_WARNING)
+
+
+def _with_channel(
+    statistics: Sequence[StatisticForecast], errors: Mapping[int, float]
+) -> tuple[StatisticForecast, ...]:
+    """Forecasts with what channels of reported columns add, errors in stored units."""
+    forecasts = list(statistics)
+    for i, error in errors.items():
+        forecasts[i] = replace(forecasts[i], typical=error * 10.0 ** -forecasts[i].scale)
+    return tuple(forecasts)
+
+
+def _predicted(answerer: ReleaseEngine, sql: str) -> Prediction:
+    """A statement's noisy columns, or why it is refused."""
+    try:
+        return predict(answerer, sql)
+    except Error as error:
+        return str(error)
+
+
+def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
+    """The catalog with one word for all views.
+
+    Raises:
+        CatalogError: a cube, which is measured by sets of axes.
+    """
+    if word != "residual" and any(view.ways is not None for view in catalog.views.values()):
+        raise CatalogError(f"views: {word} measures no cube", hint="write `mechanism: auto`")
+    views = {name: view.model_copy(update={"mechanism": word}) for name, view in catalog.views.items()}
+    return catalog.model_copy(update={"views": views})
+
+
+def _query(
+    privacy: Privacy, sql: str, dry: Prediction, prediction: Prediction, taus: dict[str, int]
+) -> QueryForecast:
+    if isinstance(prediction, str) or isinstance(dry, str):
+        return QueryForecast(sql, (), str(prediction), None)
+    counts = [
+        column.median / taus[column.view] for column in dry if column.counts and column.median is not None
+    ]
+    return QueryForecast(sql, prediction, None, break_even(counts[0], privacy) if counts else None)
+
+
+def _overall(catalog: Catalog, planned: _Dry, taus: dict[str, int]) -> int | None:
+    """Break-even of the mean error over all COUNT columns, or over the views' counts without a workload."""
+    errors = [
+        c.median / taus[c.view]
+        for found in planned.predictions
+        if not isinstance(found, str)
+        for c in found
+        if c.counts and c.median is not None
+    ]
+    if not planned.predictions:
+        counts = [s for s in planned.statistics if s.measure == "count" and s.view in catalog.views]
+        errors = [s.typical / max(s.tau, 1) for s in counts]
+    return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
+
+
+def _rows(catalog: Catalog, dry: _Dry, workload: Sequence[str]) -> dict[str, float | None]:
+    """Standard errors compared, by name."""
+    if not workload:
+        named = [s for s in dry.statistics if s.view in catalog.views]
+        return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
+    return {
+        f"{number}. {column.name}": column.median
+        for number, prediction in enumerate(dry.predictions, 1)
+        if not isinstance(prediction, str)
+        for column in prediction
+    }
+
+
+def break_even(stderr: float, privacy: Privacy) -> int:
+    """From how many statements on this release beats an engine that pays for each of them.
+
+    Such an engine asks COUNT and SUM for each of K statements and divides the same budget among them: a mean
+    absolute error of 2 K / epsilon under pure DP; under (epsilon, delta), with the usual conversion, of
+    sqrt(2 K / (pi rho)), which is 6.03 sqrt(K) at (1, 1e-6).
+
+    Args:
+        stderr: of a COUNT on this release, for a person with one row.
+        privacy: the catalog's promise.
+
+    Returns:
+        The least K at which the other engine's error is larger.
+
+    **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
+    """
+    ours = MEAN_ABSOLUTE * stderr
+    epsilon = float(currency_at(privacy.delta, privacy.key_delta).epsilon(charged(privacy)))
+    if privacy.delta == 0:
+        return math.floor(ours * epsilon / 2) + 1
+    depth = math.log(1 / float(privacy.delta))
+    rho = (math.sqrt(depth + epsilon) - math.sqrt(depth)) ** 2
+    return math.floor(rho * (ours / MEAN_ABSOLUTE) ** 2) + 1

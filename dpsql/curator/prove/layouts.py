@@ -1,0 +1,301 @@
+"""Storage layouts of made-up rows: each is another kind of source, and the same rows have to cost the same.
+
+| layout | what lies there | what it aims at |
+|---|---|---|
+| `one file` | one Parquet file a table | nothing; the others are compared with it |
+| `several files` | three Parquet files a table, types and order of columns of each its own | one schema for all |
+| `DuckDB file` | COLLATE NOCASE, generated columns, views, macros | an engine's equalities and names |
+| `CSV` | text | types that are guessed |
+| `folders` | a column in the names of folders, and a file beside them | partitions that are guessed |
+
+**Privacy**: made-up rows.
+**Source**: docs/privacy/loss.md, "2. Where neighbours aim".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+from urllib.parse import quote
+
+import duckdb
+
+from dpsql.catalog import Catalog
+from dpsql.catalog.reported import reported_columns
+from dpsql.row_expressions import identifier, literal
+from dpsql.scratch import scratch
+
+
+class RawRows(NamedTuple):
+    """The rows of one raw table.
+
+    Args:
+        columns: names and DuckDB types, as in CREATE TABLE.
+        rows: one tuple each; text is read as the column's type.
+    """
+
+    columns: str
+    rows: Sequence[tuple[object, ...]]
+
+    def plus(self, *rows: tuple[object, ...]) -> RawRows:
+        """The same table with more rows."""
+        return RawRows(self.columns, (*self.rows, *rows))
+
+
+Tables = Mapping[str, RawRows]
+
+
+class SourceLayout(Protocol):
+    """A kind of source that needs no server."""
+
+    @property
+    def name(self) -> str:
+        """Name in a proof."""
+
+    def fits(self, catalog: Catalog) -> bool:
+        """True if every catalog's columns mean the same there."""
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        """Write tables below a folder.
+
+        Args:
+            place: a folder; made if it is not there.
+            tables: by name.
+            catalog: that reads them; its public tables keep their types.
+
+        Returns:
+            The `source` of a catalog that reads them.
+        """
+
+
+def load_tables(raw: duckdb.DuckDBPyConnection, tables: Tables) -> None:
+    """Make a table of each in a connection, rows in order."""
+    for name, table in tables.items():
+        target = identifier(name)
+        raw.execute(f"CREATE TABLE {target} ({table.columns})")
+        kinds = [kind for _, kind in stored_columns(raw, name)]
+        lists = ", ".join(f"unnest(?::{kind}[])" for kind in kinds)
+        values = [[row[i] for row in table.rows] for i in range(len(kinds))]
+        raw.execute(f"INSERT INTO {target} SELECT {lists}", values)
+
+
+def stored_columns(raw: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]]:
+    """Names and types of a table's columns."""
+    return [(str(row[0]), str(row[1])) for row in raw.execute(f"DESCRIBE {identifier(table)}").fetchall()]
+
+
+def write_tables(place: Path, tables: Tables) -> None:
+    """Write each table into `<place>/<table>.parquet`.
+
+    Args:
+        place: a folder; made if it is not there.
+        tables: by name.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    with scratch() as raw:
+        load_tables(raw, tables)
+        for name in tables:
+            raw.execute(f"COPY {identifier(name)} TO {literal(str(place / name) + '.parquet')}")
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """See the module's table."""
+
+    name: ClassVar[str] = "one file"
+
+    def fits(self, catalog: Catalog) -> bool:
+        return True
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        write_tables(place, tables)
+        return {"root": str(place), "tables": {name: f"{name}.parquet" for name in tables}}
+
+
+NUMBERS = ("SMALLINT", "INTEGER", "BIGINT")
+WIDER: tuple[Mapping[str, str], ...] = (
+    {},
+    dict.fromkeys(NUMBERS, "DECIMAL(20,2)") | {"DATE": "TIMESTAMP"},
+    dict.fromkeys(NUMBERS, "DOUBLE"),
+)
+"""By file: column, or stored type -> the type that it has there; empty where the file has no such column."""
+
+
+@dataclass(frozen=True)
+class SeveralFiles:
+    """See the module's table.
+
+    Args:
+        types: of each file, as `WIDER`.
+    """
+
+    types: Sequence[Mapping[str, str]] = WIDER
+    name: ClassVar[str] = "several files"
+
+    def fits(self, catalog: Catalog) -> bool:
+        return True
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        public = catalog.public_tables
+        write_tables(place, {name: table for name, table in tables.items() if name in public})
+        private = {name: table for name, table in tables.items() if name not in public}
+        with scratch() as raw:
+            load_tables(raw, private)
+            for name in private:
+                (place / name).mkdir()
+                columns = stored_columns(raw, name)
+                for number, types in enumerate(self.types):
+                    ordered = columns if number % 2 == 0 else columns[::-1]
+                    stored = [(column, types.get(column, types.get(kind, kind))) for column, kind in ordered]
+                    cast = ", ".join(_cast(column, kind) for column, kind in stored if kind)
+                    rows = f"SELECT {cast} FROM {identifier(name)} WHERE rowid % {len(self.types)} = {number}"
+                    raw.execute(f"COPY ({rows}) TO {literal(str(place / name / f'{number}.parquet'))}")
+        files = {name: f"{name}.parquet" if name in public else f"{name}/*.parquet" for name in tables}
+        return {"root": str(place), "tables": files}
+
+
+def _cast(column: str, kind: str) -> str:
+    return f"CAST({identifier(column)} AS {kind}) AS {identifier(column)}"
+
+
+MACROS = ("abs(x) AS 0", "hash(x) AS 0", "least(a, b) AS a", "coalesce_all(a) AS NULL")
+"""Functions that a database file may define under names that statements use."""
+
+
+@dataclass(frozen=True)
+class DatabaseFile:
+    """See the module's table.
+
+    Args:
+        collation: of all texts.
+    """
+
+    collation: str = "NOCASE"
+    name: ClassVar[str] = "DuckDB file"
+
+    def fits(self, catalog: Catalog) -> bool:
+        """Reports of people's devices are files."""
+        return not reported_columns(catalog)
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / "tables.duckdb"
+        with duckdb.connect(str(file)) as database, scratch() as raw:
+            load_tables(raw, tables)
+            for macro in MACROS:
+                database.execute(f"CREATE MACRO {macro}")
+            for name in tables:
+                rows = place / f"{name}.parquet"
+                raw.execute(f"COPY {identifier(name)} TO {literal(str(rows))}")
+                self._store(
+                    database, name, stored_columns(raw, name), rows, is_view=name in catalog.public_tables
+                )
+                rows.unlink()
+        return {"kind": "duckdb", "root": str(file), "tables": {name: name for name in tables}}
+
+    def _store(
+        self, database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], rows: Path,
+        *, is_view: bool,
+    ) -> None:  # fmt: skip
+        """A base table whose last column is generated; of a public table a view over it."""
+        stored = f"{name} stored" if is_view else name
+        last, kind = columns[-1]
+        base_columns = [*columns[:-1], (f"{last} stored", kind)]
+        specs = ", ".join(
+            f"{identifier(column)} {kind}{self._collate(kind)}" for column, kind in base_columns
+        )
+        generated = f"{identifier(last)} {kind} GENERATED ALWAYS AS ({identifier(last + ' stored')})"
+        database.execute(f"CREATE TABLE {identifier(stored)} ({specs}, {generated})")
+        database.execute(f"INSERT INTO {identifier(stored)} FROM {literal(str(rows))}")
+        if is_view:
+            names = ", ".join(identifier(column) for column, _ in columns)
+            database.execute(f"CREATE VIEW {identifier(name)} AS SELECT {names} FROM {identifier(stored)}")
+
+    def _collate(self, kind: str) -> str:
+        return f" COLLATE {self.collation}" if kind == "VARCHAR" else ""
+
+
+@dataclass(frozen=True)
+class CsvFiles:
+    """See the module's table."""
+
+    name: ClassVar[str] = "CSV"
+
+    def fits(self, catalog: Catalog) -> bool:
+        """Expressions, axes over public tables and keys without a declared type see other types than in Parquet."""
+        return catalog.raw_source().kind.name == "csv"
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        place.mkdir(parents=True, exist_ok=True)
+        with scratch() as raw:
+            load_tables(raw, tables)
+            for name in tables:
+                target = literal(str(place / name) + ".csv")
+                raw.execute(f"COPY {identifier(name)} TO {target} (FORMAT csv, HEADER true)")
+        return {"kind": "csv", "root": str(place), "tables": {name: f"{name}.csv" for name in tables}}
+
+
+@dataclass(frozen=True)
+class Folders:
+    """See the module's table."""
+
+    name: ClassVar[str] = "folders"
+
+    def fits(self, catalog: Catalog) -> bool:
+        """True where some table has a column that folders can name."""
+        return any(folder_column(catalog, name) for name in catalog.tables)
+
+    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+        """See `SourceLayout`: NULL lies in the file beside the folders."""
+        named = {name: folder_column(catalog, name) for name in tables}
+        write_tables(place, {name: table for name, table in tables.items() if not named[name]})
+        partitioned = {name: column for name, column in named.items() if column}
+        with scratch() as raw:
+            load_tables(raw, {name: tables[name] for name in partitioned})
+            for name, column in partitioned.items():
+                text = f"CAST({identifier(column)} AS VARCHAR)"
+                distinct = raw.execute(
+                    f"SELECT DISTINCT {text} FROM {identifier(name)} ORDER BY 1"
+                ).fetchall()
+                for value in {None, *(row[0] for row in distinct)}:
+                    folder = place / name / ("" if value is None else f"{column}={quote(value, safe='')}")
+                    folder.mkdir(parents=True, exist_ok=True)
+                    rows = f"SELECT * EXCLUDE ({identifier(column)}) FROM {identifier(name)}"
+                    same = "IS NULL" if value is None else f"= {literal(value)}"
+                    raw.execute(
+                        f"COPY ({rows} WHERE {text} {same}) TO {literal(str(folder / 'rows.parquet'))}"
+                    )
+        files = {
+            name: f"{name}/**/*.parquet" if name in partitioned else f"{name}.parquet" for name in tables
+        }
+        hive = {name: (column,) for name, column in partitioned.items()}
+        return {"root": str(place), "tables": files, "hive": hive}
+
+
+def folder_column(catalog: Catalog, name: str) -> str:
+    """The column of a private table that folders can name: no key, and no expression sees its type; empty for none."""
+    table = catalog.tables[name]
+    if name in catalog.public_tables or table.derive or table.measures:
+        return ""
+    keys = {key.lower() for key in (*table.foreign_keys, table.key or "")}
+    fit = [
+        column
+        for column, spec in table.written.items()
+        if spec.type in FOLDER_TYPES
+        and spec.reported is None
+        and not spec.measure
+        and column.lower() not in keys
+    ]
+    return fit[-1] if fit else ""
+
+
+FOLDER_TYPES = ("string", "int", "date")
+LAYOUTS: tuple[SourceLayout, ...] = (OneFile(), SeveralFiles(), DatabaseFile(), CsvFiles(), Folders())
+"""In the order in which a proof takes them."""
+
+
+def layouts_for(catalog: Catalog) -> list[SourceLayout]:
+    """Those in which a catalog's columns mean the same."""
+    return [layout for layout in LAYOUTS if layout.fits(catalog)]

@@ -1,0 +1,441 @@
+"""Rows made up for a catalog, and neighbours of one unit that aim at what bounds it.
+
+Public tables keep their rows. Private ones are made up from what the catalog says in public: domains, keys, paths. A
+crowd of a few dozen units stands in both sides; one unit comes and goes, in several manners:
+
+| manner | its rows | aims at |
+|---|---|---|
+| dear | as many as count, all in one cell, each measure at its upper bound | the claim: nothing may cost more |
+| many | five hundred and more beyond that | bounds, and what is chosen from how many rows people own |
+| spread | as many as count, anywhere in their domains | rows of different cells, dense and zero-sum ones |
+| new | private keys that nobody else has, as many as weigh | thresholds: one is shown with chance delta at most |
+| odd | NULL, beyond every domain, dangling; rows with everybody's keys on the way; three rows of itself | the joins |
+
+**Privacy**: opens no private table. Public rows are read from the catalog's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, sqrt
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from dpsql.budget.threshold import key_weight
+from dpsql.catalog import Catalog
+from dpsql.catalog.base import from_units
+from dpsql.catalog.private_columns import private_columns
+from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.source import Source
+from dpsql.catalog.tables import Column
+from dpsql.central.axes import open_public
+from dpsql.central.key_plans import key_plans
+from dpsql.curator.prove.layouts import RawRows, SourceLayout
+from dpsql.curator.prove.sides import LATER, NeighbourSide
+from dpsql.local.mechanisms.channel import channel_of
+from dpsql.local.reported import ReportProvenance, write_items
+from dpsql.row_expressions import identifier
+from dpsql.row_expressions.expression import row_expression
+from dpsql.streams.calendar import batch_bounds, stream_column
+from dpsql.streams.publish import Arrival
+
+CROWD, NOBODYS = 30, 8
+"""Units that stay, and rows of each private table that nobody owns."""
+VICTIM, RIVAL = 900, 901
+CHOSEN = 8
+"""Rows that count where publishing chooses how many: nobody knows beforehand."""
+MOST_BATCHES = 6
+FREE = 10**8
+"""The largest number, in units, of a column that states no bounds: expressions of it pass theirs."""
+KEYS = 1000
+"""Each unit has so many key numbers of its own."""
+TYPES = {
+    "int": "BIGINT", "date": "DATE", "timestamp": "TIMESTAMP", "string": "VARCHAR", "bool": "BOOLEAN",
+}  # fmt: skip
+BEYOND = {"int": "1000000000000", "decimal": "1000000000000", "date": "9999-12-31", "timestamp": "9999-12-31",
+          "string": "?", "bool": None}  # fmt: skip
+
+At = Callable[[float], object]
+"""A place between 0 and 1 -> the value that stands there in a domain, or the key in a list."""
+
+
+class Manner(NamedTuple):
+    """Rows of the unit that is added or removed.
+
+    Args:
+        name: as the table above.
+        where: (values of a column by their places, what lies beyond them, chance) -> one value.
+        times, more: rows of each counted table: so many times those that count, and so many more.
+        copies: rows of the unit's own table.
+        stands: place of keys that rows name and of columns that no sum is made of, as rules may drop rows at the
+            ends of domains; None: as `where`.
+        claims: whether rows on the way to the unit also carry everybody else's keys.
+        new: whether its private keys are nobody else's.
+    """
+
+    name: str
+    where: Callable[[At, object, Random], object]
+    times: int = 1
+    more: int = 0
+    copies: int = 1
+    stands: float | None = None
+    claims: bool = False
+    new: bool = False
+
+
+def _odd(at: At, beyond: object, rng: Random) -> object:
+    return rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]])
+
+
+DEAR = Manner("dear", lambda at, beyond, rng: at(1.0), stands=0.5)
+MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, 5, stands=0.3)
+SPREAD = Manner("spread", lambda at, beyond, rng: at(rng.random()))
+ODD = Manner("odd", _odd, 3, 0, 3, claims=True)
+CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
+MANNERS = (DEAR, MANY, SPREAD, ODD)
+NEW = Manner("new", lambda at, beyond, rng: at(1.0), stands=0.5, new=True)
+MOST_CROWD, SURE = 2_000, 5
+"""Units that make private keys common, at most; standard deviations above the threshold that they aim at."""
+FIRST_LATER = 1_000
+"""Number of the first unit beyond the crowd of other catalogs."""
+
+
+class MadeUpColumn(NamedTuple):
+    """One column of a made-up table.
+
+    Args:
+        name, kind: as in CREATE TABLE.
+        at: its values, or the keys that it may name.
+        beyond: what is no such value.
+        own: the table on the way to the unit whose key it holds; empty for others.
+        summed: whether sums are made of it, so that its largest value moves most.
+        fresh: makes a private key that nobody has; None where the values are listed.
+    """
+
+    name: str
+    kind: str
+    at: At
+    beyond: object
+    own: str = ""
+    summed: bool = False
+    fresh: Callable[[Random], object] | None = None
+
+
+class MadeUpPublicTable(NamedTuple):
+    """A public table: its columns with their types, and its rows."""
+
+    kinds: Mapping[str, str]
+    rows: Sequence[tuple[object, ...]]
+
+    def column(self, name: str) -> list[object]:
+        """Its values, in the order of the rows."""
+        place = [column.lower() for column in self.kinds].index(name.lower())
+        return [row[place] for row in self.rows]
+
+    def kind(self, name: str) -> str:
+        """The type of a column."""
+        return {column.lower(): kind for column, kind in self.kinds.items()}[name.lower()]
+
+
+@dataclass(frozen=True)
+class MadeUpStar:
+    """A catalog with made-up rows.
+
+    Args:
+        catalog: that is published.
+        public: its public tables as they are.
+        seed: of what is made up.
+    """
+
+    catalog: Catalog
+    public: Mapping[str, MadeUpPublicTable]
+    seed: int = 0
+
+    @cached_property
+    def towards(self) -> dict[str, str]:
+        """The foreign key of each owned table that leads on to the unit; none of the unit's own table."""
+        foreign_keys = {}
+        for of, table in self.catalog.star.tables.items():
+            if table.unit is not None and of != self.catalog.privacy.unit.table:
+                for key in (*table.unit.path, table.unit.column):
+                    foreign_keys[of] = key
+                    of = self.catalog.tables[of].foreign_keys[key].references
+        return foreign_keys
+
+    @cached_property
+    def owned(self) -> tuple[str, ...]:
+        """Tables whose rows are units' own, those nearest to the unit first; every counted one where rows are units."""
+        unit = self.catalog.privacy.unit.table
+        if unit is None:
+            return tuple(self.catalog.star.tables)
+        tables = [unit]
+        while len(tables) <= len(self.towards):
+            tables += [of for of in self.towards if of not in tables and self._next(of) in tables]
+        return tuple(tables)
+
+    def _next(self, table: str) -> str:
+        return self.catalog.tables[table].foreign_keys[self.towards[table]].references
+
+    @cached_property
+    def places(self) -> dict[str, tuple[MadeUpColumn, ...]]:
+        """The columns of every private table."""
+        private = [name for name in self.catalog.tables if name not in self.catalog.public_tables]
+        return {name: tuple(self._places(name)) for name in private}
+
+    def _places(self, name: str) -> Iterator[MadeUpColumn]:
+        table = self.catalog.tables[name]
+        left_out = {each.column.lower() for each in reported_columns(self.catalog) if each.table == name}
+        left_out |= {computed.lower() for computed in (*table.derive, *table.measures)}
+        if table.key is not None:
+            yield MadeUpColumn(table.key, self._key_kind(name), lambda place: None, None)
+            left_out.add(table.key.lower())
+        for key, named in table.foreign_keys.items():
+            if key.lower() not in left_out:
+                parent = named.references if self.towards.get(name) == key else ""
+                kind, keys = self._key_kind(named.references), self._keys(named.references)
+                yield MadeUpColumn(key, kind, keys, str(10**9), parent)
+                left_out.add(key.lower())
+        used = {
+            name.lower() for each in table.measures.values() for name in row_expression(each.expr).columns
+        }
+        for column, spec in table.written.items():
+            if column.lower() not in left_out:
+                summed = spec.measure or not spec.has_domain or column.lower() in used
+                at = self._domain(column, spec)
+                fresh = (
+                    None
+                    if spec.private_keys is None
+                    else _fresh_number
+                    if spec.type == "int"
+                    else _fresh_text
+                )
+                yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed, fresh=fresh)
+
+    def _key_kind(self, table: str) -> str:
+        key = str(self.catalog.tables[table].key)
+        if table in self.public:
+            return self.public[table].kind(key)
+        declared = {name.lower(): spec for name, spec in self.catalog.tables[table].columns.items()}
+        return _kind(declared[key.lower()]) if key.lower() in declared else "BIGINT"
+
+    def _keys(self, table: str) -> At:
+        """Keys that rows may name: of a public table, or of one that nobody owns, or of the crowd."""
+        if table in self.public:
+            return _listed(self.public[table].column(str(self.catalog.tables[table].key)))
+        return _listed([str(KEYS * unit) for unit in range(1, NOBODYS + 1)])
+
+    def _domain(self, name: str, spec: Column) -> At:
+        if spec.from_ is not None:
+            return _listed(list(dict.fromkeys(self.public[spec.from_].column(name))))
+        if spec.listed or spec.type == "bool":
+            return _listed(list(spec.listed) or ["false", "true"])
+        if spec.private_keys is not None:
+            words = ["1", "2", "3"] if spec.type == "int" else ["x", "y", "z"]
+            return _listed([word for word in words if word not in spec.private_keys.always] or words)
+        if not spec.ordered:
+            return _listed(["text"])
+        low, high = spec.bounds if spec.lower is not None else (0, FREE)
+        return lambda place: from_units(
+            spec.type, low + round(place * (high - low)), scale=spec.digits, grain=spec.grain
+        )
+
+    def rows_of(
+        self, unit: int, manner: Manner, batches: Sequence[int] = ()
+    ) -> dict[str, list[tuple[object, ...]]]:
+        """The rows of one unit, by table.
+
+        Args:
+            unit: its number.
+            manner: what they are like.
+            batches: of a stream, those that it is in.
+        """
+        rng, rows = Random(f"{self.seed} {unit} {manner.name}"), dict[str, list[tuple[object, ...]]]()
+        keys: dict[str, list[str]] = {}
+        for table in self.owned:
+            times = batches if self._arrives(table) else (None,)
+            number = self._number(table, manner)
+            named = [str(KEYS * unit + i) for i in range(number * len(times))]
+            if table == self.catalog.privacy.unit.table:
+                named = named[:1] * len(named)  # each row is of the one unit
+            keys[table] = named
+            if manner.claims and table in map(self._next, self.towards) and table != self.owned[0]:
+                named = [*named, *(str(KEYS * crowd_unit) for crowd_unit in range(1, CROWD + 1))]
+            rows[table] = [
+                self._row(table, key, manner, keys, times[i % len(times)], rng) for i, key in enumerate(named)
+            ]
+        return rows
+
+    def _number(self, table: str, manner: Manner) -> int:
+        if table == self.catalog.privacy.unit.table:
+            return manner.copies
+        if self.catalog.privacy.unit.table is None:
+            return 1
+        if table not in self.catalog.star.tables:
+            return 2
+        return manner.times * (self.catalog.star.tables[table].bounding.max_ids or CHOSEN) + manner.more
+
+    def _arrives(self, table: str) -> bool:
+        return self.catalog.stream is not None and stream_column(self.catalog)[1] == table
+
+    def _row(
+        self,
+        table: str,
+        key: str,
+        manner: Manner,
+        keys: Mapping[str, Sequence[str]],
+        batch: int | None,
+        rng: Random,
+    ) -> tuple[object, ...]:
+        """One row; what it names on the way to the unit is the unit's own."""
+        row: list[object] = []
+        for place in self.places[table]:
+            if place.name == self.catalog.tables[table].key:
+                row.append(key)
+            elif place.own:
+                row.append(rng.choice(keys[place.own]))
+            elif batch is not None and f"{table}.{place.name}" == str(self._time):
+                row.append(self._begins(batch))
+            elif place.fresh is not None and manner.new:
+                row.append(place.fresh(rng))
+            elif not place.summed and manner.stands is not None:
+                row.append(place.at(manner.stands))
+            else:
+                row.append(manner.where(place.at, place.beyond, rng))
+        return tuple(row)
+
+    @property
+    def _time(self) -> str | None:
+        return None if self.catalog.stream is None else self.catalog.stream.column
+
+    def _begins(self, batch: int) -> str:
+        stream, _, column = stream_column(self.catalog)
+        return str(batch_bounds(batch, str(column.lower), stream.grain)[0])
+
+    @property
+    def batches(self) -> range:
+        """The batches of a stream that are appended: few of a long one; none of a release at once."""
+        if self.catalog.stream is None:
+            return range(0)
+        return range(min(self.catalog.stream.horizon, MOST_BATCHES))
+
+    def side(
+        self,
+        place: Path,
+        layout: SourceLayout,
+        *others: dict[str, list[tuple[object, ...]]],
+        crowd: bool = True,
+    ) -> NeighbourSide:
+        """Write the crowd and some more rows, and the catalog that reads them.
+
+        Args:
+            place: a folder of its own.
+            layout: how the tables are stored.
+            others: rows by table.
+            crowd: whether the units that stay are there; rows that nobody owns always are.
+        """
+        table_rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in self.places}
+        for rows in (*(self._crowd if crowd else self._crowd[:1]), *others):
+            for name, new_rows in rows.items():
+                table_rows[name] += new_rows
+        tables = {
+            name: RawRows(
+                ", ".join(f"{identifier(column.name)} {column.kind}" for column in self.places[name]), rows
+            )
+            for name, rows in table_rows.items()
+        }
+        for name, table in self.public.items():
+            kinds = ", ".join(f"{identifier(column)} {kind}" for column, kind in table.kinds.items())
+            tables[name] = RawRows(kinds, table.rows)
+        stored = layout.write(place, tables, self.catalog)
+        source = Source.model_validate(stored | {"reports": self._reports(place, tables)})
+        changes = {"source": source, "ledger": str(place / "ledger.duckdb")}
+        arrivals = tuple(Arrival(self._begins(batch), None, LATER) for batch in self.batches)
+        return NeighbourSide(self.catalog.model_copy(update=changes), place / "release.dpsql", arrivals)
+
+    @cached_property
+    def _crowd(self) -> list[dict[str, list[tuple[object, ...]]]]:
+        """Rows that nobody owns, then the units that stay."""
+        rng = Random(self.seed)
+        shared = {
+            name: [self._row(name, str(KEYS * i), SPREAD, {}, None, rng) for i in range(1, NOBODYS + 1)]
+            for name in self.places
+            if name not in self.owned
+        }
+        few = SPREAD._replace(name="crowd")
+        units = [
+            self.rows_of(unit, few, rng.sample(self.batches, min(2, len(self.batches))))
+            for unit in (*range(1, CROWD + 1), *range(FIRST_LATER, FIRST_LATER + self._later))
+        ]
+        return [shared, *units]
+
+    @cached_property
+    def _later(self) -> int:
+        """Units more than the crowd, so that private keys are shown: each holds most of three."""
+        people = [
+            2 * (step.threshold + SURE * sqrt(step.sigma2)) / key_weight(min(3, plan.column.per_unit))
+            for plan in key_plans(self.catalog)
+            for step in plan.rounds[-1:]
+        ]
+        return min(MOST_CROWD, ceil(max(people, default=0)))
+
+    @property
+    def manners(self) -> tuple[Manner, ...]:
+        """The manners of the unit that comes and goes."""
+        most = max((column.per_unit for column in private_columns(self.catalog) if column.rounds), default=0)
+        return (*MANNERS, NEW._replace(more=most)) if most else MANNERS
+
+    def _reports(self, place: Path, tables: Mapping[str, RawRows]) -> dict[str, str]:
+        """Files of what devices reported, one item of everybody."""
+        files = {}
+        for reported in reported_columns(self.catalog):
+            channel = channel_of(*reported.asked)
+            key = [column.name for column in self.places[reported.table]].index(
+                str(self.catalog.tables[reported.table].key)
+            )
+            units = sorted({str(row[key]) for row in tables[reported.table].rows})
+            files[reported.table] = f"{reported.table}.reports.parquet"
+            answered = ReportProvenance(str(reported), "made up", channel.fingerprint)
+            items = [(unit, 0, Random(unit).randrange(channel.items)) for unit in units]
+            write_items(place / files[reported.table], answered, items)
+        return files
+
+
+def made_up(catalog: Catalog, seed: int = 0) -> MadeUpStar:
+    """Read the public tables of a catalog, and nothing else.
+
+    Args:
+        catalog: with a source.
+        seed: of what is made up.
+
+    Raises:
+        CatalogError, SourceError: a public table cannot be read.
+    """
+    engine = open_public(catalog)
+    try:
+        tables = {
+            name: MadeUpPublicTable(dict(engine.columns[name]), engine.public_rows(name))
+            for name in catalog.tables
+            if name in catalog.public_tables
+        }
+    finally:
+        engine.close()
+    return MadeUpStar(catalog, tables, seed)
+
+
+def _fresh_text(rng: Random) -> str:
+    return f"{rng.randrange(36**5):x}"
+
+
+def _fresh_number(rng: Random) -> str:
+    return str(rng.randrange(10**9, 10**10))
+
+
+def _kind(spec: Column) -> str:
+    return f"DECIMAL(38, {spec.digits})" if spec.type == "decimal" else TYPES[spec.type]
+
+
+def _listed(values: Sequence[object]) -> At:
+    return lambda place: values[min(int(place * len(values)), len(values) - 1)]

@@ -1,0 +1,435 @@
+"""Releases of made-up rows: each question of a workload answered many times and compared with the exact answer.
+
+Public tables keep their rows. Private ones are made up from the catalog's domains and a public guess of how many units
+own how many rows (`prove.madeup`), under three distributions of rows per unit with the same mean:
+
+| law | rows per unit |
+|---|---|
+| `even` | everybody owns about the mean |
+| `log-normal` | as the guess says; the middle unit owns mean / sqrt(e) rows unless it says otherwise |
+| `skewed` | the middle unit owns a quarter of the mean, few own most |
+
+Units have a place of their own in every domain, and those with more rows lie further up, so that errors which do not
+cancel out between groups show. One more release of the `skewed` rows has 80 times the epsilon: beyond its intervals
+lies what is no noise.
+
+**Privacy**: a function of the catalog, public tables and the guess; private tables and the ledger stay closed. Releases
+carry the mark of test entropy and lie in a folder that is removed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from math import comb, inf
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import NamedTuple
+
+import duckdb
+
+from dpsql.catalog import Catalog
+from dpsql.catalog.model import MOST
+from dpsql.central.central import publish_release
+from dpsql.contributions.guess import Guess
+from dpsql.curator.prove.layouts import OneFile
+from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
+from dpsql.errors import CatalogError, Error, InterfaceError
+from dpsql.federation.session import OpenReleases, open_session
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.progress import Progress, Stage, silent
+from dpsql.results.render import Grid
+from dpsql.results.result import Result
+from dpsql.row_expressions import identifier, literal
+
+LOG_NORMAL, SKEWED = "log-normal", "skewed"
+LOUD = 80
+"""Times the catalog's epsilon: an error of .2% then stands far outside of an interval of noise."""
+MOST_ROWS = 200_000
+"""Rows of a table that are made up; relative widths of larger tables are smaller."""
+GREEN, RED = 0.05, 0.5
+"""Half-widths, as parts of the answer, below and above which a question is green and red."""
+APART = 3
+"""Times that half-widths of the laws may differ before a question is called served by none of them."""
+LEVEL, LOUD_LEVEL, ROOM = 0.95, 0.9999, 1e-6
+"""Of intervals; of the loud release's, where a miss of one cell shall be no chance; and room for floats' rounding."""
+GATE = 0.01
+
+Key = tuple[object, ...]
+Exact = Mapping[Key, Mapping[int, object]]
+
+
+@dataclass(frozen=True)
+class RehearsedColumn:
+    """One noisy column of a statement over all made-up releases.
+
+    Args:
+        name: as the statement calls it.
+        half: median half-width of its 95% intervals, the laws together; None where most have an open end.
+        by_law: the same under each law, in its order.
+        typical: median size of the exact answer, or of the answer where it was not computed.
+        covered, intervals: how many intervals hold the exact answer, of how many compared.
+        loud: cells of the loud release outside of their intervals, and all of its cells.
+        chance: of so many misses among one random cell a release, where intervals hold 95%.
+    """
+
+    name: str
+    half: float | None
+    by_law: tuple[float | None, ...]
+    typical: float
+    covered: int
+    intervals: int
+    loud: tuple[int, int]
+    chance: float
+
+    @property
+    def light(self) -> str:
+        """`green`, `yellow` or `red` by the half-width; `unclear` where the laws disagree on it."""
+        known = [half for half in self.by_law if half is not None]
+        if self.half is None or len(known) < len(self.by_law) or max(known) > APART * min(known):
+            return "unclear" if known else "red"
+        relative = self.half / self.typical if self.typical else inf
+        return "green" if relative < GREEN else "yellow" if relative <= RED else "red"
+
+
+class RehearsedQuestion(NamedTuple):
+    """One statement.
+
+    Args:
+        sql: the statement.
+        columns: its noisy columns; none where it is refused or has no noise.
+        refusal: why some release refuses it; empty where none does.
+        uncompared: why plain DuckDB has no exact answer; empty where it has.
+        notes: under the first answer.
+    """
+
+    sql: str
+    columns: tuple[RehearsedColumn, ...] = ()
+    refusal: str = ""
+    uncompared: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RehearsalReport:
+    """Answers of made-up releases, with the verdicts.
+
+    Args:
+        laws: their names.
+        releases: of each law, and the loud one.
+        units, rows: that were made up.
+        questions: in the order of the workload.
+        misses: `statement: column` whose misses are no chance (Holm over all columns at 1%).
+    """
+
+    laws: tuple[str, ...]
+    releases: int
+    units: int
+    rows: int
+    questions: tuple[RehearsedQuestion, ...]
+    misses: tuple[str, ...]
+
+
+def rehearse_catalog(
+    catalog: Catalog, workload: Sequence[str], guess: Guess, *, releases: int = 8, progress: Progress = silent
+) -> RehearsalReport:
+    """Publish made-up rows of a catalog and compare every interval with the exact answer.
+
+    Args:
+        catalog: with a source, whose public tables are read.
+        workload: statements.
+        guess: about how many units own how many rows, in public.
+        releases: of each law.
+        progress: told each law.
+
+    Raises:
+        CatalogError: a stream, or a catalog whose people report for themselves.
+        InterfaceError: the guess is of too many rows to make up.
+        SourceError: a public table cannot be read.
+
+    **Privacy**: opens public tables alone, and no ledger but throw-away ones.
+    """
+    if catalog.stream is not None or catalog.collection is not None:
+        raise CatalogError(
+            "rehearse: only releases of rows at once are rehearsed, no streams and no collections",
+            hint="`dpsql plan` forecasts a stream, `dpsql simulate` a collection",
+        )
+    if guess.rows > MOST_ROWS:
+        raise InterfaceError(
+            f"rehearse: at most {MOST_ROWS:,} rows are made up",
+            hint=f"state --rows {MOST_ROWS} and fewer --units in proportion; more rows only narrow intervals",
+        )
+    workload = workload or [f"SELECT COUNT(*) AS n FROM {identifier(of)}" for of in catalog.star.tables]
+    star, laws, answers = made_up(catalog), _laws(guess), list[list[_Answers]]()
+    with tempfile.TemporaryDirectory(prefix="dpsql-rehearse-") as folder:
+        for number, (law, amounts) in enumerate(laws.items()):
+            progress(Stage("publishing made-up rows,", law, done=number, total=len(laws)))
+            place = Path(folder) / law
+            written = _written(star, amounts, place)
+            answers.append(_ask(place, written, releases, workload, loud=law == SKEWED))
+    questions = tuple(_question(sql, [of[i] for of in answers]) for i, sql in enumerate(workload))
+    return RehearsalReport(
+        tuple(laws), releases, guess.units, guess.rows, questions, tuple(_beyond_chance(questions))
+    )
+
+
+def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_rows: float | None) -> Guess:
+    """The numbers that a curator states, or those that her catalog does.
+
+    Args:
+        catalog: of which the largest `guess:` is taken where nothing is stated.
+        units, rows, most_rows: as of `Guess`.
+
+    Raises:
+        InterfaceError: neither states how many there are.
+
+    **Privacy**: a function of the catalog and of public numbers.
+    """
+    stated = [table.guess for table in catalog.tables.values() if table.guess is not None]
+    if units is None and rows is None and stated:
+        largest = max(stated, key=lambda guess: guess.rows)
+        units, rows, most_rows = largest.units, largest.rows, most_rows or largest.most_rows
+    if units is None or rows is None:
+        raise InterfaceError(
+            "rehearse: how many rows there are is not known",
+            hint="state --units and --rows, about, in public",
+        )
+    # `clipped_share: 0` states that nobody owns more rows than max_ids
+    exceeded_by_nobody = [
+        table.max_ids
+        for table in catalog.tables.values()
+        if isinstance(table.max_ids, int) and table.clipped_share == 0
+    ]
+    if most_rows is None and exceeded_by_nobody:
+        most_rows = max(min(exceeded_by_nobody), rows / units)
+    return Guess(min(units, rows), rows, most=most_rows)
+
+
+def _laws(guess: Guess) -> dict[str, Guess]:
+    """The guess under each law."""
+    few = max(1.0, guess.mean / 4)
+    return {
+        "even": replace(guess, typical=max(1.0, guess.mean)),
+        LOG_NORMAL: guess,
+        SKEWED: replace(guess, typical=min(few, guess.median)),
+    }
+
+
+def _written(star: MadeUpStar, law: Guess, place: Path) -> Catalog:
+    """Write the rows of all units; the catalog that reads them."""
+    amounts, table_rows = law.amounts(law.units), dict[str, list[tuple[object, ...]]]()
+    for unit, rows in enumerate(amounts, 1):
+        own = _manner(int(rows), unit / law.units, Random(f"{star.seed} {unit}"))
+        for table, made in star.rows_of(unit, own).items():
+            table_rows.setdefault(table, []).extend(made)
+    return star.side(place, OneFile(), table_rows, crowd=False).catalog
+
+
+def _manner(rows: int, rank: float, rng: Random) -> Manner:
+    """A unit with so many rows of each counted table, around a place of her own that rises with her rank."""
+    centre = (rank + rng.random()) / 2
+
+    def where(at: Callable[[float], object], beyond: object, draws: Random) -> object:
+        # squares: the first categories are frequent and large values are rare
+        return at(min(max(draws.gauss(centre, 0.25), 0.0), 1.0) ** 2)
+
+    return SPREAD._replace(name=f"{rows} rows", where=where, times=0, more=rows)
+
+
+def _louder(catalog: Catalog) -> Catalog:
+    """The catalog with `LOUD` times its epsilon, as far as catalogs go."""
+    privacy, most = catalog.privacy, Fraction(MOST)
+    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
+    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
+    return catalog.model_copy(update={"privacy": privacy.model_copy(update=changes)})
+
+
+class _Answer(NamedTuple):
+    """A release's answer, with the ends of its intervals: both are computed while the release is open."""
+
+    result: Result
+    low: Grid
+    high: Grid
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """One statement's answers under one law.
+
+    Args:
+        quiet: of the releases with the catalog's epsilon, in order.
+        loud: of the loud release, where there is one.
+        exact: plain DuckDB's rows by key.
+        refusal, uncompared: as of `RehearsedQuestion`.
+    """
+
+    quiet: tuple[_Answer, ...] = ()
+    loud: tuple[_Answer, ...] = ()
+    exact: Exact = field(default_factory=dict)
+    refusal: str = ""
+    uncompared: str = ""
+
+    @property
+    def noisy(self) -> list[int]:
+        """Positions of columns that are noisy in some release."""
+        return sorted({c for answer in (*self.quiet, *self.loud) for c in answer.result.noisy})
+
+    @property
+    def keys(self) -> list[int]:
+        """Positions of the other columns."""
+        return [c for c in range(len(self.quiet[0].result.columns)) if c not in self.noisy]
+
+    def cells(self, answer: _Answer, column: int) -> Iterator[_Cell]:
+        """A column's numbers but for days, which have no relative error."""
+        for row, low, high in zip(answer.result.rows, answer.low, answer.high, strict=True):
+            if isinstance(row[column], date) or row[column] is None:
+                continue
+            lower, upper = low[column], high[column]
+            half = inf if lower is None or upper is None else (upper - lower) / 2
+            exact = self.exact.get(_key(row, self.keys), {}).get(column)
+            if not isinstance(exact, float):
+                yield _Cell(abs(row[column]), half, None)
+                continue
+            room = ROOM * max(1.0, abs(exact))
+            above = lower is None or exact >= lower - room
+            yield _Cell(abs(exact), half, above and (upper is None or exact <= upper + room))
+
+
+class _Cell(NamedTuple):
+    """One number of one release.
+
+    Args:
+        size: of the exact answer, or of the number where there is none.
+        half: of its interval; infinite where an end is open.
+        held: whether the interval holds the exact answer; None where there is none.
+    """
+
+    size: float
+    half: float
+    held: bool | None
+
+
+def _ask(
+    place: Path, written: Catalog, releases: int, workload: Sequence[str], *, loud: bool
+) -> list[_Answers]:
+    """Publish the rows of one law so often, each time with noise of its own, and ask every release everything."""
+    catalogs = [written] * releases + [_louder(written)] * loud
+    with ExitStack() as stack:
+        sessions = list[OpenReleases]()
+        for number, catalog in enumerate(catalogs):
+            folder = place / str(number)  # a ledger must know each release of its lineage that lies near
+            folder.mkdir()
+            target, ledger = folder / "made-up.dpsql", str(folder / "ledger.duckdb")
+            noise = ExactNoise(insecure_test_entropy(number))
+            publish_release(
+                catalog.model_copy(update={"ledger": ledger}),
+                target,
+                noise=noise,
+                key=number.to_bytes(32, "big"),
+            )
+            sessions.append(stack.enter_context(closing(open_session([target], insecure=True))))
+        exact = stack.enter_context(closing(_exact_database(place, written)))
+        return [_answers(sql, sessions, exact, loud=loud) for sql in workload]
+
+
+def _exact_database(place: Path, written: Catalog) -> duckdb.DuckDBPyConnection:
+    """The made-up rows in memory, in a database that opens no file once they are there."""
+    exact = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+    for name in written.tables:
+        file = literal(str(place / f"{name}.parquet"))
+        exact.execute(f"CREATE TABLE {identifier(f'raw {name}')} AS FROM {file}")
+    exact.execute("SET enable_external_access = false")
+    exact.execute("SET lock_configuration = true")
+    for name, table in written.tables.items():
+        derived = "".join(f", {sql} AS {identifier(column)}" for column, sql in table.derive.items())
+        exact.execute(f"CREATE VIEW {identifier(name)} AS SELECT *{derived} FROM {identifier(f'raw {name}')}")
+    return exact
+
+
+def _answers(
+    sql: str, sessions: Sequence[OpenReleases], exact: duckdb.DuckDBPyConnection, *, loud: bool
+) -> _Answers:
+    answered = []
+    try:
+        for session in sessions:
+            result = session.query(sql)
+            level = LOUD_LEVEL if loud and session is sessions[-1] else LEVEL
+            answered.append(_Answer(result, *result.interval_rows(level)))
+    except Error as refusal:
+        return _Answers(refusal=str(refusal))
+    answers = _Answers(tuple(answered[: len(answered) - loud]), tuple(answered[len(answered) - loud :]))
+    try:
+        rows = exact.execute(sql).fetchall()  # a statement that the guard has let pass
+    except duckdb.Error as error:
+        return replace(answers, uncompared=f"plain DuckDB has no exact answer ({type(error).__name__})")
+    return replace(
+        answers, exact={_key(row, answers.keys): dict(enumerate(map(_number, row))) for row in rows}
+    )
+
+
+def _key(row: Sequence[object], keys: Sequence[int]) -> Key:
+    """A group's key; a day is the same as a time or as a date."""
+    values = (row[column] for column in keys)
+    return tuple(str(v).removesuffix(" 00:00:00") if isinstance(v, date) else _number(v) for v in values)
+
+
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value
+
+
+def _question(sql: str, laws: Sequence[_Answers]) -> RehearsedQuestion:
+    """Forecast of one statement under all laws of rows a unit."""
+    if refusal := next((answers.refusal for answers in laws if answers.refusal), ""):
+        return RehearsedQuestion(sql, refusal=refusal)
+    noisy = sorted({column for answers in laws for column in answers.noisy})
+    uncompared = next((answers.uncompared for answers in laws if answers.uncompared), "")
+    first = laws[0].quiet[0].result
+    columns = tuple(_column(sql, laws, column, first.columns[column]) for column in noisy)
+    return RehearsedQuestion(sql, columns, uncompared=uncompared, notes=first.notes)
+
+
+def _column(sql: str, laws: Sequence[_Answers], column: int, name: str) -> RehearsedColumn:
+    by_law = [[list(answers.cells(answer, column)) for answer in answers.quiet] for answers in laws]
+    loud = [cell for answers in laws for answer in answers.loud for cell in answers.cells(answer, column)]
+    every = [cell for releases in by_law for cells in releases for cell in cells]
+    compared = [cell.held for cell in every if cell.held is not None]
+    rng, drawn = Random(sql), list[bool]()
+    for cells in (cells for releases in by_law for cells in releases):
+        held = [cell.held for cell in cells if cell.held is not None]
+        drawn += [rng.choice(held)] if held else []
+    return RehearsedColumn(
+        name, _middle([cell.half for cell in every]),
+        tuple(_middle([cell.half for cells in releases for cell in cells]) for releases in by_law),
+        _middle([cell.size for cell in every]) or 0.0, sum(compared), len(compared),
+        (sum(cell.held is False for cell in loud), len(loud)), _chance(drawn.count(False), len(drawn)),
+    )  # fmt: skip
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    """The median; None where it is open or there is none."""
+    middle = median(values) if values else inf
+    return middle if middle < inf else None
+
+
+def _chance(misses: int, draws: int) -> float:
+    """Of at least so many misses where each has a chance of 5%."""
+    return sum(comb(draws, k) * (1 - LEVEL) ** k * LEVEL ** (draws - k) for k in range(misses, draws + 1))
+
+
+def _beyond_chance(questions: Sequence[RehearsedQuestion]) -> Iterator[str]:
+    """Columns that miss more often than chance would, by Holm's steps over all of them."""
+    columns = sorted(
+        (column.chance, f"{question.sql}: {column.name}")
+        for question in questions
+        for column in question.columns
+    )
+    for done, (chance, name) in enumerate(columns):
+        if chance > GATE / (len(columns) - done):
+            return
+        yield name

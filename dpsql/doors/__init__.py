@@ -1,4 +1,0 @@
-"""Where people and programs come in: command line, shell, DB-API, SQLAlchemy, Superset, the wire, a report.
-
-A door holds no method of its own: it asks `dpsql.api` or an open session and shows what comes back.
-"""

@@ -1,0 +1,243 @@
+"""Standard errors of a statement before it is answered: of a dry release, or of any.
+
+The dry release of `dpsql plan` has axes and variance models, and estimates of tables alone that were rehearsed on
+made-up rows; a statement over it goes the way of every statement.
+
+The rows beyond a declared bound move an answer by its share of all rows (`dpsql.intervals.excess_rows`), which is
+private until the release is there. For predictions rows lie evenly over the values of axes, few of them without one
+(`WITHOUT`), and the mean of a measure lies a quarter up its bounds, where `Guess.mean_of` supposes it too. A COUNT over
+all rows needs no such assumption.
+
+**Privacy**: a prediction is a function of the statement and of public facts; it works on a release whose estimates are
+absent, or made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+
+from dpsql.catalog.graph import sums_rows
+from dpsql.errors import Error
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.executor.recombine import TermEstimates
+from dpsql.executor.relation import Relation, answer_block
+from dpsql.intervals.bin_bounds import value_bounds
+from dpsql.intervals.composite import Composite
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.intervals.excess_rows import measured_beyond
+from dpsql.intervals.forms import Form, Linear, is_summed
+from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
+from dpsql.planner.axis_query import FloatArray, special_leaves
+from dpsql.planner.plan import ReleaseView, ViewPlan
+from dpsql.planner.terms import Term
+from dpsql.release import Release
+from dpsql.sql.parse import parse, pointed
+from dpsql.sql.rewrite import split_statement
+
+HALF = 1.96
+"""Half of a 95% interval in standard errors."""
+
+
+@dataclass(frozen=True)
+class PredictedColumn:
+    """Predicted error of one output column.
+
+    Args:
+        name: the column.
+        view: the view that will answer, or an empty string.
+        groups: how many groups the block has.
+        least, median, most: standard errors over the groups; None where they depend on the answer (ratios), or where
+            the interval of every group has an open end.
+        counts: whether the column is one plain COUNT, the unit that engines are compared in.
+        cells: cells of the view.
+        cut: whether a predicate cuts a bin: then interpolation errs too, by at most `Result.model_bound`.
+        cut_bins: how many bins are cut, over all axes and groups.
+        interpolated: part of all that is taken which lies in them, counted in bins.
+        mixed: axes whose values are summed and differ inside of a bin.
+        open_groups: groups whose interval has an open end, for too few people are expected to be seen in the noise.
+        ratio: whether it is one number over another, such as an average: its error does not grow with the rows.
+        relative: the median over groups of the error over the answer; None where the release has no estimates.
+        components: name of `PARTS` -> its median over the groups, where it is above 0.
+        wants_guess: the table whose rows of a unit publishing chooses, where no `guess` says how many there are.
+    """
+
+    name: str
+    view: str
+    groups: int
+    least: float | None
+    median: float | None
+    most: float | None
+    counts: bool
+    cells: int
+    cut: bool = False
+    cut_bins: int = 0
+    interpolated: float = 0.0
+    mixed: str = ""
+    open_groups: int = 0
+    ratio: bool = False
+    relative: float | None = None
+    components: Mapping[str, float] = field(default_factory=dict)
+    wants_guess: str = ""
+
+
+def predict(answerer: ReleaseEngine, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
+    """Predicted standard errors of a statement's noisy columns.
+
+    Args:
+        answerer: over a release; its estimates are not used. Where rows beyond a declared bound were measured, the
+            intervals reach as far as these may move them if rows lie evenly over the values of the axes.
+        text: one statement.
+        dialect: the SQL dialect it is written in.
+
+    Returns:
+        One entry for each output column that has an error. HAVING and LIMIT are not applied: they depend on
+        answers.
+
+    Raises:
+        ProgrammingError, NotSupportedError: no view can answer; what `query` would raise.
+    """
+    try:
+        statement = split_statement(parse(text, dialect), answerer.schema, text, foresees=True)
+        on_partial_bin = answerer.on_partial_bin
+        relations = [
+            answer_block(block, answerer.release, answerer.schema, on_partial_bin)
+            for block in statement.blocks
+        ]
+    except Error as error:
+        raise pointed(error, text) from error
+    columns = zip(statement.names, statement.forms, strict=True)
+    predicted = [_column(name, f, relations[b]) for name, forms in columns for b, f in sorted(forms.items())]
+    groups = len(relations[0].columns[0]) if relations else 0
+    composed = [PredictedColumn(name, "", groups, None, None, None, False, 0) for name in statement.composed]
+    return (*predicted, *composed)
+
+
+def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
+    answered = relation.answered_for(form) if is_summed(form) else None
+    groups = len(relation.columns[0])
+    if answered is None or not is_summed(form):
+        return PredictedColumn(name, "", groups, None, None, None, False, 0)
+    view = answered.plan.view
+    cut = interpolated(answered.plan, form.terms)
+    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
+             mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
+    rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
+    chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
+    if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
+        return PredictedColumn(
+            name, view.name, groups, None, None, None, False, 0, *facts, ratio=ratio, wants_guess=view.of
+        )
+    if ratio and not rehearsed:
+        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
+    beyond = measured_beyond(answered.errors.release, view.of)
+    excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
+    counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
+    if counted is not None:
+        answered = with_even_rows(answered, counted)
+    estimated = replace(Composite.of_form(form, answered), dry=not rehearsed)
+    errors = STDERR.values(estimated, DEFAULT_LEVEL)
+    relative = _relative(errors, estimated.central()) if rehearsed else None
+    errors = errors[~np.isnan(errors)]
+    plain = (
+        isinstance(form, Linear)
+        and [term.measure for term in form.terms] == ["count"]
+        and abs(form.weights[0][1]) == 1
+    )
+    closed = errors[np.isfinite(errors)]
+    spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
+    smallest, median, largest = (None if value is None else float(value) for value in spread)
+    unbounded = len(errors) - len(closed)
+    return PredictedColumn(
+        name,
+        view.name,
+        groups,
+        smallest,
+        median,
+        largest,
+        plain,
+        view.cells,
+        *facts,
+        unbounded,
+        ratio,
+        relative,
+        _components(estimated),
+    )
+
+
+def _components(estimated: Composite) -> dict[str, float]:
+    """Components of a column's predicted error, where bounded."""
+    medians = {
+        name: np.nanmedian(part.values(estimated, DEFAULT_LEVEL)) for name, part in STDERR.parts.items()
+    }
+    return {name: float(median) for name, median in medians.items() if np.isfinite(median) and median > 0}
+
+
+def _relative(errors: np.ndarray, values: np.ndarray) -> float | None:
+    """The median of errors over answers; None where most have no end, or nothing is answered."""
+    seen = ~np.isnan(errors) & (values != 0)
+    found = float(np.median(errors[seen] / np.abs(values[seen]))) if seen.any() else np.inf
+    return found if np.isfinite(found) else None
+
+
+WITHOUT = 0.02
+"""Share of rows in each of the leaves of NULL, of no dimension row and of other values. A judgement: who declares that
+a column may have none does not say how often."""
+
+
+def with_even_rows(answered: TermEstimates, rows: float) -> TermEstimates:
+    """Answers of a view that counts so many rows, evenly over the values of each axis."""
+    release, view = answered.errors.release, answered.plan.view
+    shares = [_leaf_shares(release, axis) for axis in view.axes]
+    per_share = rows / _counted_share(release, view, shares)
+    totals = {
+        term: per_share * _mean(answered.plan, term, release) * _share(answered, term, shares)
+        if sums_rows(term.measure)
+        else total
+        for term, total in answered.totals.items()
+    }
+    return replace(answered, totals=totals)
+
+
+def _leaf_shares(release: Release, axis: int) -> FloatArray:
+    """The share of rows in each leaf of an axis."""
+    meta, leaves = release.axes[axis], np.asarray(release.atoms(axis)["leaf"])
+    shares = np.bincount(leaves, minlength=meta.leaves).astype(np.float64)
+    special = list(special_leaves(meta))
+    shares[special] = 0.0
+    shares *= (1 - WITHOUT * len(special)) / max(1.0, shares.sum())
+    shares[special] = WITHOUT
+    return shares
+
+
+def _counted_share(release: Release, view: ReleaseView, shares: Sequence[FloatArray]) -> float:
+    """The share of all rows that a view counts: all, or those that some of its few questions are about."""
+    spec = release.catalog.views.get(view.name)
+    if spec is None or not spec.questions:
+        return 1.0
+    counted = np.zeros([len(side) for side in shares], bool)
+    for box in (box for question in spec.questions for box in question):
+        leaves = (np.concatenate([np.arange(*ends) for ends in intervals]) for intervals in box)
+        counted[np.ix_(*leaves)] = True
+    cells = reduce(np.multiply.outer, shares, np.ones(()))
+    return max(float(cells[counted].sum()), np.finfo(np.float64).tiny)
+
+
+def _mean(plan: ViewPlan, term: Term, release: Release) -> float:
+    """The mean of the values that a term adds up."""
+    low, high = value_bounds(plan.view.statistics[term.measure], release)
+    return (3 * low + high) / 4
+
+
+def _share(answered: TermEstimates, term: Term, shares: Sequence[FloatArray]) -> FloatArray:
+    """The share of rows that a term takes, for each group shown."""
+    index = answered.errors.index
+    taken = np.zeros(len(index[0]) if index else 1)
+    for box in answered.plan.boxes_for(term):
+        masks = answered.plan.box_masks(box)
+        sides = ((mask @ share)[groups] for mask, share, groups in zip(masks, shares, index, strict=True))
+        taken = taken + reduce(np.multiply, sides, np.ones(len(taken)))
+    return taken

@@ -1,0 +1,158 @@
+"""Two readings of a number that depends on how many groups there are: all groups of the domain, or those that are seen.
+
+A release shows every group of a declared domain, also months in which nobody bought anything, and cannot tell an empty
+group from a small one. DuckDB over the raw rows averages over the groups that have a row. So an average over groups, a
+number of groups or a rank has two readings: over all groups of the domain, which is what is answered, and over those
+whose interval, widened until it holds for all groups at once, leaves out 0. The interval holds both; where all groups
+are seen they are one.
+
+**Privacy**: post-processing of noisy groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.executor.relation import Relation
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
+from dpsql.intervals.fieller import quantile
+from dpsql.intervals.forms import is_form, one
+from dpsql.planner.notes import Note
+
+BoolArray = npt.NDArray[np.bool_]
+Row = tuple[Any, ...]
+MOST_GROUPS = 2**16
+"""Groups whose intervals are worked out to see which leave out 0: a second or two."""
+TOO_MANY_GROUPS = f"which of more than {MOST_GROUPS} groups are empty is not worked out"
+NONE_SEEN = "no group has an interval that leaves out 0, so how many there are is not known"
+ROWS_DIFFER = "which rows there are, or what they are called, depends on which groups are empty"
+INSIDE = "an error inside of the statement, of a number that depends on which groups are empty"
+
+
+def unseen(relation: Relation) -> BoolArray:
+    """The groups of the domain that may be empty: no count or sum of theirs has an interval that leaves out 0.
+
+    The intervals hold for all groups at once (Bonferroni): of 1,000 empty groups 50 leave out 0 at 95% each. Counts and
+    sums, not quotients of them: where a measure is at least 1, so is the interval of every average. False for leaves
+    that the catalog adds, and where a block has no counts and sums.
+    """
+    terms = {
+        term for value in relation.block.values if is_form(value) and value.is_noisy for term in value.terms
+    }
+    candidates = np.array(relation.added, object) == 0
+    level = 1.0 - (1.0 - DEFAULT_LEVEL) / max(1, len(terms) * int(candidates.sum()))
+    hidden = np.full(len(candidates), bool(terms))
+    for form in map(one, terms):
+        low, high = (
+            relation.errors_of(error, form, level)[1] or [None] * len(hidden) for error in (LOW, HIGH)
+        )
+        for group, ends in enumerate(zip(low, high, strict=True)):
+            if (ends[0] is not None and ends[0] > 0) or (ends[1] is not None and ends[1] < 0):
+                hidden[group] = False
+    return np.asarray(hidden & candidates, np.bool_)
+
+
+def none_seen(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> bool:
+    """True if all groups of some block may be empty: a number over those that are seen is then over none."""
+    return any(
+        bool(mask.any()) and int(mask.sum()) == sum(bits == 0 for bits in relation.added)
+        for relation, mask in zip(relations, hidden, strict=True)
+    )
+
+
+def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> Note:
+    """Numbers of groups in the domain and of groups seen."""
+    counts = [
+        (sum(bits == 0 for bits in relation.added), int(mask.sum()))
+        for relation, mask in zip(relations, hidden, strict=True) if mask.any()
+    ]  # fmt: skip
+    groups = " and ".join(f"{every:,}" for every, _ in dict.fromkeys(counts))
+    visible = " and ".join(f"{every - empty:,}" for every, empty in dict.fromkeys(counts))
+    return Note(
+        f"over all {groups} groups of the domain, seen or not; intervals also hold what the {visible} groups give "
+        "whose interval leaves out 0 for all of them at once",
+        flag=True,
+    )
+
+
+def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
+    """The largest group of each block that the catalog adds, where it is more than its noise."""
+    for relation in relations:
+        rows = [row for row, bits in enumerate(relation.added) if bits]
+        forms = [
+            value for value in relation.block.values if is_form(value) and value.is_noisy and value.sides
+        ]
+        forms.sort(key=lambda form: len(form.sides))  # an average says that there are rows, not how many
+        if not rows or not forms or len(rows) > MOST_GROUPS:
+            continue
+        place = relation.names.index(f"v{relation.block.values.index(forms[0])}")
+        values = [relation.columns[place][row] for row in rows]
+        errors = relation.at(rows).errors_of(STDERR, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows)
+        sizes = [
+            (abs(value), row, value, error) for row, value, error in zip(rows, values, errors, strict=True)
+            if value is not None and error is not None and abs(value) > 2 * error
+        ]  # fmt: skip
+        if sizes:
+            _, row, value, error = max(sizes)
+            keys = [
+                f"{group.words()} = {'NULL' if relation.columns[1 + j][row] is None else relation.columns[1 + j][row]}"
+                for j, group in enumerate(relation.block.groups) if relation.added[row] >> j & 1
+            ]  # fmt: skip
+            size = (
+                f", of {value:,.6g} +- {error * quantile(DEFAULT_LEVEL):,.3g},"
+                if len(forms[0].sides) == 1
+                else ""
+            )
+            yield Note(
+                f"{' and '.join(keys)}{size} holds rows outside of the domain: it is left out wherever groups are "
+                "counted, averaged, ranked, limited or joined",
+                flag=True,
+            )
+
+
+def matches(rows: Sequence[Row], others: Sequence[Row], shared: Sequence[int]) -> list[int | None]:
+    """For each row of one reading the row of the other with the same labels; None where there is none, or several.
+
+    >>> matches([("a", 1), ("b", 2)], [("b", 3), ("c", 4)], [0])
+    [None, 0]
+    """
+    places: dict[tuple[str, ...], list[int]] = {}
+    for r, row in enumerate(others):
+        places.setdefault(_label(row, shared), []).append(r)
+    labels = [_label(row, shared) for row in rows]
+    rows_of = Counter(labels)
+    return [
+        places[label][0] if rows_of[label] == 1 and len(places.get(label, ())) == 1 else None
+        for label in labels
+    ]
+
+
+def _label(row: Row, shared: Sequence[int]) -> tuple[str, ...]:
+    """Sums of floats may differ in their last digits between two runs."""
+    values = (row[c] for c in shared)
+    return tuple(f"{value:.9g}" if isinstance(value, float) else repr(value) for value in values)
+
+
+def widest(own: Any, other: Any, sign: int) -> Any:
+    """The lower (sign -1) or upper (1) of two ends; None where the own end is open."""
+    return None if own is None or other is None else max(own, other) if sign > 0 else min(own, other)
+
+
+def combined_errors(
+    rows: Sequence[Row], others: Sequence[Row], kinds: Sequence[str], at: Sequence[int | None]
+) -> list[Row]:
+    """Rows whose ends of intervals inside of the statement hold both readings; other errors are NULL."""
+    signs: Mapping[str, int] = {"dp_interval_low": -1, "dp_interval_high": 1}
+    errors = {c: signs.get(kind, 0) for c, kind in enumerate(kinds) if kind not in ("", "value")}
+    out = []
+    for row, place in zip(rows, at, strict=True):
+        values = list(row)
+        for c, sign in errors.items():
+            values[c] = None if not sign or place is None else widest(row[c], others[place][c], sign)
+        out.append(tuple(values))
+    return out

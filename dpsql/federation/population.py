@@ -1,0 +1,277 @@
+"""Joint population of several releases: the population that a local one represents, and one table from all of
+them.
+
+| word | respondents | beside a central release | alone |
+|---|---|---|---|
+| `all` | the population | unless the test rejects it, an alternative; may be combined | counts, exactly |
+| `random` | a sample | unless the test rejects it, scaled; may be combined | scaled where `everybody` is declared |
+| `unknown` | nobody says | answers only what nothing else can | counts of the respondents |
+
+**Test.** `dpsql.federation.sample_test` compares respondents with the population. Where it rejects, they are weighted to
+the population's margins (`dpsql.federation.raking`) and answer what nothing else can, or answer for themselves alone.
+
+**Together.** Two tables x, z of the same cells with covariances A, B and Cov(x, z) = C have the best linear mean
+x + K (z - x), K = (A - C) (A + B - C - C')^-1, with covariance A - K (A - C)'. It is linear in the cells, so parts add
+up to the whole. A local table was scaled by a total that came from a central one: that is where C comes from. Past
+LARGEST cells all cells share one weight, which is linear too.
+
+**Privacy**: post-processing; public numbers alone.
+
+**Source**: docs/method/local.md, "Releases of one population together".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpsql.federation.combine import independent
+from dpsql.federation.sample_test import Sample, scaled_to
+from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
+from dpsql.matrices.pooled import BilinearForm, TotalInfluence
+from dpsql.planner.axis_query import FloatArray
+from dpsql.planner.plan import views_of
+from dpsql.release import Release
+from dpsql.release.reports import StandsFor
+
+LARGEST = 1024
+"""Numbers up to which cells are weighed one by one: solving takes a second there."""
+RANK = 1e-9
+"""Directions of a covariance with less than this share of the largest are known exactly."""
+
+
+def as_everybody(sample: Sample) -> Release | None:
+    """A random sample's release with its counts and sums scaled to everybody; None where nobody says how many."""
+    tables, stands_for = [], None
+    for view in views_of(sample.release):
+        table = read_table(sample.release, view)
+        everybody = None if table is None or table.total <= 0 else sample.everybody(table)
+        if table is not None and everybody is not None:
+            tables.append(scaled(table, everybody))
+            stands_for = StandsFor(everybody.rows, everybody.error, everybody.source)
+    if stands_for is None:
+        return None
+    meta = replace(sample.release.meta, local=replace(sample.local, stands_for=stands_for), scales=())
+    return release_of(tables, meta)
+
+
+def shared_axes(left: Release, right: Release) -> list[tuple[str, tuple[tuple[object, ...], ...]]]:
+    """Tables that views of both releases count, with the keys of the axes that a pair has in common, most first."""
+    shared = []
+    for left_view in views_of(left):
+        for right_view in views_of(right):
+            if left_view.of.lower() != right_view.of.lower():
+                continue
+            right_keys = axis_keys(right, right_view)
+            common = tuple(key for key in axis_keys(left, left_view) if key in right_keys)
+            if common:
+                shared.append((left_view.of.lower(), common))
+    return sorted(shared, key=lambda pair: -len(pair[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class TablePair:
+    """Two tables of the same cells.
+
+    Args:
+        left, right: the tables.
+        scaled_by_left: whether the right one was scaled by the left one's total, whose error is not in its errors yet.
+    """
+
+    left: ViewTable
+    right: ViewTable
+    scaled_by_left: bool = False
+
+    def crossed(self, a: str, b: str) -> tuple[BilinearForm, ...]:
+        """Cov(left a, right b)."""
+        if not self.scaled_by_left:
+            return ()
+        return (TotalInfluence(self.left.with_count(a), self.right.values[b] / self.left.total),)
+
+    def right_errors(self) -> ViewTable:
+        """The right table with all of its errors."""
+        return self.right.sharing(
+            math.sqrt(self.left.total_variance) / self.left.total if self.scaled_by_left else 0.0
+        )
+
+    @property
+    def measures(self) -> list[str]:
+        """Measures that both tables hold, counts first; sums of different scales do not match."""
+        right_measures = self.right.measures
+        return [
+            m
+            for m, s in self.left.measures.items()
+            if m in right_measures and right_measures[m].scale == s.scale
+        ]
+
+    def matrices(self, measures: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """A, B and C over the cells of some measures, one after the other."""
+        right = self.right_errors()
+        crossed = np.block([[_sum(self.crossed(a, b), self.left) for b in measures] for a in measures])
+        return stacked(self.left, measures), stacked(right, measures), crossed
+
+    def together(self) -> ViewTable:
+        """The best linear mean: cell by cell in one solution up to LARGEST numbers, else by one weight."""
+        measures = self.measures
+        left, right = self.left.only(measures), self.right_errors().only(measures)
+        if left.cells > LARGEST:
+            return self._by_one_weight(left, right)
+        a, b, c = self.matrices(measures)
+        x, z = (np.concatenate([t.values[m].ravel() for m in measures]) for t in (left, right))
+        unit = np.sqrt(np.maximum(np.diag(a), np.diag(a).max() * 1e-12))  # rows and cents do not mix well
+        gain = (a - c) / np.outer(unit, unit)
+        apart = (a + b - c - c.T) / np.outer(unit, unit)
+        k = gain @ np.linalg.pinv((apart + apart.T) / 2, rcond=RANK, hermitian=True)
+        mean = x + unit * (k @ ((z - x) / unit))
+        spread = a - np.outer(unit, unit) * (k @ gain.T)
+        return left.measured(mean, (spread + spread.T) / 2)
+
+    def _by_one_weight(self, left: ViewTable, right: ViewTable) -> ViewTable:
+        """The weight with the least mean variance of boxes of the counts."""
+        boxes = _boxes(left.shape)
+        pieces = (left.errors[COUNT, COUNT], right.errors[COUNT, COUNT], self.crossed(COUNT, COUNT))
+        a, b, c = (
+            float(np.mean(sum((p.between(boxes, boxes) for p in summands), np.zeros(1))))
+            for summands in pieces
+        )
+        w = float(np.clip((b - c) / max(a + b - 2 * c, 1e-300), 0.0, 1.0))
+        errors = {}
+        for m, n in left.pairs():
+            crossed = [*self.crossed(m, n), *(p.transposed() for p in self.crossed(n, m))]
+            errors[m, n] = (
+                *(p.times(w * w) for p in left.errors[m, n]),
+                *(p.times((1 - w) ** 2) for p in right.errors[m, n]),
+                *(p.times(w * (1 - w)) for p in crossed),
+            )
+        values = {m: w * left.values[m] + (1 - w) * right.values[m] for m in left.measures}
+        return replace(left, values=values, errors=errors)
+
+
+POOL = "pooled"
+"""The catalog's name of a table of several releases: no release is asked by it."""
+BOXES = 256
+
+
+def _boxes(shape: tuple[int, ...]) -> list[FloatArray]:
+    """Masks of ranges on every axis, the same for the same shape."""
+    rng = np.random.default_rng(0)
+    masks = []
+    for n in shape:
+        ends = np.sort(rng.integers(0, n + 1, (BOXES, 2)), axis=1)
+        ends[ends[:, 0] == ends[:, 1]] = 0, n
+        masks.append(((np.arange(n) >= ends[:, :1]) & (np.arange(n) < ends[:, 1:])).astype(np.float64))
+    return masks
+
+
+def _sum(pieces: Sequence[BilinearForm], table: ViewTable) -> FloatArray:
+    cells = math.prod(table.shape)
+    return np.asarray(sum((piece.matrix() for piece in pieces), np.zeros((cells, cells))))
+
+
+def stacked(table: ViewTable, measures: Sequence[str]) -> FloatArray:
+    """Covariances of all cells of some measures, one after the other."""
+    order = {m: i for i, m in enumerate(table.measures)}
+
+    def block(a: str, b: str) -> FloatArray:
+        return _sum(table.errors[a, b], table) if order[a] <= order[b] else block(b, a).T
+
+    return np.block([[block(a, b) for b in measures] for a in measures])
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One table from several releases.
+
+    Args:
+        release: the table as a release in memory.
+        names: whose reports and rows are in it.
+    """
+
+    release: Release
+    names: tuple[str, ...]
+
+
+def pools(centrals: Sequence[Release], samples: Sequence[Sample], called: Mapping[str, str]) -> list[Pool]:
+    """Every table that two releases or more hold together, the widest first.
+
+    Args:
+        centrals: releases about everybody, local ones of a census included.
+        samples: random samples that no test rejects.
+        called: release id -> name.
+
+    Returns:
+        One pool for each set of common axes.
+    """
+    everyone = [*centrals, *(sample.release for sample in samples)]
+    if len(everyone) < 2 or not independent([release.meta for release in everyone]):
+        return []
+    pooled: list[Pool] = []
+    covered: list[tuple[str, frozenset[object]]] = []
+    for first in everyone:
+        for second in everyone[everyone.index(first) + 1 :]:
+            for of, keys in shared_axes(first, second):
+                if any(of == o and set(keys) <= k for o, k in covered):
+                    continue
+                covered.append((of, frozenset(keys)))
+                pool = _pool(of, keys, centrals, samples, called)
+                if pool is not None:
+                    pooled.append(pool)
+    return pooled
+
+
+def _pool(
+    of: str,
+    keys: Sequence[tuple[object, ...]],
+    centrals: Sequence[Release],
+    samples: Sequence[Sample],
+    called: Mapping[str, str],
+) -> Pool | None:
+    """All tables on some axes: those about everybody first, then samples scaled by what they say together."""
+    tables = [(release, _on(release, of, keys)) for release in centrals]
+    population_table: ViewTable | None = None
+    names: list[str] = []
+    for release, table in tables:
+        if table is not None and not release.meta.unasked(table.of):
+            population_table = (
+                table if population_table is None else TablePair(population_table, table).together()
+            )
+            names.append(called[release.meta.release_id])
+    few: ViewTable | None = None
+    for sample in samples:
+        table = _on(sample.release, of, keys)
+        unknown = population_table is None and sample.local.everybody is None
+        if table is None or table.total <= 0 or unknown or sample.release.meta.unasked(table.of):
+            continue
+        scaled_table = scaled_to(sample, table, population_table or table)[0]
+        if sample.local.everybody is not None:
+            population_table = (
+                scaled_table
+                if population_table is None
+                else TablePair(population_table, scaled_table).together()
+            )
+        else:
+            few = scaled_table if few is None else TablePair(few, scaled_table).together()
+        names.append(called[sample.release.meta.release_id])
+    if len(names) < 2 or population_table is None:
+        return None
+    best = (
+        population_table if few is None else TablePair(population_table, few, scaled_by_left=True).together()
+    )
+    base = population_table.release
+    title = f"{best.of} of {' and '.join(names)}"
+    catalog = {**base.meta.catalog, "name": POOL}
+    meta = replace(base.meta, catalog=catalog, local=None, scales=(), bounding=(), stream=None)
+    return Pool(release_of([replace(best, view=title)], meta), tuple(names))
+
+
+def _on(release: Release, of: str, keys: Sequence[tuple[object, ...]]) -> ViewTable | None:
+    """A release's table on some axes, from its view with the fewest cells that has them."""
+    for view in sorted(views_of(release), key=lambda view: view.cells):
+        if view.of.lower() == of:
+            where = {key: position for position, key in enumerate(axis_keys(release, view))}
+            if all(key in where for key in keys):
+                return read_table(release, view, [where[key] for key in keys])
+    return None

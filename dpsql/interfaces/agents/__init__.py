@@ -1,0 +1,1 @@
+"""Interfaces for language models: the `mcp` server, and `claims`, which checks quoted numbers against answers."""

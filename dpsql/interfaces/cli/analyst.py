@@ -1,0 +1,480 @@
+"""Commands of the analyst: query, explain, shell, report, export, explore, serve. They open releases alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpsql import api
+from dpsql.errors import Error
+from dpsql.interfaces.cli.command import (
+    FILE,
+    CommandOutput,
+    as_object,
+    cli,
+    say,
+    steps,
+    tells,
+    wants_json,
+    write_text,
+)
+from dpsql.progress import silent
+from dpsql.release.request import Request, heeding_keys
+from dpsql.release.signature import REQUIRED
+from dpsql.results.render import FORMATS, STYLES, notes_beside, render
+
+SECONDS = click.FloatRange(0)
+PORT = click.IntRange(0, 65535)
+LEVEL = click.FloatRange(0.5, 0.9999)
+MEMORY_A_CORE = 250
+"""MB of answers that a server holds at most; in truth they take a sixth more."""
+PAGE_SECONDS = 300.0
+"""For a report: all its totals, examples and histograms."""
+as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
+combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
+
+
+def _require(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Let every release that this process and those it starts open be signed as required."""
+    if value is not None:
+        os.environ[REQUIRED] = value
+
+
+signed = click.option(
+    "--require-signature", metavar="KEY", expose_value=False, callback=_require,
+    help=f"a public key, or a file of them, of which one must have signed each release; else ${REQUIRED}",
+)  # fmt: skip
+estimates = click.option(
+    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
+)
+of_intervals = click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
+several = click.argument("releases", type=FILE, nargs=-1, required=True)
+
+
+@cli.command()
+@several
+@click.argument("sql")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
+@of_intervals
+@as_of
+@signed
+@estimates
+@combine
+@click.option(
+    "--min-relative-error",
+    type=click.FloatRange(0, min_open=True),
+    help="hide groups that drown in noise, such as 0.5",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="report as JSON, as `--format json` with command and code"
+)
+def query(
+    releases: tuple[Path, ...], sql: str, style: str, level: float, as_json: bool, **asking: Any
+) -> None:
+    """Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its error.
+
+    Several releases of one population are alternatives: block by block the smallest predicted error answers.
+    """
+
+    if as_json:
+        style = "json"
+        wants_json()
+
+    def answer() -> tuple[str, tuple[str, ...]]:
+        answered = api.query(sql, release=releases, **asking)
+        return render(answered, style, level), notes_beside(answered, style, level)
+
+    shown, notes = heeding_keys(answer)
+    shown = as_object(json.loads(shown)) if as_json else shown
+    click.echo(shown)
+    for note in notes:
+        say(f"note: {note}", err=True)
+
+
+@cli.command()
+@several
+@click.argument("sql")
+@click.option("--dialect", default="duckdb", show_default=True)
+@as_of
+@signed
+@combine
+@click.option(
+    "--json", "as_json", is_flag=True, help="as JSON: every node with its estimate, noise, and errors"
+)
+def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
+    """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
+
+    if as_json:
+        wants_json()
+
+    def answer() -> Any:
+        if not as_json:
+            return api.explain(sql, release=releases, **asking)
+        result = api.query(sql, release=releases, **asking)
+        return {
+            "columns": result.columns,
+            "plan": result.plan,
+            "blocks": result.decomposition,
+            "stderr": result.stderr_rows,
+            "provenance": result.provenance,
+        }
+
+    answered = heeding_keys(answer)
+    if as_json:
+        click.echo(as_object(answered))
+    else:
+        say(answered)
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1, required=True)
+@click.option("-c", "--command", "commands", multiple=True, help="run a statement or command, then leave")
+@click.option("-f", "--file", "script", type=FILE, help="run a file, then leave")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(STYLES),
+    default=lambda: STYLES[0] if sys.stdout.isatty() else "csv",
+    help="table on a terminal, else csv",
+)
+@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of margins")
+@as_of
+@signed
+@click.pass_context
+def shell(
+    context: click.Context, /, releases: tuple[Path, ...], commands: tuple[str, ...], script: Path | None,
+    as_of: str | None, **shown: Any,
+) -> None:  # fmt: skip
+    """Ask RELEASES (files or streams) interactively; reads statements from standard input when it is not a terminal.
+
+    Several releases of one population are alternatives: the smallest predicted error answers.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.shell import interact, run_text
+    from dpsql.interfaces.shell.commands import ShellState, read_file
+
+    opened = open_session(releases, as_of=as_of)
+    state = ShellState(opened, terminal=sys.stdout.isatty(), **shown)
+    try:
+        texts = [*commands, *([] if script is None else [read_file(str(script))])]
+        if not texts and sys.stdin.isatty():
+            context.exit(interact(state))
+        for text in texts or [sys.stdin.read()]:
+            code = run_text(text, state)
+            if code:
+                context.exit(code)
+    finally:
+        state.redirect("")
+        opened.close()
+
+
+@cli.command()
+@several
+@click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
+@signed
+@tells
+def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
+    """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, histograms.
+
+    Of several RELEASES it is about the first, and says what all of them promise and whom each stands for.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.web.report import report_page
+
+    opened = open_session(releases)
+    try:
+        with Request(PAGE_SECONDS).working():
+            page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
+    finally:
+        opened.close()
+    write_text(output, page)
+    return CommandOutput({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
+
+
+@cli.command()
+@several
+@click.option("-o", "--output", required=True, type=FILE, help="folder to make")
+@click.option("--view", "views", multiple=True, help="write this view; may be repeated (default: all)")
+@click.option("--dbt", is_flag=True, help="write sources.yml too, for dbt-duckdb")
+@of_intervals
+@as_of
+@signed
+@estimates
+@tells
+def export(
+    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], dbt: bool, level: float, **opening: Any
+) -> CommandOutput:
+    """Write the noisy tables of a release as Parquet files with their errors, for tools that speak no SQL.
+
+    One file a view, one row a combination of leaves; schema.json says what the columns mean. Errors of sums of rows do
+    not follow from those of the rows: ask them in SQL.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.results.export import export as write
+
+    opened = open_session(releases, **opening)
+    try:
+        with steps("export") as progress, Request(math.inf).working():  # `MOST_WORK` bounds it beforehand
+            schema = write(opened, output, views, level, progress or silent, dbt=dbt)
+    finally:
+        opened.close()
+    files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]
+    lines = [f"wrote {output}", *files, *(f"left out: {why}" for why in schema["left_out"])]
+    return CommandOutput({"folder": str(output), **schema}, "\n".join(lines))
+
+
+@cli.command()
+@several
+@click.option("--port", type=PORT, default=0, show_default=True, help="to listen on; 0 takes a free one")
+@as_of
+@signed
+@click.option("--json", "as_json", is_flag=True, help="say the address as JSON")
+def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: bool) -> None:
+    """Explore RELEASES (files or streams) in a web page of this machine, until interrupted.
+
+    Needs the extra `explore`. Whoever knows the printed address may ask; it is a new one each time.
+    """
+    if as_json:
+        wants_json()
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.web.explore import serve
+
+    def told(address: str) -> None:
+        click.echo(
+            as_object({"url": address}, indent=None) if as_json else f"open {address} (Ctrl-C ends it)",
+            err=not as_json,
+        )
+
+    opened = open_session(releases, as_of=as_of)
+    try:
+        serve(opened, port, told)
+    finally:
+        opened.close()
+
+
+@cli.command()
+@several
+@click.option("-o", "--output", required=True, type=FILE, help="folder to make")
+@as_of
+@signed
+@estimates
+@tells
+def site(
+    releases: tuple[Path, ...], output: Path, as_of: str | None, nonnegative: bool | None
+) -> CommandOutput:
+    """Write a folder of plain files for any host: every grouping by one column or two, and a builder without SQL.
+
+    Nothing runs on the host, and the page fetches nothing from elsewhere.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.web.site import write_site
+
+    opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
+    try:
+        with steps("site") as progress, Request(math.inf).working():
+            written = write_site(opened, output, progress or silent)
+    finally:
+        opened.close()
+    left_out = [f"left out: {why}" for why in written["left_out"]]
+    size = f"{written['questions']} questions, {written['bytes'] / 1e6:.1f} MB"
+    return CommandOutput(written, "\n".join([f"wrote {output}: {size}; open {output}/index.html", *left_out]))
+
+
+@cli.command()
+@several
+@click.option(
+    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that notes what was asked"
+)
+@as_of
+@signed
+def mcp(releases: tuple[Path, ...], claims: Path, as_of: str | None) -> None:
+    """Offer RELEASES (files or streams) to agents as tools of the Model Context Protocol, on standard input and output.
+
+    Needs the extra `mcp`. Each number of an answer has a claim; `dpsql check` looks the numbers of a report up again.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces.agents.claims import ClaimFile
+    from dpsql.interfaces.agents.mcp import tools
+
+    opened = open_session(releases, as_of=as_of)
+    try:
+        tools(opened, ClaimFile(claims)).run("stdio")
+    finally:
+        opened.close()
+
+
+@cli.command()
+@click.argument("report", type=FILE)
+@click.option("--release", "releases", type=FILE, multiple=True, help="that was asked; may be repeated")
+@click.option(
+    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that `dpsql mcp` made"
+)
+@click.option("--allow-unclaimed", is_flag=True, help="numbers without a claim are no fault")
+@as_of
+@signed
+@tells
+def check(
+    report: Path, releases: tuple[Path, ...], claims: Path, allow_unclaimed: bool, as_of: str | None
+) -> CommandOutput:
+    """Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not right.
+
+    Wrong: the release answers something else. Stale: it is of another release. Invented: nobody was answered so.
+    Unclaimed: no claim stands behind it.
+    """
+    from dpsql.federation.session import opened
+    from dpsql.interfaces.agents.claims import ClaimFile, check_report, read_text
+
+    asked = opened(list(releases) or None, as_of)
+    with Request(math.inf).working():
+        quotes = check_report(read_text(report), ClaimFile(claims).statements(), asked)
+    faults = [
+        quote
+        for quote in quotes
+        if quote.verdict != "right" and not (allow_unclaimed and quote.verdict == "unclaimed")
+    ]
+    lines = [f"{report}:{quote.line}: {quote.text} is {quote.verdict}: {quote.why}" for quote in faults]
+    right = sum(quote.verdict == "right" for quote in quotes)
+    told = "\n".join([*lines, f"{right} of {len(quotes)} numbers are right"])
+    value = {"numbers": len(quotes), "right": right, "faults": [quote._asdict() for quote in faults]}
+    return CommandOutput(value, told, result=True, code=3 if faults else 0)
+
+
+def _read_config(context: click.Context, option: click.Parameter, file: Path | None) -> None:
+    """Let a file say what options are not given otherwise."""
+    if file is not None:
+        from dpsql.interfaces.pgwire.config import read_config
+
+        context.default_map = read_config(file) | {"config": file}
+
+
+def _address(context: click.Context, option: click.Parameter, written: str | None) -> tuple[str, int] | None:
+    """HOST:PORT of --metrics."""
+    if written is None:
+        return None
+    host, colon, port = written.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:9187")
+    return host.strip("[]"), int(port)
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1)
+@click.option(
+    "--config", type=FILE, is_eager=True, expose_value=False, callback=_read_config,
+    help="YAML: these options, and `releases`; what is given here goes before it",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=PORT, default=5433, show_default=True, help="0 takes a free one")
+@click.option("--roles", type=FILE, help="YAML: who may ask which releases, instead of RELEASES")
+@click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
+@click.option("--tls-certificate", "certificate", type=FILE, help="PEM file")
+@click.option("--tls-key", "key", type=FILE, help="PEM file")
+@click.option(
+    "--connections", type=click.IntRange(1, 100_000), default=800, show_default=True,
+    help="clients that have logged in, at a time; of each process",
+)  # fmt: skip
+@click.option(
+    "--idle-timeout", "idle", type=SECONDS, default=3600, show_default=True, help="seconds; 0 for none"
+)
+@click.option(
+    "--login-timeout",
+    "login",
+    type=click.FloatRange(0.1),
+    default=10,
+    show_default=True,
+    help="seconds until it is done",
+)
+@click.option(
+    "--memory", type=click.IntRange(1),
+    help="MB of all answers, while they are worked out, kept and sent; 250 a core if not given; of all processes",
+)  # fmt: skip
+@click.option("--log", type=FILE, help="file to add a line for each login to; else standard error")
+@click.option("--log-statements", is_flag=True, help="a line for each statement too, without its text")
+@click.option(
+    "--metrics", callback=_address, metavar="HOST:PORT",
+    help="answer /metrics (Prometheus) and /healthz there; of several processes each takes the next port",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
+)
+@as_of
+@signed
+@click.option("--together", "siblings", type=FILE, hidden=True)
+@click.option("--socket", "clients_socket", type=int, hidden=True)
+@click.option("--metrics-socket", type=int, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
+@click.pass_context
+def serve(
+    context: click.Context, /, releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool,
+    **where: Any,
+) -> None:  # fmt: skip
+    """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
+
+    Only this machine can connect, unless TLS and a password are given. SIGHUP, or a change of a release, a password
+    or the file of roles, lets who connects from then on meet what they hold now.
+    """
+    from dpsql.federation.session import open_session
+    from dpsql.interfaces import pgwire
+
+    if as_json:
+        wants_json()
+
+    def announce(address: str, number: int) -> None:
+        line = (
+            as_object({"host": address, "port": number}, indent=None)
+            if as_json
+            else f"listening on {address}:{number}"
+        )
+        click.echo(line, err=not as_json)
+
+    releases = releases or tuple(map(Path, (context.default_map or {}).get("releases", ())))
+    memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)
+    connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
+    limits = pgwire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
+    sockets = pgwire.Sockets(where.pop("clients_socket"), where.pop("metrics_socket"))
+    options = pgwire.Options(**where, limits=limits, sockets=sockets)
+    _, warning = pgwire.check(options)
+    guests = pgwire.read_guests(options, releases)
+    with pgwire.open_roles(guests, lambda paths: open_session(paths, as_of=as_of)) as roles:
+        if options.siblings or (processes == 1 and context.default_map is None):
+            pgwire.serve(roles, options, announce)
+            return
+    if warning:
+        click.echo(warning, err=True)
+    files: set[Path] = {context.default_map["config"]} if context.default_map else set()
+
+    def read_files() -> list[Path]:
+        with contextlib.suppress(Error):  # a file that is not right is looked at until it is
+            for guest in pgwire.read_guests(options, releases):
+                files.update(path for path in (*guest.releases, guest.password_file, options.roles) if path)
+        return sorted(files)
+
+    address = (options.host, options.port)
+    with (
+        pgwire.shared_sockets(address, options.metrics, processes) as held,
+        pgwire.event_log(options.log) as log,
+    ):
+        port = held[0][0].getsockname()[1]
+        command = [sys.executable, "-m", "dpsql", "serve", *sys.argv[sys.argv.index("serve") + 1 :]]
+        pgwire.supervise([*command, "--json"], held, read_files, log, lambda: announce(options.host, port))
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@signed
+@tells
+def verify(release: Path) -> CommandOutput:
+    """Read the whole file RELEASE (of a stream, its newest state): signature, structure, trees, models, all numbers.
+
+    Says who signed it. Whether what it holds follows from its noisy integers, and what it cost, is for `dpsql audit`.
+    """
+    report = api.verify(release)
+    return CommandOutput(report.to_json(), report.summary(), result=True)

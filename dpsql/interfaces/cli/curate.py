@@ -1,0 +1,338 @@
+"""Commands of the curator: publish, buy, append, budget, audit, certificate, and the ledger's backup and move."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsql import api
+from dpsql.errors import InterfaceError
+from dpsql.interfaces.cli.command import FILE, CommandOutput, asks, cli, steps, tells, write_text
+from dpsql.interfaces.cli.plan import plan_text
+
+if TYPE_CHECKING:
+    from dpsql.ledger import BudgetReport
+    from dpsql.ledger.store import EntryReport, LineageReport
+    from dpsql.streams.publish import Appended, Compared
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpsql.ledger.copies import Copied
+
+
+LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: the catalog's)")
+NEW_LEDGER = click.option(
+    "--new-ledger",
+    is_flag=True,
+    help="these are other people than those whom another ledger here was charged for",
+)
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="release file to write")
+@click.option("--label", help="idempotence label (default: the output's name)")
+@LEDGER
+@NEW_LEDGER
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="compare rows with those of other lineages, as at a terminal; the refusal is private",
+)
+@click.option(
+    "--other-people",
+    default="",
+    metavar="WHY",
+    help="why rows that are alike are about other people; kept in the ledger",
+)
+@tells
+def publish(catalog: Path, output: Path, confirm: bool, **options: Any) -> CommandOutput:
+    """Spend the budget once and write a release of CATALOG.
+
+    The same specification and label return the release as it is: data are not compared, since the answer would tell
+    whether they are equal. Where it lies elsewhere, a copy is made at the output. To publish today's rows choose an
+    output of another name or another --label.
+    """
+    with steps("publish") as progress:
+        report = api.publish(catalog, output, confirm=confirm or asks(), progress=progress, **options)
+    return CommandOutput(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.argument("statements", nargs=-1, required=True)
+@click.option("--epsilon", required=True, help="what is spent, at the catalog's delta; for instance 0.1")
+@click.option("-o", "--output", type=FILE, help="release file to write")
+@click.option("--label", help="idempotence label (default: the output's name)")
+@click.option("--keys-of", type=FILE, help="release whose lists of private keys are taken, at no charge")
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="say how far the answers would be off; spends nothing"
+)
+@LEDGER
+@NEW_LEDGER
+@tells
+def buy(
+    catalog: Path,
+    statements: tuple[str, ...],
+    epsilon: str,
+    output: Path | None,
+    only_plan: bool,
+    **options: Any,
+) -> CommandOutput:
+    """Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly these.
+
+    The release is charged to the catalog's lineage. Opened beside its other releases it answers these statements and
+    what follows from them, and refuses others. The statements become public with it.
+    """
+    if only_plan:
+        free = {name: options[name] for name in ("keys_of", "ledger")}
+        quoted = api.quote(catalog, statements, epsilon=epsilon, **free)
+        return CommandOutput(asdict(quoted), plan_text(quoted), result=True)
+    if output is None:
+        raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
+    with steps("buy") as progress:
+        report = api.buy(catalog, statements, output, epsilon=epsilon, progress=progress, **options)
+    return CommandOutput(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("--catalog", required=True, type=FILE, help="catalog with `stream`")
+@click.option("--batch", required=True, help="a date or time inside the batch, for instance 2026-11-21")
+@click.option("--source", type=FILE, help="Parquet or CSV file with the rows that arrive")
+@click.option(
+    "--check", is_flag=True, help="compare with the rows that a public batch was made of; appends nothing"
+)
+@LEDGER
+@NEW_LEDGER
+@tells
+def append(
+    release: Path,
+    catalog: Path,
+    batch: str,
+    source: Path | None,
+    check: bool,
+    **charged: Any,
+) -> CommandOutput:
+    """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
+
+    Without --source the batch is the rows of the catalog's source whose time lies in it. A batch that is public stays
+    as it is, whatever rows come; --check tells whether they are those that it was made of (exit code 3 if not). That,
+    and what is reported about rows that were left out, is private.
+    """
+    report: Appended | Compared
+    if check:
+        report = api.check_batch(release, source, batch, catalog=catalog, ledger=charged["ledger"])
+    else:
+        with steps("append") as progress:
+            report = api.append(release, source, batch, catalog=catalog, progress=progress, **charged)
+    return CommandOutput(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@tells
+def budget(catalog: Path) -> CommandOutput:
+    """Show what the ledger of CATALOG holds: each lineage's cap, what it has spent on which releases, what is left.
+
+    What people spend on their own devices, one report each, is charged to no lineage.
+    """
+    report = api.budget(catalog)
+    return CommandOutput(budget_json(report), budget_text(report), result=True)
+
+
+def budget_json(report: BudgetReport) -> dict[str, Any]:
+    """A budget report as plain values; amounts are fractions as text, in epsilon at the lineage's delta."""
+    return {"ledger": str(report.ledger), "lineages": [_lineage_json(lineage) for lineage in report.lineages]}
+
+
+def _lineage_json(report: LineageReport) -> dict[str, Any]:
+    identity = report.lineage
+    mu2 = {"cap": identity.limit, "spent": report.spent, "left": report.left} if identity.delta else {}
+    return {
+        "lineage": identity.name,
+        "unit": identity.unit,
+        "neighbours": identity.neighbours,
+        "currency": identity.currency.name,
+        "delta": str(identity.delta),
+        "cap": str(identity.cap),
+        "spent": str(report.spent_epsilon),
+        "left": str(report.left_epsilon),
+        "mu2": {name: str(value) for name, value in mu2.items()} or None,
+        "key_delta": {"cap": str(identity.key_delta), "spent": str(report.key_spent)}
+        if identity.key_delta
+        else None,
+        "releases": [_entry_json(release) for release in report.entries],
+    }
+
+
+def _entry_json(release: EntryReport) -> dict[str, Any]:
+    return {
+        "label": release.label,
+        "release_id": release.release_id,
+        "published_at": release.published_at,
+        "state": release.state,
+        "path": str(release.path),
+        "present": release.present,
+        "cost": str(release.epsilon),
+        "spends": [
+            {"what": line.purpose, "amount": str(line.amount), "currency": line.currency}
+            for line in release.lines
+        ],
+    }
+
+
+def budget_text(report: BudgetReport) -> str:
+    """A budget report for people."""
+    if not report.lineages:
+        return f"{report.ledger}: nothing was spent yet"
+
+    lines = []
+    for lineage in report.lineages:
+        identity = lineage.lineage
+        lines.append(
+            f"{identity.name}: {amount(lineage.spent_epsilon)} of {amount(identity.cap)} epsilon spent"
+            f"{identity.currency.at_delta}, {amount(lineage.left_epsilon)} left (unit {identity.unit}, "
+            f"{identity.neighbours})"
+        )
+        if identity.delta:
+            lines.append(
+                f"  mu^2 {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
+                "under a delta mu^2 adds up and epsilon does not"
+            )
+        if identity.key_delta:
+            lines.append(
+                f"  key_delta {amount(lineage.key_spent)} of {amount(identity.key_delta)} spent: "
+                "the part of delta that finding private keys may spend"
+            )
+        for release in lineage.entries:
+            why = f", {release.unshown}" if release.unshown else ""
+            lines.append(
+                f"  {release.published_at}  {amount(release.epsilon)}  {release.label} -> {release.path}{why}"
+            )
+            lines += [f"    {_part(line.amount, release)}  {line.purpose}" for line in release.lines]
+    return "\n".join(lines)
+
+
+def _part(spent: Fraction, release: EntryReport) -> str:
+    """A line as a part of what was charged: it has no epsilon of its own."""
+    return f"{float(spent / release.cost) if release.cost else 0.0:.1%}"
+
+
+def amount(value: Fraction) -> str:
+    """A budget in four significant digits.
+
+    >>> amount(Fraction(1, 6)), amount(Fraction(4))
+    ('0.1667', '4')
+    """
+    return f"{float(value):.4g}"
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("--catalog", type=FILE, help="also check the ledger and public tables")
+@click.option(
+    "--samples",
+    type=click.IntRange(0, 10**6),
+    default=20_000,
+    show_default=True,
+    help="of the auditor; 0: none",
+)
+@click.option(
+    "--prove", is_flag=True, help="also measure the exact loss of made-up neighbours; needs --catalog"
+)
+@click.option(
+    "--witness", type=FILE, help="JSON lines from which another program checks the proof; needs --prove"
+)
+@tells
+def audit(
+    release: Path, catalog: Path | None, samples: int, prove: bool, witness: Path | None
+) -> CommandOutput:
+    """Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if not.
+
+    Everything in the file but the noisy integers is recomputed from its catalog and from those integers. With --prove
+    rows are made up for the catalog, neighbours are published whole, and what tells them apart is added up exactly: a
+    loss above what the ledger was charged would prove the promise false. No private table is opened.
+    """
+    with steps("audit") as progress:
+        report = api.audit(
+            release, catalog=catalog, samples=samples, prove=prove, witness=witness, progress=progress
+        )
+    return CommandOutput(report.to_json(), report.text(), result=True, code=0 if report.held else 3)
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="HTML page to write; its JSON goes beside it")
+@click.option("--catalog", type=FILE, help="the curator's, for the ledger's line")
+@click.option("--prove", is_flag=True, help="measure the exact loss of made-up neighbours; needs --catalog")
+@tells
+def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) -> CommandOutput:
+    """Write what a data-protection officer files about RELEASE, a page and JSON; exit code 3 if a check fails.
+
+    Who is protected and how, mechanisms, the ledger's line, what was checked and measured by which version and when,
+    and what is not promised.
+    """
+    from dpsql.interfaces.web.certificate import certificate_page
+
+    with steps("certificate") as progress:
+        written = api.certificate(release, catalog=catalog, prove=prove, progress=progress)
+    json_file = output.with_suffix(".json")
+    for file, text in (
+        (output, certificate_page(written)),
+        (json_file, json.dumps(written.to_json(), indent=2) + "\n"),
+    ):
+        write_text(file, text)
+    return CommandOutput(written.to_json(), f"wrote {output} and {json_file}", code=0 if written.held else 3)
+
+
+@cli.group()
+def ledger() -> None:
+    """Back up the ledger, or move it; it must never exist twice."""
+
+
+@ledger.command()
+@click.argument("ledger", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="the copy; its head is written beside it")
+@click.option("--with-key", is_flag=True, help="copy the signing key too: whoever reads it signs as you")
+@tells
+def backup(ledger: Path, output: Path, with_key: bool) -> CommandOutput:
+    """Copy LEDGER while nobody spends from it, checked and whole, for its owner's eyes alone.
+
+    A restored copy is refused once a release is out that it does not know. Stream states are no part of it: never
+    restore an older one.
+    """
+    from dpsql.ledger.copies import backup_ledger
+
+    return _told("copied", backup_ledger(ledger, output, with_key=with_key))
+
+
+@ledger.command()
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE)
+@tells
+def move(old: Path, new: Path) -> CommandOutput:
+    """Move the ledger OLD to NEW with its key and the private states of its streams.
+
+    A note stays at OLD, so nothing is spent there again. Then name NEW under `ledger` in the catalogs.
+    """
+    from dpsql.ledger.copies import move_ledger
+
+    return _told("moved", move_ledger(old, new))
+
+
+def _told(how: str, copied: Copied) -> CommandOutput:
+    names = ", ".join(file.name for file in copied.files)
+    return CommandOutput(
+        {
+            "ledger": str(copied.path),
+            "entries": copied.entries,
+            "files": [str(file) for file in copied.files],
+        },
+        f"{how} the ledger to {copied.path}: {copied.entries} entries; beside it {names}",
+    )

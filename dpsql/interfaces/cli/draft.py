@@ -1,0 +1,371 @@
+"""Commands of a first hour: init, design. They read raw tables or questions, write a catalog, and spend nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsql import api
+from dpsql.curator.design.text import view_lines
+from dpsql.errors import InterfaceError
+from dpsql.interfaces.cli.command import FILE, CommandOutput, cli, say, tells
+from dpsql.interfaces.cli.plan import HALF, statements
+
+if TYPE_CHECKING:
+    from dpsql.contributions.guess import Guess
+    from dpsql.curator.design import CatalogDesign
+    from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
+
+
+SELECTED = ("refuse", "allow")
+"""Whether noisy numbers may choose how views are measured: no, yes."""
+
+
+@cli.command()
+@click.argument("source")
+@click.option("-o", "--output", required=True, type=FILE, help="catalog to write")
+@click.option("--name", help="catalog name (default: the source's)")
+@click.option("--unit", help="whose privacy: row, or table.key of the people's table")
+@click.option(
+    "--public",
+    "public",
+    multiple=True,
+    metavar="TABLE",
+    help="a table whose rows anybody may see; `none`: no table",
+)
+@click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
+@click.option("--epsilon", help="what the first release spends; for instance 1")
+@click.option(
+    "--workload", type=FILE, help="file of SQL statements, each ended by `;`, that the views are designed for"
+)
+@click.option(
+    "--data-dependent",
+    type=click.Choice(SELECTED),
+    help="whether noisy numbers may choose how views are measured",
+)
+@click.option("--interactive", is_flag=True, help="ask for these in the terminal")
+@click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
+@tells
+def init(
+    source: str,
+    output: Path,
+    name: str | None,
+    workload: Path | None,
+    interactive: bool,
+    **said: Any,
+) -> CommandOutput:
+    """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
+
+    Keys and foreign keys, facts and dimensions, whose rows they are, bounds, cuts and categories in their order are
+    proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
+    until you have replaced or confirmed each of them. What you say here is not marked.
+    """
+    from dpsql.curator.draft import DraftWorkload
+
+    guess = _guess(said["units"], said["rows"])
+    choices = _choices(**said)
+    if interactive and workload is None:
+        workload = _questions()
+    questions = None if workload is None else DraftWorkload(statements(workload), guess)
+    ask = _asking(choices) if interactive else lambda _: choices
+    drafted = api.init(source, output, name=name, ask=ask, workload=questions)
+    value = {
+        "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
+        "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
+        "dropped": [column._asdict() for column in drafted.dropped], "unmatched": list(drafted.unmatched),
+        "unread": list(drafted.unread),
+    }  # fmt: skip
+    return CommandOutput(value, _draft_text(output, drafted))
+
+
+def _questions() -> Path | None:
+    """A file of statements; None for first views."""
+
+    def read(text: str) -> str:
+        if text and not Path(text).expanduser().is_file():
+            raise click.UsageError(f"no file {text}")
+        return text
+
+    prompt = "A file with your questions in SQL, each ended by `;` (empty: first views)"
+    answer = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
+    return Path(answer).expanduser() if answer else None
+
+
+def _choices(
+    unit: str | None,
+    public: tuple[str, ...],
+    cap: str | None,
+    epsilon: str | None,
+    data_dependent: str | None,
+    units: int | None = None,
+    rows: int | None = None,
+) -> CuratorChoices:
+    from dpsql.curator.draft import CuratorChoices
+
+    allows = None if data_dependent is None else bool(SELECTED.index(data_dependent))
+    guesses = {} if units is None or rows is None else {"": (units, rows)}
+    tables = frozenset(public) - {"none"} if public else None
+    return CuratorChoices(unit, tables, epsilon, cap, allows, guesses=guesses)
+
+
+def _guess(units: int | None, rows: int | None) -> Guess | None:
+    """The curator's public guess.
+
+    Raises:
+        InterfaceError: half of it is stated.
+    """
+    from dpsql.contributions.guess import Guess
+
+    if (units is None) != (rows is None):
+        raise InterfaceError("a guess needs both --units and --rows")
+    return None if units is None or rows is None else Guess(units, rows)
+
+
+def _draft_text(output: Path, drafted: CatalogDraft) -> str:
+    lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
+    lines += [*drafted.unread, *drafted.unmatched]
+    lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
+    lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
+    lines += [] if drafted.design is None else _design_lines(drafted.design)
+    lines += _dropped_lines(drafted.dropped)
+    lines += [f"next: dpsql confirm {output}"] if drafted.open else []
+    return "\n".join(lines)
+
+
+SHOWN = 12
+"""Columns of a table that no question names and that its row shows by name."""
+
+
+def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
+    """Columns left out, the reason, and the line that keeps each, one under the other."""
+    from dpsql.curator.draft.unused_columns import NO_QUESTION, NO_TABLE
+
+    if not dropped:
+        return ["left out: no column"]
+    rows = [("left out", "why", "the line that keeps it")]
+    rows += [
+        (f"{column.table}.{column.column}", column.why, column.line)
+        for column in dropped
+        if column.why not in (NO_QUESTION, NO_TABLE)
+    ]
+    rows += _unread_rows(dropped, NO_QUESTION, NO_TABLE)
+    place, reason = (max(len(row[i]) for row in rows) for i in (0, 1))
+    return [f"{row[0]:<{place}}  {row[1]:<{reason}}  {row[2]}" for row in rows]
+
+
+def _unread_rows(
+    dropped: Sequence[DroppedColumn], no_question: str, no_table: str
+) -> Iterator[tuple[str, str, str]]:
+    """Columns that no question reads: a row for each table, and one for all tables that none needs."""
+    keeps = "name it in a question, or take its line from `dpsql init --json`"
+    columns = dict[str, list[str]]()
+    for column in dropped:
+        if column.why == no_question:
+            columns.setdefault(column.table, []).append(column.column)
+    for table, names in columns.items():
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        yield f"{table}: {shown}", f"kept out: {no_question}", keeps
+    tables = dict.fromkeys(column.table for column in dropped if column.why == no_table)
+    if tables:
+        yield ", ".join(tables), f"kept out: {no_table}", keeps
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("--workload", required=True, type=FILE, help="file of SQL statements, each ended by `;`")
+@click.option("-o", "--output", type=FILE, help="catalog to write; without it the views are shown")
+@click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
+@tells
+def design(
+    catalog: Path, workload: Path, output: Path | None, units: int | None, rows: int | None
+) -> CommandOutput:
+    """Propose the views of CATALOG that answer the questions of a workload with the least predicted error.
+
+    Says what each answer will err, and which questions cannot be served and why; spends nothing, opens no private
+    table. With --units and --rows errors are also told relative to a typical answer. The views become public with
+    the release, so choose the questions without looking at private rows.
+    """
+    if output is not None and output.exists():
+        raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
+    designed = api.design(catalog, statements(workload), guess=_guess(units, rows))
+    if output is not None:
+        output.write_text(designed.text, encoding="utf-8")
+    value = {
+        "views": designed.views, "summaries": designed.summaries, "served": designed.served,
+        "questions": [asdict(question) for question in designed.questions], "notes": list(designed.notes),
+    }  # fmt: skip
+    shown = [] if output is not None else ["views:", *view_lines(designed.views)]
+    return CommandOutput(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
+
+
+def _ends(summary: Mapping[str, str]) -> str:
+    return f", {summary['lower']} to {summary['upper']}" if "lower" in summary else ""
+
+
+def _design_lines(designed: CatalogDesign) -> list[str]:
+    """Predicted error of each question, or the reason why it is not served."""
+    new = [
+        f"{table}.{name} = {m.expr}"
+        for table, gained in designed.measures.items()
+        for name, m in gained.items()
+    ]
+    lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
+    facts = [
+        f"{name} = {entry['is']} of {entry['of']}{_ends(entry)}" for name, entry in designed.summaries.items()
+    ]
+    lines += (
+        [f"new facts about people, whose bounds count for what lies beyond: {'; '.join(facts)}"]
+        if facts
+        else []
+    )
+    lines += designed.notes
+    lines.append(
+        f"{designed.served} of {len(designed.questions)} questions are served by {len(designed.views)} views"
+    )
+    for number, question in enumerate(designed.questions, 1):
+        lines.append(f"{number}. {' '.join(question.sql.split())}")
+        if question.refusal is not None:
+            lines.append(f"   not served: {question.refusal}")
+            continue
+        noisy = [column for column in question.columns if column.view]
+        views = ", ".join(dict.fromkeys(column.view for column in noisy))
+        exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
+        errors = [f"{c.name} ± {c.median * HALF:.4g}" for c in noisy if c.median is not None]
+        errors += [
+            f"{c.name}: `dpsql plan` says, with a guess in the catalog" for c in noisy if c.wants_guess
+        ]
+        about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
+            f"about {HALF * question.relative:.1%} of a typical answer"
+        ]  # fmt: skip
+        lines.append(f"   {'; '.join([*about, *errors, *([f'view {views}'] if views else [exact])])}")
+    return lines
+
+
+SELECTION = (
+    "May noisy numbers choose how a view is measured? They cost 1 to 2% of its budget; where most cells are empty "
+    "errors fall to .3 to .8, and answers may then be biased, which they say"
+)
+
+
+def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
+    """Ask in the terminal for what the options leave open."""
+
+    def ask(sketch: Sketch) -> CuratorChoices:
+        from dpsql.curator.draft import CuratorChoices
+
+        for table in sketch.tables:
+            named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
+            say(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
+        unit = options.unit or _unit(sketch)
+        public = _public(sketch) if options.public is None else options.public
+        cap = options.cap or _amount(
+            "Most that these people may ever lose, in epsilon (for instance 4)", None
+        )
+        spends = options.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
+        allows = options.data_dependent
+        if allows is None:
+            allows = click.confirm(SELECTION, default=True, err=True)
+        guesses = options.guesses or ({} if unit == "row" else _guesses(sketch, unit))
+        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses)
+
+    return ask
+
+
+def _unit(sketch: Sketch) -> str:
+    """The people's key; a table's name stands for its key."""
+    keys = {table.name: f"{table.name}.{sketch.links.keys[table.name]}" for table in sketch.tables
+            if sketch.links.keys[table.name]}  # fmt: skip
+    candidates = ", ".join(sketch.whose.candidates)
+
+    def read(text: str) -> str:
+        units = {"row": "row", **{key: key for key in keys.values()}, **keys}
+        if text.strip() not in units:
+            raise click.UsageError(f"write row, or one of {', '.join(keys.values())}")
+        return units[text.strip()]
+
+    if sketch.whose.question:
+        click.echo(f"{sketch.whose.question}.", err=True)
+    prompt = f"Whose privacy ({candidates})"
+    return str(click.prompt(prompt, default=sketch.whose.unit, value_proc=read, err=True))
+
+
+GUESS = (
+    "About how many of {unit} own rows of {table}, how many rows there are, and how many hardly any of them passes: "
+    "two or three numbers that are public anyway (one digit of each is kept, the release shows it; empty: no forecast)"
+)
+
+
+def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
+    """Public guesses about each table that leads to the people; nothing is proposed."""
+
+    def read(text: str) -> tuple[int, ...]:
+        from pydantic import ValidationError
+
+        from dpsql.catalog.tables import PublicGuess
+
+        words = text.replace(",", " ").split()
+        numbers = tuple(int(word) for word in words if word.isdecimal())
+        if words and (len(numbers) != len(words) or len(numbers) not in (2, 3)):
+            raise click.UsageError("write two or three whole numbers, such as 600 20000 50")
+        try:
+            if numbers:
+                PublicGuess.model_validate(dict(zip(("units", "rows", "most_rows"), numbers, strict=False)))
+        except ValidationError as error:
+            raise click.UsageError("no table is like that: rows are at least as many as units") from error
+        return numbers
+
+    people = unit.partition(".")[0]
+    guesses = {}
+    for table in sketch.tables:
+        if people in sketch.links.reached(table.name):
+            prompt = GUESS.format(unit=people, table=table.name)
+            guesses[table.name] = click.prompt(
+                prompt, default="", show_default=False, value_proc=read, err=True
+            )
+    return {table: numbers for table, numbers in guesses.items() if numbers}
+
+
+def _public(sketch: Sketch) -> frozenset[str]:
+    """Tables whose rows anybody may see; a dash for none."""
+    proposed, names = " ".join(sorted(sketch.public)) or "-", {table.name for table in sketch.tables}
+
+    def read(text: str) -> frozenset[str]:
+        tables = frozenset(text.replace(",", " ").split()) - {"-"}
+        if unknown := sorted(tables - names):
+            raise click.UsageError(f"no table {unknown[0]}; there are {', '.join(sorted(names))}")
+        return tables
+
+    answer: frozenset[str] = click.prompt(
+        "Tables whose rows anybody may see (- for none)", default=proposed, value_proc=read, err=True
+    )
+    return answer
+
+
+def _amount(question: str, most: str | None) -> str:
+    """A number above 0 and at most `most`, as it was typed."""
+    limit = _number(most or "")
+
+    def read(text: str) -> str:
+        amount = _number(text)
+        if amount <= 0:
+            raise click.UsageError("write a number above 0, such as 0.5")
+        if 0 < limit < amount:
+            raise click.UsageError(f"that is more than {most}, the most that is ever spent")
+        return text.strip()
+
+    return str(click.prompt(question, value_proc=read, err=True))
+
+
+def _number(text: str) -> Fraction:
+    """A number as people type it; 0 where it is none."""
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        return Fraction(0)

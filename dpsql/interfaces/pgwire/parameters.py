@@ -1,0 +1,211 @@
+"""Types of parameters that a client does not name: what a binary client sends has the form that the server has named.
+
+| `$1` stands | its type |
+|---|---|
+| in `$1::t`, `CAST($1 AS t)` | `t` |
+| in a comparison, BETWEEN, IN | that of the other side |
+| in `x = ANY($1)` | an array of x's |
+| in LIKE, `~` | text |
+| in LIMIT, OFFSET | int8 |
+| anywhere else | text |
+
+DuckDB's parser reads the statement; one that it cannot read has texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import Error, ProgrammingError
+from dpsql.interfaces.pgwire.duckdb_ast import Node, parse, walk
+from dpsql.interfaces.pgwire.values import (
+    ARRAYS,
+    FLOAT8,
+    INT4,
+    INT8,
+    NUMERIC,
+    OIDS_BY_NAME,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    oid_of,
+    universal,
+)
+from dpsql.interfaces.python.scan import TOKEN, literal
+
+SPELLED = {
+    "integer": INT4, "bigint": INT8, "double": FLOAT8, "double precision": FLOAT8, "decimal": NUMERIC,
+    "boolean": OIDS_BY_NAME["bool"], "smallint": OIDS_BY_NAME["int2"], "real": OIDS_BY_NAME["float4"],
+    "timestamp with time zone": TIMESTAMPTZ,
+    "string": TEXT, "char": TEXT, "int": INT4, "float": FLOAT8,
+}  # fmt: skip
+PATTERNS = frozenset(
+    {"~~", "!~~", "~~*", "!~~*", "regexp_matches", "like_escape", "||", "lower", "upper", "concat"}
+)
+RESULTS = {"count": INT8, "count_star": INT8, "date_trunc": TIMESTAMP, "date_part": FLOAT8, "sum": FLOAT8,
+           "avg": FLOAT8, "lower": TEXT, "upper": TEXT, "now": TIMESTAMPTZ}  # fmt: skip
+CAST = re.compile(r"::\s*\w+\s*\[\]")
+
+
+def infer(connection: duckdb.DuckDBPyConnection, sql: str, columns: Mapping[str, int]) -> dict[int, int]:
+    """The types of a statement's parameters.
+
+    Args:
+        connection: parses the statement, runs nothing of it.
+        sql: with `$n`.
+        columns: types of columns by name in lower case.
+
+    Returns:
+        Number of the parameter -> OID, for those that the statement says something of.
+    """
+    try:
+        tree = parse(connection, sql)
+    except (Error, duckdb.Error):
+        return {}
+    types: dict[int, int] = {}
+    for parameter, kind in _evidence(tree, columns):
+        types.setdefault(parameter, kind)
+    return types
+
+
+def _evidence(tree: Node, columns: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """(number, type) wherever a parameter meets something with a type; casts come first."""
+    nodes = list(walk(tree))
+    for node in nodes:
+        if node.get("class") == "CAST" and (number := _number(node["child"])):
+            yield number, cast_oid(node["type_expr"])
+    for node in nodes:
+        sides = _sides(node)
+        kinds = [kind for side in sides if (kind := _type_of(side, columns))]
+        for side in sides if kinds else ():
+            if number := _number(side):
+                yield number, kinds[0]
+        if node.get("class") == "FUNCTION" and node["function_name"] in PATTERNS:
+            for argument in node["arguments"]:
+                if number := _number(argument["expression"]):
+                    yield number, TEXT
+        for key in ("limit", "offset"):
+            if isinstance(node.get(key), dict) and (number := _number(node[key])):
+                yield number, INT8
+        if (
+            node.get("class") == "SUBQUERY"
+            and node.get("subquery_type") == "ANY"
+            and (number := _listed(node))
+        ):
+            yield number, ARRAYS.get(_type_of(node["child"], columns) or TEXT, ARRAYS[TEXT])
+
+
+def _sides(node: Node) -> list[Node]:
+    """Expressions that are of one type."""
+    if node.get("class") == "COMPARISON":
+        return [node["left"], node["right"]]
+    if node.get("class") == "BETWEEN":
+        return [node["input"], node["lower"], node["upper"]]
+    if node.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE"):
+        return list(node["children"])
+    if node.get("class") == "FUNCTION" and node.get("function_name") in ("+", "-", "*", "/"):
+        return [argument["expression"] for argument in node["arguments"]]
+    return []
+
+
+def _listed(node: Node) -> int:
+    """The parameter of `= ANY($1)`; 0 if it is none."""
+    query = node["subquery"]["node"]
+    first = (query.get("select_list") or [{}])[0]
+    arguments = first.get("arguments", ())
+    return _number(arguments[0]["expression"]) if first.get("function_name") == "unnest" and arguments else 0
+
+
+def _number(node: Node) -> int:
+    """Index of the parameter of a node; 0 if it is none."""
+    identifier = str(node.get("identifier", ""))
+    return int(identifier) if node.get("class") == "PARAMETER" and identifier.isdigit() else 0
+
+
+def cast_oid(kind: Node) -> int:
+    """The OID of a type as a statement names it."""
+    name = str(kind["type_name"]).lower()
+    if name == "list" and kind.get("children"):
+        return ARRAYS.get(cast_oid(kind["children"][0]), ARRAYS[TEXT])
+    return SPELLED.get(name) or OIDS_BY_NAME.get(name, TEXT)
+
+
+def _type_of(node: Node, columns: Mapping[str, int]) -> int | None:
+    """The type of an expression; None where it says nothing."""
+    match node.get("class"):
+        case "COLUMN_REF":
+            return columns.get(node["column_names"][-1].lower())
+        case "CAST":
+            return cast_oid(node["type_expr"])
+        case "CONSTANT":
+            kind = node["literal"]["kind"]
+            return {"INTEGER": INT4, "DECIMAL": NUMERIC, "DOUBLE": FLOAT8}.get(kind)
+        case "FUNCTION":
+            kinds = [kind for side in _sides(node) if (kind := _type_of(side, columns))]
+            return RESULTS.get(node["function_name"]) or next(iter(kinds), None)
+    return None
+
+
+def column_oids(columns: Mapping[str, str]) -> dict[str, int]:
+    """OIDs of columns by name, from DuckDB's types."""
+    return {name.lower(): oid_of(kind) for name, kind in columns.items()}
+
+
+def bind(sql: str, values: list[Any], oids: list[int]) -> str:
+    """The statement with `$1, $2, ..` outside of quotes replaced by literals.
+
+    A list is written as an array. NULL for an array is an array of NULL, so that a statement can be described before
+    its parameters are known.
+
+    Raises:
+        ProgrammingError: a number without a value.
+
+    >>> bind("SELECT a = ANY($1), '$1'", [["x"]], [1009])
+    "SELECT a = ANY(ARRAY['x']), '$1'"
+    """
+    pieces: list[str] = []
+    for token in TOKEN.finditer(sql):
+        text = token.group()
+        if token.lastgroup == "number":
+            number = int(text[1:])
+            if not 1 <= number <= len(values):
+                raise ProgrammingError(f"there is no value for {text}")
+            value = values[number - 1]
+            is_array = number <= len(oids) and oids[number - 1] in ARRAYS.values()
+            text = _written([None] if value is None and is_array else value)
+        pieces.append(text)
+    return "".join(pieces)
+
+
+def without_array_casts(sql: str) -> str:
+    """The statement without casts of arrays to types of arrays: what is compared with a list has types of its own.
+
+    >>> without_array_casts("a = ANY(ARRAY['x']::text[]) AND b = ']::int[]'")
+    "a = ANY(ARRAY['x']) AND b = ']::int[]'"
+    """
+    if "]" not in sql:
+        return sql
+    pieces: list[str] = []
+    place = 0
+    for token in TOKEN.finditer(sql):
+        if token.start() < place:
+            continue
+        place = token.end()
+        cast = CAST.match(sql, token.start()) if token.group() == "::" and pieces[-1:] == ["]"] else None
+        if cast is None:
+            pieces.append(token.group())
+        else:
+            place = cast.end()
+    return "".join(pieces)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(_written(element) for element in value)}]"
+    if hasattr(value, "tzinfo") and hasattr(value, "year"):
+        return literal(universal(value))
+    return literal(value)

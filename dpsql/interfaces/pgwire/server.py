@@ -1,0 +1,297 @@
+"""Listening: on loopback as it is; beyond it only with TLS and a password.
+
+One Python process uses one core, so several may share a port (`workers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import resource
+import signal
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpsql.errors import InterfaceError, OperationalError
+from dpsql.interfaces.pgwire.admission import ConnectionLimits, ConnectionSlots, LoginBackoff
+from dpsql.interfaces.pgwire.client import Client, ClientReader
+from dpsql.interfaces.pgwire.events import event_log
+from dpsql.interfaces.pgwire.login import WireService
+from dpsql.interfaces.pgwire.metrics import Meter, watched
+from dpsql.interfaces.pgwire.password import read_password_file
+from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, read_roles
+from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
+from dpsql.interfaces.pgwire.sessions import Sessions
+from dpsql.interfaces.pgwire.workers import BACKLOG, DRAIN, Sockets, end_with_parent, first, listener
+from dpsql.release.request import MemoryPool
+
+GRACE = 0.4
+"""Seconds that a server which ends leaves to the statements that run; most take milliseconds."""
+OTHER_FILES = 100
+"""Files that a process has open beside its connections: releases, libraries, logs."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Addresses to listen on, and who may connect.
+
+    Args:
+        host, port: address; port 0 takes a free one.
+        roles: a file of roles; None for one role, or none.
+        password_file: one line `user:password`; without it and roles everybody on loopback may ask.
+        certificate, key: PEM files for TLS.
+        limits: what connections may take.
+        log: a file for the log of events; None is standard error.
+        log_statements: whether the log has a line for each statement.
+        metrics: host and port of /metrics and /healthz; None for none.
+        sockets: that a parent holds for this process.
+        siblings: the folder in which processes that listen on the same port pass cancel requests on; None for one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 5433
+    roles: Path | None = None
+    password_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    log: Path | None = None
+    log_statements: bool = False
+    metrics: tuple[str, int] | None = None
+    siblings: Path | None = None
+    sockets: Sockets = field(default_factory=Sockets)
+
+
+def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], None]) -> None:
+    """Serve until interrupted.
+
+    Args:
+        roles: who may ask what.
+        options: where to listen.
+        announce: called with host and port once the server listens.
+
+    Raises:
+        InterfaceError: beyond loopback without TLS and a password.
+        OperationalError: the address or a file cannot be used.
+    """
+    tls, _ = check(options)
+    _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
+    meter = Meter() if options.metrics else None
+    turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
+    slots = ConnectionSlots(options.limits)
+    with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+        stack.callback(turns.close)
+        log = stack.enter_context(event_log(options.log, options.log_statements, meter))
+        hide = None
+        if meter is not None and options.metrics is not None:
+            meter.watch("dpsql_connections", "Clients that are in.", lambda: slots.inside)
+            meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: memory.taken)
+            hide = stack.enter_context(watched(meter, listener(options.metrics, options.sockets.metrics)))
+        service = WireService(
+            roles, Sessions(options.siblings), turns, FairQueue(), memory, options.limits, slots, LoginBackoff(), log, tls,
+            not is_loopback(options.host),
+        )  # fmt: skip
+        asyncio.run(_listen(service, options, hide, announce))
+
+
+def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole, ...]:
+    """Roles that may connect, and their rights.
+
+    Args:
+        options: of the server.
+        releases: what everybody, or the one role, may ask; none where a file of roles says it.
+
+    Raises:
+        InterfaceError: no release is named, or one beside a file of roles; or a password file is not right.
+        OperationalError: a file cannot be read.
+        CatalogError: the file of roles is not right.
+    """
+    if options.roles is not None:
+        if releases or options.password_file is not None:
+            raise InterfaceError(
+                "a file of roles says who may ask what",
+                hint="give --roles without releases and --password-file",
+            )
+        return read_roles(options.roles)
+    if not releases:
+        raise InterfaceError("no release is named", hint="name releases, or give --roles")
+    verifier = read_password_file(options.password_file) if options.password_file else None
+    return (ServerRole(verifier, tuple(releases), options.password_file),)
+
+
+def check(options: Options) -> tuple[ssl.SSLContext | None, str]:
+    """The TLS of some options, and what to say of it, or nothing.
+
+    Raises:
+        InterfaceError: beyond loopback without TLS and a password, or a key or certificate that is not right.
+        OperationalError: a file cannot be read.
+    """
+    if (options.certificate is None) != (options.key is None):
+        raise InterfaceError("TLS needs a certificate and a key", hint="give --tls-certificate and --tls-key")
+    tls, warning = None, ""
+    if options.certificate is not None and options.key is not None:
+        tls, warning = read_tls(options.certificate, options.key)
+    if not is_loopback(options.host) and (not (options.password_file or options.roles) or tls is None):
+        raise InterfaceError(
+            f"{options.host} is beyond loopback",
+            hint="give --password-file or --roles, --tls-certificate and --tls-key",
+        )
+    return tls, warning
+
+
+def _allow_files(wanted: int) -> None:
+    """Let the process open so many files.
+
+    Raises:
+        OperationalError: the machine does not allow it.
+    """
+    allowed, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed >= wanted or allowed == resource.RLIM_INFINITY:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard_limit))
+    except (ValueError, OSError) as error:
+        raise OperationalError(
+            f"the machine allows {hard_limit} open files, {wanted} are wanted",
+            hint="give fewer --connections",
+        ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """True if an address stays on this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _listen(
+    service: WireService,
+    options: Options,
+    hide: Callable[[], None] | None,
+    announce: Callable[[str, int], None],
+) -> None:
+    clients: set[asyncio.Task[None]] = set()
+    left = asyncio.Event()
+    await service.sessions.hear()
+
+    async def welcome(reader: ClientReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        clients.add(task)
+        try:
+            # the server ends: asyncio would print a traceback for a task that ends by being cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await Client(reader, writer, service).serve()
+        finally:
+            clients.discard(task)
+            if not clients:
+                left.set()
+
+    loop = asyncio.get_running_loop()
+    socket = listener((options.host, options.port), options.sockets.clients)
+    server = await loop.create_server(lambda: _protocol(welcome), sock=socket, backlog=BACKLOG)
+    stop, drain = asyncio.Event(), asyncio.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(wanted, stop.set)
+    if options.siblings:
+        loop.add_signal_handler(DRAIN, drain.set)
+        await end_with_parent(stop)
+    host, port = server.sockets[0].getsockname()[:2]
+    announce(str(host), int(port))
+    async with server:
+        await first(stop, drain)
+        server.close()
+        if hide is not None:
+            await asyncio.to_thread(hide)
+        if drain.is_set():
+            if clients:
+                left.clear()
+            else:
+                left.set()
+            await first(stop, left)
+        if service.log.meter is not None:
+            service.log.meter.healthy = False
+        end = time.monotonic() + GRACE
+        while service.sessions.busy and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        for task in clients:  # whose requests stop
+            task.cancel()
+
+
+def _protocol(
+    welcome: Callable[[ClientReader, asyncio.StreamWriter], Awaitable[None]],
+) -> asyncio.StreamReaderProtocol:
+    """Streams of a connection, as `asyncio.start_server` makes them, but with a reader that knows who has left."""
+    reader = ClientReader()
+    return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
+
+
+SOON = 14 * 86_400.0
+"""Seconds before a certificate's end from which it is said."""
+NOT_YET, EXPIRED = 9, 10
+"""Codes of OpenSSL's verification."""
+
+
+def read_tls(certificate: Path, key: Path) -> tuple[ssl.SSLContext, str]:
+    """The TLS of a certificate and its key, both PEM files, and what to say of it: that it ends soon, or nothing.
+
+    Raises:
+        InterfaceError: others can read the key, or the certificate is not valid now.
+        OperationalError: a file cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        mode = key.stat().st_mode
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise OperationalError(
+            "the TLS certificate or key cannot be read", hint="both are PEM files"
+        ) from error
+    if mode & 0o077:
+        raise InterfaceError(f"others can read {key}", hint=f"chmod 600 {key}")
+    seconds = _until_end(context, certificate)
+    if seconds < SOON:
+        return context, f"the TLS certificate ends in {seconds / 86_400:.0f} days; renew it"
+    return context, ""
+
+
+def _until_end(context: ssl.SSLContext, certificate: Path) -> float:
+    """Seconds until a certificate ends, by a handshake in memory with a client that trusts just this certificate.
+
+    Raises:
+        InterfaceError: it is not valid now.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(certificate)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):  # flights of a handshake
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                if error.verify_code not in (NOT_YET, EXPIRED):
+                    return SOON  # for instance made for another purpose: clients say so, or take it
+                raise InterfaceError(
+                    f"the TLS certificate {certificate} is not valid now",
+                    hint="renew it, or see whether the clock is right",
+                ) from error
+    shown = ends[0].getpeercert()
+    return ssl.cert_time_to_seconds(str(shown["notAfter"])) - time.time() if shown else SOON

@@ -1,0 +1,1 @@
+"""Python interfaces: DB-API, SQLAlchemy's dialect and Superset's engine; `describe`, `scan`, `complete` serve them."""

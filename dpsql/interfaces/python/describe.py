@@ -1,0 +1,187 @@
+"""The star of a release in words: tables, the wide table, columns with type, domain and use.
+
+What introspection shows everywhere: the shell's `\\d`, SQLAlchemy's inspector, the wire server's catalogue.
+All of it stands in the release's public catalog; nothing here depends on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpsql import catalog
+from dpsql.executor.run import run
+from dpsql.planner.schema import Schema, SchemaTable, data_type, read_schema
+from dpsql.release import AxisMeta, ColumnMeta, Release
+
+AXIS, MEASURE, KEY, UNPUBLISHED = "axis", "measure", "key", "not published"
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """One column as analysts see it.
+
+    Args:
+        name, type: the column and its SQL type.
+        nullable: whether it may be NULL.
+        use: `axis`, `measure`, `key` or `not published`.
+        comment: domain, unit and description in words.
+        values: its categories, where the catalog lists them; for completion.
+        origin: `table.column` that it stands for.
+    """
+
+    name: str
+    type: str
+    nullable: bool
+    use: str
+    comment: str
+    values: tuple[str, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """One table as analysts see it.
+
+    Args:
+        name: the table.
+        of: the table whose rows it has: its own, or the fact that is widened.
+        kind: `fact`, `dimension` or `wide`.
+        columns: in catalog order.
+        key: primary key column, or None.
+        references: foreign key column -> (table, key).
+        comment: one line.
+    """
+
+    name: str
+    of: str
+    kind: str
+    columns: tuple[ColumnInfo, ...]
+    key: str | None
+    references: Mapping[str, tuple[str, str]]
+    comment: str
+
+
+def describe(release: Release) -> tuple[TableInfo, ...]:
+    """The tables of a release; the wide tables come last.
+
+    Args:
+        release: an open release.
+
+    Returns:
+        One entry for each table that a statement may name.
+    """
+    schema = read_schema(release)
+    entries = release.catalog.tables
+    tables = [_table(release, schema, table, entries[table.name]) for table in schema.tables.values()]
+    by_name = {table.name.lower(): table for table in tables}
+    return (*tables, *(_wide(schema, name, fact, by_name) for name, fact in schema.wide().items()))
+
+
+def widest(tables: Iterable[TableInfo], of: str) -> TableInfo:
+    """The table to ask about the rows of a counted table: the wide one where there is one, else itself."""
+    return [table for table in tables if table.of == of][-1]
+
+
+def asked_name(axis: AxisMeta, wanted: ColumnMeta, tables: Sequence[TableInfo]) -> str:
+    """An axis's column as a statement over the widest table of its rows names it."""
+    origin = f"{wanted.table}.{wanted.column}".lower()
+    for table in reversed(tables):  # the wide ones first
+        for column in table.columns:
+            if column.origin.lower() == origin and table.of == axis.of:
+                return column.name
+    return wanted.column
+
+
+def _table(release: Release, schema: Schema, table: SchemaTable, star_table: catalog.Table) -> TableInfo:
+    columns = tuple(_column(release, schema, table, name, star_table) for name in table.columns.values())
+    references = {
+        column: (target, str(target_table.key))
+        for column, target in table.foreign_keys.items()
+        if (target_table := schema.table(target)) is not None and target_table.key
+    }
+    counting = {s.view for s in release.statistics if s.of.lower() == table.name.lower()}
+    views = sorted(view for view in counting if release.declares(view))
+    counted = f"rows are counted by {', '.join(views)}" if views else "joined to other tables"
+    comment = "; ".join(filter(None, [star_table.description, counted]))
+    kind = "fact" if table.fact else "dimension"
+    return TableInfo(table.name, table.name, kind, columns, table.key, references, comment)
+
+
+def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]) -> TableInfo:
+    from dpsql.sql.from_clause import RowRelation, wide_source
+
+    root = schema.tables[fact.lower()]
+    rows = RowRelation()
+    source = wide_source(rows, schema, root, name)
+    columns = []
+    for low, spelled in source.names.items():
+        instance, column = rows.of(source.columns[low])  # type: ignore[arg-type]  # of a wide table all are columns
+        base_column = next(
+            c for c in by_name[instance.table.name.lower()].columns if c.name.lower() == column.lower()
+        )
+        nullable = base_column.nullable or instance.left
+        columns.append(replace(base_column, name=spelled, nullable=nullable))
+    comment = f"{fact} with the columns of every dimension it refers to"
+    return TableInfo(name, fact, "wide", tuple(columns), None, {}, comment)
+
+
+def _column(
+    release: Release, schema: Schema, table: SchemaTable, name: str, star_table: catalog.Table
+) -> ColumnInfo:
+    declared = star_table.columns.get(name)
+    axes = [
+        (axis, column)
+        for axis in release.axes
+        for column in axis.columns
+        if column.table.lower() == table.name.lower() and column.column.lower() == name.lower()
+    ]
+    measured = f"{table.name}.{name}" in schema.measures
+    is_key = name == table.key or name in table.foreign_keys
+    kind = axes[0][1].type if axes else _declared_type(table, name, is_key)
+    uses = (AXIS if axes else "", MEASURE if measured else "", KEY if is_key else "")
+    use = ", ".join(filter(None, uses)) or UNPUBLISHED
+    nullable = name in table.nullable
+    comment = "; ".join(filter(None, [_words(declared), _domain(declared), use]))
+    categories = () if declared is None else declared.listed
+    values = categories or _listed(release, axes)
+    return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
+
+
+def _declared_type(table: SchemaTable, name: str, is_key: bool) -> str:
+    if name in table.measures:
+        return "DOUBLE"
+    return "BIGINT" if is_key and name not in table.types else data_type(table.types.get(name, ""))
+
+
+def _words(declared: catalog.Column | None) -> str:
+    return "" if declared is None else " ".join(declared.description.split())
+
+
+def _domain(declared: catalog.Column | None) -> str:
+    """Bounds or categories in words.
+
+    >>> _domain(star.Column(type="int", lower="18", upper="89"))
+    '18 to 89'
+    """
+    if declared is None:
+        return ""
+    if declared.lower is not None:
+        return f"{declared.lower} to {declared.upper}"
+    remainder = f" and {len(declared.listed) - 8} more" if len(declared.listed) > 8 else ""
+    return ", ".join(declared.listed[:8]) + remainder
+
+
+def _listed(release: Release, axes: list[Any], limit: int = 200) -> tuple[str, ...]:
+    """Text values of a public dimension's column, straight from its axis table."""
+    for axis, column in axes:
+        if column.type == "VARCHAR":
+            quoted = column.name.replace('"', '""')
+            number = release.axes.index(axis)
+            text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {limit + 1}'
+            rows = run(release, text).rows
+            return (
+                tuple(sorted(str(row[0]) for row in rows if row[0] is not None)) if len(rows) <= limit else ()
+            )
+    return ()

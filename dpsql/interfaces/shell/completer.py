@@ -1,0 +1,35 @@
+"""Completion in the shell: commands after a backslash, else SQL as `dpsql.interfaces.python.complete` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from dpsql.interfaces.python.complete import Suggestion, Words, complete, offered
+from dpsql.interfaces.shell.commands import NAMES
+from dpsql.results.render import STYLES
+
+
+class ShellCompleter(Completer):
+    """prompt_toolkit's completer over a set of words."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Completions of the word before the cursor."""
+        text = document.text_before_cursor
+        command = text.lstrip()[:1] in ("\\", ".")
+        for offer in self._commands(text.lstrip()) if command else complete(self.words, text):
+            yield Completion(offer.text, start_position=-offer.typed, display_meta=offer.comment)
+
+    def _commands(self, line: str) -> Iterator[Suggestion]:
+        word, space, argument = line[1:].partition(" ")
+        if not space:
+            yield from offered(word, dict.fromkeys(NAMES, ""))
+        elif word in ("d", "dt"):
+            yield from offered(argument, self.words.tables)
+        elif word in ("format", "mode"):
+            yield from offered(argument, dict.fromkeys(STYLES, ""))

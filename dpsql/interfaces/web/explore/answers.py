@@ -1,0 +1,261 @@
+"""JSON values of the page: the star, examples, completions, answers with their errors, plans.
+
+Every statement goes through `OpenReleases.query`, with its guard and its limits of time, rows and memory, and nowhere
+else. What cannot be answered is a refusal of one sentence.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import Any
+
+from dpsql.api import certificate
+from dpsql.errors import Error
+from dpsql.executor.predict import HALF
+from dpsql.federation.session import OpenReleases
+from dpsql.interfaces.python.complete import Words, complete, words_of
+from dpsql.interfaces.python.describe import TableInfo, describe
+from dpsql.interfaces.questions import together, well_answered
+from dpsql.interfaces.web.certificate import certificate_page
+from dpsql.interfaces.web.page import document
+from dpsql.interfaces.web.report import report_page
+from dpsql.release import Release
+from dpsql.release.promises import FREE, promise_words
+from dpsql.results.margins import NUMBERS, margins, number
+from dpsql.results.render import NUMERIC, plain, render, shown
+from dpsql.results.result import Result
+from dpsql.row_expressions import literal
+
+MOST_ROWS = 500
+"""Rows that the page shows and draws; the CSV file holds all of them."""
+MOST_OFFERS, MOST_EXAMPLES = 50, 12
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Open releases as the page sees them. Its methods may run in several threads."""
+
+    releases: OpenReleases
+
+    @cached_property
+    def words(self) -> Words:
+        return words_of(table for release in self.releases.releases for table in describe(release))
+
+    @cached_property
+    def star(self) -> Json:
+        """The releases: name, description, promise, and their tables as trees of foreign keys."""
+        return {"free": FREE, "releases": [_release(release) for release in self.releases.releases]}
+
+    @cached_property
+    def examples(self) -> Json:
+        """Questions that these releases answer well, in words and in SQL, with their relative errors."""
+        rated = well_answered(self.releases, MOST_EXAMPLES)
+        return {
+            "examples": [
+                {
+                    "words": rating.question.words,
+                    "sql": rating.question.sql,
+                    "error": f"± {HALF * rating.error:.1%}",
+                }
+                for rating in rated
+            ]
+        }
+
+    @cached_property
+    def builder(self) -> Json:
+        """Parts of a question for the builder: each counted table's aggregates, and the groupings of each view."""
+        tables: dict[str, Json] = {}
+        for release in self.releases.releases:
+            for counted, groupings in together(release, self.releases):
+                table = tables.setdefault(
+                    counted.source, {"source": counted.source, "aggregates": counted.aggregates, "views": []}
+                )
+                views = [{"words": by.words, "sql": by.sql, "selected": by.selected} for by in groupings]
+                table["views"] += [views] if views and views not in table["views"] else []
+        return {"tables": list(tables.values())}
+
+    @cached_property
+    def report(self) -> str:
+        """The page about the first release, and what it promises beside the others."""
+        first, *others = self.releases.releases
+        return _with_way_back(report_page(first, self.releases if others else None))
+
+    @cached_property
+    def certificate(self) -> str:
+        """The first release's certificate, or why it has none."""
+        release = self.releases.releases[0]
+        try:
+            page = certificate_page(certificate(release.path))
+        except Error as error:
+            page = document(
+                release.name, f"<h1>{escape(release.name)}</h1><p>No certificate: {escape(str(error))}</p>"
+            )
+        return _with_way_back(page)
+
+    def offers(self, before: str) -> Json:
+        """Words that may go on from the text before the cursor."""
+        offers = [offer for offer, _ in zip(complete(self.words, before), range(MOST_OFFERS), strict=False)]
+        return {"offers": [offer._asdict() for offer in offers]}
+
+    def ask(self, sql: str, level: float) -> Json:
+        """An answer with its errors, or a refusal."""
+        try:
+            return answer_values(self.releases.query(sql), level)
+        except Error as error:
+            return refusal(error)
+
+    def explain(self, sql: str) -> Json:
+        """Explanation of a statement as stages in words, or a refusal."""
+        try:
+            return {"stages": self.releases.explain(sql).splitlines()}
+        except Error as error:
+            return refusal(error)
+
+    def csv(self, sql: str, level: float) -> Json:
+        """The whole answer as a CSV file's text, with columns for its errors, or a refusal."""
+        try:
+            return {"csv": render(self.releases.query(sql), "csv", level) + "\n"}
+        except Error as error:
+            return refusal(error)
+
+
+def _with_way_back(page: str) -> str:
+    """A whole page with links to the others."""
+    links = (("./", "Questions"), ("report", "Report"), ("certificate", "Certificate"))
+    anchors = " ".join(f'<a href="{place}">{words}</a>' for place, words in links)
+    return page.replace("<body>", f'<body><nav aria-label="Pages" class="pages">{anchors}</nav>', 1)
+
+
+def refusal(error: Error) -> Json:
+    """Refusal of a statement: the reason, what to write instead, and the position."""
+    adds_nearest = error.nearest not in error.hint
+    hints = [
+        *([error.hint] if error.hint else []),
+        *([f"for instance {error.nearest}"] if adds_nearest else []),
+    ]
+    return {"refused": error.reason, "hints": hints, "caret": error.caret}
+
+
+def answer_values(result: Result, level: float) -> Json:
+    """An answer as the page shows and draws it.
+
+    Args:
+        result: the answer.
+        level: of its intervals.
+
+    Returns:
+        Columns, the first `MOST_ROWS` rows cell by cell, and the lines below them.
+    """
+    cells, below = shown(result, level, MOST_ROWS)
+    first = result.head(MOST_ROWS)
+    low, high = first.interval_rows(level)
+    noisy = frozenset(first.noisy)
+    columns = [
+        {
+            "name": name,
+            "noisy": c in noisy,
+            "number": _is_number(kind),
+            "ordered": _is_ordered(first.rows, c),
+        }
+        for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True))
+    ]
+    rows = [
+        [_cell(text, first.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
+        for r, row in enumerate(cells)
+    ]
+    return {
+        "columns": columns,
+        "rows": rows,
+        "below": below,
+        "total": len(result.rows),
+        "level": f"{level:.0%}",
+    }
+
+
+def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: bool) -> Json:
+    """A cell's text; where noise moves it, also its value and its interval."""
+    if not noisy:
+        return {"text": text, "literal": sql_literal(value)}
+    if not isinstance(value, NUMBERS):
+        return {"text": text}
+    cell = {"text": text, "value": plain(value)}
+    sides = [side for side in margins(value, low, high) if side is not None]
+    if not sides:
+        return cell
+    ends = [
+        sign + "∞" if end is None else number(end, max(sides))
+        for sign, end in zip("-+", (low, high), strict=True)
+    ]
+    known = {name: plain(end) for name, end in (("low", low), ("high", high)) if end is not None}
+    return cell | known | {"interval": " to ".join(ends)}
+
+
+def sql_literal(value: Any) -> str | None:
+    """A key's value as SQL writes it; None where it cannot be written, `NULL` where it is none.
+
+    >>> sql_literal("it's"), sql_literal(None), sql_literal(datetime.date(2025, 1, 2)), sql_literal(True)
+    ("'it''s'", 'NULL', "DATE '2025-01-02'", 'TRUE')
+    """
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, datetime.datetime):
+        return None if value.tzinfo else f"TIMESTAMP '{value.isoformat(' ')}'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        return literal(value)
+    return str(value) if isinstance(value, NUMBERS) else None
+
+
+def _is_number(kind: str) -> bool:
+    return any(word in kind for word in NUMERIC)
+
+
+def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
+    """True if a column's values follow one another, so that a line may join them."""
+    kinds = (*NUMBERS, datetime.date)
+    return all(isinstance(row[c], kinds) and not isinstance(row[c], bool) for row in rows)
+
+
+def _release(release: Release) -> Json:
+    tables = describe(release)
+    by_name = {table.name: table for table in tables}
+    facts = {table.of for table in tables if _widens(table)} or set(by_name)
+    return {
+        "name": release.name,
+        "description": " ".join(release.catalog.description.split()),
+        "promise": promise_words(release.meta.privacy),
+        "tables": [_tree(table, by_name, ()) for table in _roots(tables, facts)],
+    }
+
+
+def _widens(table: TableInfo) -> bool:
+    """True if it has the rows of another one, with more columns."""
+    return table.of != table.name
+
+
+def _roots(tables: Sequence[TableInfo], facts: set[str]) -> Iterator[TableInfo]:
+    """Entry points of the star: the wide tables, the facts, and tables that no other refers to."""
+    pointed = {target for table in tables for target, _ in table.references.values()}
+    for table in tables:
+        if _widens(table):
+            yield table
+    for table in tables:
+        if not _widens(table) and (table.name in facts or table.name not in pointed):
+            yield table
+
+
+def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], above: tuple[str, ...]) -> Json:
+    """A table with its columns, and below each foreign key the table that it refers to."""
+    columns = []
+    for column in table.columns:
+        target = table.references.get(column.name, ("", ""))[0]
+        inner = target in by_name and target not in above
+        below = _tree(by_name[target], by_name, (*above, table.name)) if inner else None
+        columns.append({"name": column.name, "type": column.type, "comment": column.comment, "refers": below})
+    return {"name": table.name, "comment": table.comment, "kind": table.kind, "columns": columns}

@@ -1,0 +1,348 @@
+"""`dpsql report`: one HTML file that needs no network, for whoever has to trust or use a release.
+
+What it computes with stands in `model`; how it looks and moves, in page.css and page.js.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from hashlib import sha256
+from html import escape
+from math import ceil
+from typing import Any
+
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.combine import promise_together
+from dpsql.federation.session import OpenReleases
+from dpsql.interfaces.questions import RatedQuestion, totals, well_answered
+from dpsql.interfaces.web.page import SHARED, asset
+from dpsql.interfaces.web.report.model import page_model
+from dpsql.planner.notes import PARTICIPATIONS
+from dpsql.release import Release
+from dpsql.release.format import (
+    MeasureScale,
+    Promise,
+    RowsBeyondBound,
+    ScaleMeta,
+    SpentAmount,
+    to_json,
+)
+from dpsql.release.promises import FREE, promise_words, short
+from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
+from dpsql.results.margins import split_margin
+from dpsql.results.render import shown
+
+HERE = "dpsql.interfaces.web.report"
+
+POLICY = (
+    "default-src 'none'; style-src '{style}'; script-src {scripts}; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing may be fetched: the page works offline and tells nobody what is looked at. Its own scripts and style are
+named by their hashes, so that nothing else in it can run."""
+
+MOST_QUESTIONS = 12
+
+SIMULATED = (
+    "These reports were simulated on one machine that saw all rows. The release shows what a collection would "
+    "bring; it protects nobody."
+)
+
+
+def report_page(release: Release, beside: OpenReleases | None = None) -> str:
+    """The page as HTML.
+
+    Args:
+        release: an open release.
+        beside: it and others that are open together: what they promise, and whom each stands for.
+
+    Returns:
+        A whole document.
+
+    **Privacy**: shows what the release publishes to everybody anyway.
+    """
+    model = page_model(release)
+    alone = OpenReleases((release,), (ReleaseEngine(release),))
+    sections = [
+        f"<h1>{escape(model['name'])}</h1>",
+        f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
+        f'<p class="soft">release {escape(str(model["id"]))}</p>',
+        *_headlines(totals(alone)),
+        *_questions(well_answered(alone, MOST_QUESTIONS)),
+        "<h2>How good is my question?</h2>",
+        '<div id="ask"></div><div id="answer" aria-live="polite"></div>',
+        "<h2>What is promised</h2>",
+        *_promise(release.meta.privacy),
+        *collected(release.meta.local),
+        *(_together(beside) if beside is not None else ()),
+        "<h2>What was spent</h2>",
+        table(("on", "part"), _spent(release.meta.spends)),
+        f"<p>{FREE}</p>",
+        *_scales(release.meta.scales, model["weight_error"] > 0),
+        *_bounding(release.meta.bounding),
+        *(_view(view, model) for view in model["views"]),
+    ]
+    return _document(model["name"], "\n".join(sections), model)
+
+
+def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
+    """Totals and averages in large letters, each with its margin, and what must be known to read them."""
+    if not rated:
+        return []
+    cards = []
+    for rating in rated:
+        value, margin = split_margin(shown(rating.answer)[0][0][0])
+        words = f"<dt>{escape(rating.question.words)}</dt>"
+        cards.append(f"<div>{words}<dd>{escape(value)} <small>{escape(margin)}</small></dd></div>")
+    flags = dict.fromkeys(flag for rating in rated for flag in rating.answer.flags)
+    return [
+        f'<dl class="headlines">{"".join(cards)}</dl>',
+        *(f"<p>{escape(flag)}</p>" for flag in flags),
+        '<p class="soft">± is half of a 95% interval, -/+ how far one reaches to either side.</p>',
+    ]
+
+
+def _questions(rated: Sequence[RatedQuestion]) -> list[str]:
+    """Questions that the release answers well."""
+    rows = [
+        (rating.question.words, " ".join(rating.question.sql.split()), f"± {rating.error:.1%}")
+        for rating in rated
+    ]
+    if not rows:
+        return []
+    head = ("question", "in SQL", "standard error to expect")
+    return ["<h2>What you can ask</h2>", f'<div class="wide" tabindex="0">{table(head, rows)}</div>']
+
+
+def _spent(spends: Sequence[SpentAmount]) -> list[tuple[str, ...]]:
+    total = sum(Fraction(spend.amount) for spend in spends)
+    return [
+        (
+            spend.purpose,
+            f"{float(Fraction(spend.amount) / total):.0%}" if total else "0",
+        )
+        for spend in spends
+    ]
+
+
+def _together(opened: OpenReleases) -> list[str]:
+    """Releases that are open together: what they promise a person who is in all of them, and who answers for whom."""
+    promised = promise_together([release.meta for release in opened.releases])
+    words = (
+        "no single epsilon: their promises are of different kinds"
+        if promised is None
+        else f"epsilon {promised['epsilon']} for replacing everything of one {promised['unit']}"
+    )
+    rows = [(release.name, release.meta.release_id) for release in opened.releases]
+    standing = [] if opened.router is None else opened.router.words()
+    return [
+        "<h2>Opened together</h2>",
+        table(("release", "id"), rows),
+        f"<p>Whoever is in all of them is promised {escape(words)}, whichever answers.</p>",
+        *(f"<p>{escape(line)}</p>" for line in standing),
+    ]
+
+
+AMOUNTS = ("epsilon", "delta", "mu2")
+
+
+def _promise(promise: Promise) -> list[str]:
+    rows = [
+        (key, short(value) if key in AMOUNTS else _words(value)) for key, value in to_json(promise).items()
+    ]
+    return [*(f"<p>{escape(words)}</p>" for words in promise_words(promise)), table(("part", "value"), rows)]
+
+
+def _words(value: object) -> str:
+    """A part of the promise: tables and what is said of them, or a list, or a word.
+
+    >>> _words({"sales": 20, "customer": 1}), _words(["a", "b"]), _words(True)
+    ('sales 20, customer 1', 'a, b', 'True')
+    """
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {element}" for key, element in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def collected(local: LocalMeta | None) -> list[str]:
+    """The page's part about people's own reports; nothing for a central release.
+
+    Args:
+        local: what they reported, or None.
+
+    Returns:
+        HTML.
+    """
+    if local is None:
+        return []
+    manifest = local.manifest
+    rows = [
+        ("collection", local.collection),
+        ("reports accepted", f"{manifest.accepted:,} of {manifest.reports:,}".replace(",", " ")),
+        *((f"rejected: {why}", str(count)) for why, count in manifest.rejected.items()),
+        ("rows of one person that may speak (tau)", str(local.tau)),
+        *_told(local),
+    ]
+    about = PARTICIPATIONS[local.participation].note.format(f"{local.reporters:,}")
+    whom = f"<p>Counts, sums and averages are {escape(about)}.</p>"
+    stamp = [f"<p><strong>{SIMULATED}</strong></p>"] if local.simulated else []
+    return ["<h2>Who reported</h2>", whom, *stamp, table(("what", "value"), rows), *_shuffled(local.shuffled)]
+
+
+def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
+    """Facts that not every collection states."""
+    if local.row_weight_error:
+        yield (
+            "weight of a row, for those beyond tau",
+            f"{local.row_weight or 1.0:.3g} ± {local.row_weight_error:.2g}",
+        )
+    for axis, chance in (local.missing_at_random or {}).items():
+        yield (
+            f"rows of {axis} missing at random, p-value",
+            f"{chance:.2g}" + (" (rejected)" if chance < 0.05 else ""),
+        )
+    if local.first_round is not None:
+        yield "reports of row counts, in the first round", str(local.first_round.reports_of_row_counts)
+    if local.influence is not None and local.influence.rows_at_most is not None:
+        reach = f"{local.influence.rows_at_most:,.0f} rows"
+        yield "one hostile report moves a count over one axis by at most", reach
+    # Where the smooth counts, stored beside the unbiased ones, leave the latter's intervals too often.
+    for axis, share in (local.smooth_outside_unbiased or {}).items():
+        yield f"ranges of {axis} where smooth counts leave the 95% interval", f"{share:.1%}"
+    if local.plan_hash is not None:
+        yield "hash of the plan", local.plan_hash
+
+
+def _shuffled(shuffled: ShuffledMeta | None) -> list[str]:
+    if shuffled is None:
+        return []
+    head = "<h2>If an anonymous shuffler stood in between</h2>"
+    if shuffled.void is not None:
+        return [head, f"<p>Nothing more is promised: {escape(shuffled.void)}.</p>"]
+    promise = (
+        f"All {shuffled.people} reports together are also ({shuffled.epsilon:.4g}, {shuffled.delta:g})-differentially "
+        f"private, against whoever sees them shuffled. This holds only if {shuffled.holds_if}. Otherwise the promise "
+        "above stands alone."
+    )
+    return [head, f"<p>{escape(promise)}</p>"]
+
+
+def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
+    """R of each table and measure, and what bounding may have biased."""
+    if not scales:
+        return []
+    head = (
+        "table",
+        "measure",
+        "factor R",
+        "error of R",
+        "left out by the low bound",
+        "above what one unit counts for",
+    )
+    rows = [
+        (
+            scale.of, scaled.measure or "rows", f"{scaled.factor:.3g}", f"{scaled.error.noise:.1%}", _left_out(scaled),
+            f"{scaled.above:.0%}",
+        )
+        for scale in scales
+        for scaled in scale.measures
+    ]  # fmt: skip
+    where = "is part of their error bars" if inside else "comes on top of the error bars"
+    note = (
+        "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
+        f"error is common to all of them and {where}; averages and shares do not see it."
+    )
+    biased = " ".join(f"{scale.of}: {_bias(scale)}." for scale in scales)
+    return [
+        "<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows), f"<p>{escape(biased)}</p>"
+    ]  # fmt: skip
+
+
+def _left_out(scaled: MeasureScale) -> str:
+    return "hidden by noise" if scaled.left_out is None else f"about {scaled.left_out:.0%}, put back by R"
+
+
+def _bias(scale: ScaleMeta) -> str:
+    if not scale.weighted_down:
+        return "answers may be biased where rows left out do not resemble the others"
+    hint = (
+        f"at most {ceil(100 * scale.weighted_down)}% of the rows belong to units with more than {scale.tau}"
+    )
+    return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
+
+
+def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
+    """Rows of a unit beyond the contribution bound, table by table, as far as known."""
+    if not tables:
+        return []
+    rows = []
+    for bounded in tables:
+        share, error = bounded.clipped_fraction, bounded.clipped_fraction_error
+        size = "not known" if share is None else f"about {share:.2%}"
+        rows.append((bounded.of, str(bounded.tau), size + (f" (error {error:.1%})" if error else "")))
+    head = ("table", "rows of a unit that count", "part of all rows left out")
+    notes = [f"<p>{escape(bounded.note())}</p>" for bounded in tables]
+    return ["<h2>What bounding left out</h2>", table(head, rows), *notes]
+
+
+def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
+    axes = ", ".join(model["axes"][number]["name"] for number in view["axes"]) or "no axis"
+    rows = [
+        (s["measure"], s["mechanism"], f"{s['currency']} {short(s['budget'])}") for s in view["statistics"]
+    ]
+    return (
+        f"<h2>View {escape(view['name'])}</h2>"
+        f"<p>{escape(view['of'])} by {escape(axes)}: {view['cells']} cells</p>"
+        f"{table(('measure', 'mechanism', 'budget'), rows)}"
+        f'<div id="view-{escape(view["name"])}"></div>'
+    )
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """An HTML table.
+
+    Args:
+        head: names of the columns.
+        rows: their cells, as text.
+
+    Example:
+        >>> table(("a",), [("<1",)])
+        '<table><tr><th scope="col">a</th></tr><tr><td>&lt;1</td></tr></table>'
+    """
+
+    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{names}</tr>{lines}</table>"
+
+
+def _document(title: str, body: str, model: dict[str, Any]) -> str:
+    model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
+    style = asset(SHARED, "look.css") + asset(HERE, "page.css")
+    scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
+    policy = POLICY.format(style=_hash(style), scripts=" ".join(f"'{_hash(script)}'" for script in scripts))
+    code = "".join(f"<script>{script}</script>\n" for script in scripts)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{escape(title)}: release report</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+<script type="application/json" id="model">{model_json}</script>
+{code}</body>
+</html>
+"""
+
+
+def _hash(text: str) -> str:
+    """Hash of an inline script or style for a policy."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,160 @@
+"""Estimated numbers: what a function of an error may ask of them, whatever they are made of.
+
+**Privacy**: published values alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dpsql.intervals.fieller import quantile
+from dpsql.matrices.model import Covariance
+from dpsql.planner.axis_query import FloatArray
+
+
+class AverageLimits(NamedTuple):
+    """The least and the largest value that averages may have."""
+
+    low: float
+    high: float
+
+
+class ValueRange(NamedTuple):
+    """Range of possible exact answers, each end of shape (rows,); infinite where nothing bounds them."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorComponents:
+    """Variances beyond the noise, each of shape (rows,) in squared units of the answer.
+
+    Args:
+        scale: the common factor's noise.
+        spread: of groups.
+        down, up: the tail, towards less and more; infinite where nothing bounds it.
+        shift_low, shift_high: estimated bias from a declared bound, in units of the answer, for either end.
+    """
+
+    scale: FloatArray
+    spread: FloatArray
+    down: FloatArray
+    up: FloatArray
+    shift_low: FloatArray
+    shift_high: FloatArray
+
+    @property
+    def tail(self) -> FloatArray:
+        """The mean of what both sides of a 95% interval would be by tail and shifts alone, in standard errors, squared.
+
+        An interval is never shorter, so this part is no more than the whole.
+        """
+        z = quantile(0.95)
+        below = np.maximum(z * np.sqrt(self.down) - self.shift_low, 0.0)
+        above = np.maximum(z * np.sqrt(self.up) + self.shift_high, 0.0)
+        return ((below + above) / (2 * z)) ** 2
+
+    @staticmethod
+    def joined(components: Sequence[ErrorComponents]) -> ErrorComponents | None:
+        """Of several tables or releases; None of none."""
+        if not components:
+            return None
+        columns = zip(*(component._fields() for component in components), strict=True)
+        return ErrorComponents(*(np.asarray(sum(column), np.float64) for column in columns))
+
+    def _fields(self) -> tuple[FloatArray, ...]:
+        return self.scale, self.spread, self.down, self.up, self.shift_low, self.shift_high
+
+
+class Curved(NamedTuple):
+    """Numbers that are functions of other estimated numbers.
+
+    Args:
+        argument: the other numbers.
+        steps: functions applied in turn, by their names in `image.STEPS`.
+        constants: of each step, shape (rows,).
+    """
+
+    argument: Estimated
+    steps: tuple[str, ...]
+    constants: tuple[FloatArray, ...]
+
+
+class Interval(NamedTuple):
+    """Ends of intervals, each of shape (rows,): infinite where nothing bounds a number, NaN where not defined."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+class BothEnds(NamedTuple):
+    """An interval as the errors make it, and cut to the values that the exact answer can have."""
+
+    whole: Interval
+    possible: Interval
+
+
+class Estimated(Protocol):
+    """Some noisy numbers and their errors; every array has shape (rows,)."""
+
+    @property
+    def intervals(self) -> dict[float, BothEnds]:
+        """Those that were worked out last, by level."""
+
+    @property
+    def curve(self) -> Curved | None:
+        """Curve behind the numbers, where their interval is an image."""
+
+    def central(self) -> FloatArray:
+        """The numbers; NaN where one is NULL."""
+
+    def noise(self) -> FloatArray:
+        """Standard errors of the noise; NaN where not defined."""
+
+    def variance(self, of: Callable[[Covariance], FloatArray | float]) -> FloatArray:
+        """One component of their variances."""
+
+    def beyond_noise(self) -> ErrorComponents | None:
+        """Variances beyond the noise; None where no shape was scaled, and no rows beyond a bound were measured."""
+
+    def z(self, level: float) -> FloatArray:
+        """Standard errors on each side of a number that cover it with this chance."""
+
+    def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""
+
+    def possible(self) -> ValueRange | None:
+        """Between which values the exact answers lie whatever the rows are; None where nothing is known of them."""
+
+    def interpolation_bound(self) -> FloatArray:
+        """The most that cutting bins may add."""
+
+    def cut_ends(self) -> tuple[Estimated, Estimated] | None:
+        """The least and the largest numbers that rows of cut bins may make, NaN where nothing bounds them.
+
+        None where no bin is cut.
+        """
+
+    def share_beyond(self) -> FloatArray:
+        """Share of the rows beyond the contribution bound; NaN where it is not measured, or noise hides it."""
+
+
+class RunningCounts(Protocol):
+    """Noisy counts along a column, of which a quantile is one value."""
+
+    def ends(self, level: float) -> tuple[Any, Any]:
+        """The interval of the quantile, None where nothing bounds it."""
+
+    def stderr(self) -> float | None:
+        """Its standard error; None where it has none."""
+
+
+def nullable(values: FloatArray) -> list[float | None]:
+    """NaN and infinity as None."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]

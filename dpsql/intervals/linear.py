@@ -1,0 +1,494 @@
+"""Numbers that are linear in noisy cells: what they read of releases, and how these reads err together.
+
+A block's value follows one cell, its own row's; an outer statement's value follows the cells of many groups.
+
+| here | there | unit |
+|---|---|---|
+| a cell | one term of a block's answers, in one of its rows | |
+| `Weights` | d number / d cell, one line for each that is not 0 | |
+| a read | a statistic under a box, in one row: what the release stores | stored units |
+
+    Var = sum over pairs of reads of  weight weight' Cov(read, read')
+
+A sum over groups is one read again: masks of groups that are added with one weight are added up, axis by axis, before
+the release's model of its noise is evaluated. So a total has the same error whether SQL sums all rows or the groups,
+and a thousand groups cost as much as one. Reads of two releases are independent, unless both hold one noise.
+
+**Privacy**: published values alone.
+**Source**: docs/method/views.md, "Variance of a view".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.executor.recombine import TermEstimates
+from dpsql.federation.combine import independent
+from dpsql.intervals.forms import Linear
+from dpsql.intervals.reads import cell_variance, reads
+from dpsql.matrices.model import Covariance
+from dpsql.planner.axis_query import FloatArray, IntArray
+from dpsql.planner.plan import Box
+from dpsql.planner.terms import Term
+from dpsql.release import Release
+from dpsql.release.request import blocks, check
+
+MOST_WEIGHTS = 16
+"""Different weights of one number up to which masks are added for each weight apart, as they were asked."""
+PAIRS = 1 << 18
+"""Pairs that are worked out at once: 30 MB with what tells them apart."""
+
+
+class Weights(NamedTuple):
+    """By how much numbers move with cells or reads; arrays of shape (lines,).
+
+    Args:
+        number: which number.
+        cell: which cell, or which row of a read.
+        weight: the derivative.
+    """
+
+    number: IntArray
+    cell: IntArray
+    weight: FloatArray
+
+    @staticmethod
+    def row_by_row(weight: FloatArray) -> Weights:
+        """Number i follows row i, for all rows."""
+        rows = np.arange(len(weight))
+        return Weights(rows, rows, weight)
+
+    @property
+    def by_row(self) -> bool:
+        """True if number i follows row i alone: one array then numbers both."""
+        return self.number is self.cell
+
+    def times(self, factor: FloatArray) -> Weights:
+        """Each number times a factor."""
+        return self._replace(weight=self.weight * factor[self.number])
+
+    def totals(self, values: FloatArray, numbers: int) -> FloatArray:
+        """Values of the lines added up for each number."""
+        return np.asarray(np.bincount(self.number, values, numbers), np.float64)
+
+    def taken_by(self, numbers: IntArray) -> Weights:
+        """For each of some numbers its lines, numbered anew in this order."""
+        pairs = [(i, self.cell[j], self.weight[j]) for i, j in pairs_of(numbers, self.number)]
+        none = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        return Weights(*(np.concatenate(column) for column in zip(none, *pairs, strict=True)))
+
+    @staticmethod
+    def joined(summands: Sequence[Weights]) -> Weights:
+        """Lines of several added up, one for each number and cell; lines of 0 left out unless all go row by row."""
+        if summands and all(weights.by_row for weights in summands):
+            return summands[0]._replace(weight=sum((weights.weight for weights in summands), np.zeros(1)))
+        columns = [np.concatenate(column) for column in zip(NO_WEIGHTS, *summands, strict=True)]
+        lines = Weights(*columns)
+        first, back = distinct([lines.number, lines.cell], len(lines.number))
+        weight = np.bincount(back, lines.weight, len(first))
+        first, weight = first[weight != 0], weight[weight != 0]
+        return Weights(lines.number[first], lines.cell[first], weight)
+
+
+NO_WEIGHTS = Weights(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+class MeasuredTerm(NamedTuple):
+    """A term of a block's answers.
+
+    Args:
+        block: the block's number in its statement.
+        answered: the answers that hold the term.
+        term: the term.
+    """
+
+    block: int
+    answered: TermEstimates
+    term: Term
+
+
+class BoxStatistic(NamedTuple):
+    """Statistic read under a box for a block's answers; None as box for all rows."""
+
+    block: int
+    answered: TermEstimates
+    statistic: int
+    box: Box | None
+
+    @property
+    def release(self) -> Release:
+        """The release that stores it."""
+        return self.answered.errors.release
+
+
+Reads = Mapping[BoxStatistic, Weights]
+"""By how much numbers move with what is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearNumbers:
+    """Numbers that are linear in terms.
+
+    Args:
+        count: how many numbers.
+        terms: by how much they move with each term.
+    """
+
+    count: int
+    terms: Mapping[MeasuredTerm, Weights]
+
+    @staticmethod
+    def of_form(form: Linear, answered: TermEstimates) -> LinearNumbers:
+        """A block's linear form, row by row."""
+        rows = answered.errors.rows
+        return LinearNumbers.of_slopes(
+            [(term, np.full(rows, weight)) for term, weight in form.weights], answered
+        )
+
+    @staticmethod
+    def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: TermEstimates) -> LinearNumbers:
+        """Numbers that move with a block's terms, row by row, by these slopes."""
+        summands: dict[MeasuredTerm, list[Weights]] = {}
+        for term, slope in slopes:
+            summands.setdefault(MeasuredTerm(0, answered, term), []).append(Weights.row_by_row(slope))
+        return LinearNumbers(
+            answered.errors.rows, {key: Weights.joined(weights) for key, weights in summands.items()}
+        )
+
+    @cached_property
+    def reads(self) -> Reads:
+        """By how much the numbers move with what is read."""
+        summands: dict[BoxStatistic, list[Weights]] = {}
+        for key, weights in self.terms.items():
+            for read in reads(key.answered.plan, key.term):
+                source = BoxStatistic(key.block, key.answered, read.statistic, read.box)
+                moved = weights._replace(weight=weights.weight * read.factor)
+                summands.setdefault(source, []).append(moved)
+        return {source: Weights.joined(weights) for source, weights in summands.items()}
+
+    @cached_property
+    def variances(self) -> Covariance:
+        """Variances by component, as rounding leaves them: perhaps a little below 0."""
+        return covariance(self.reads, self.reads, self.count)
+
+    @cached_property
+    def interpolation_bound(self) -> tuple[FloatArray, FloatArray]:
+        """By how much cut bins may make the numbers too large, and too small."""
+        below, above = np.zeros(self.count), np.zeros(self.count)
+        for key, weights in self.terms.items():
+            mass, more = key.answered.cuts[key.term], weights.weight > 0
+            sides = mass.below[weights.cell], mass.above[weights.cell]
+            size = np.abs(weights.weight)
+            for total, moved in ((below, np.where(more, *sides)), (above, np.where(more, *sides[::-1]))):
+                # a bin that is not cut moves nothing, also by a slope that is not defined
+                products = np.multiply(size, moved, out=np.zeros_like(size), where=moved != 0)
+                total += weights.totals(products, self.count)
+        return below, above
+
+    @property
+    def cut(self) -> bool:
+        """True if cut bins may move some number."""
+        return any(np.any(mass != 0) for mass in self.interpolation_bound)  # NaN too
+
+    @cached_property
+    def whole(self) -> LinearNumbers:
+        """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
+        terms = {
+            key._replace(answered=key.answered.whole)
+            if np.any(key.answered.cuts[key.term].most != 0)
+            else key: weights
+            for key, weights in self.terms.items()
+        }
+        return LinearNumbers(self.count, terms)
+
+    def taken(self, numbers: IntArray) -> LinearNumbers:
+        """Some of the numbers, in this order."""
+        terms = {key: weights.taken_by(numbers) for key, weights in self.terms.items()}
+        return LinearNumbers(len(numbers), terms)
+
+    @cached_property
+    def weight_variance(self) -> FloatArray | None:
+        """Variance added by the estimated weight of rows, release by release (`reads.EstimatedWeight`)."""
+        sizes: dict[int, tuple[float, FloatArray]] = {}
+        wholes: dict[BoxStatistic, list[Weights]] = {}
+        numbers = np.arange(self.count)
+        for key, weights in self.terms.items():
+            weight = key.answered.errors.weight
+            if weight is None:
+                continue
+            size = weights.totals(weights.weight * key.answered.totals[key.term][weights.cell], self.count)
+            whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics["count"].id, None)
+            lines = Weights(numbers, np.zeros_like(numbers), -size / weight.rows)
+            wholes.setdefault(whole, []).append(lines)
+            release = id(key.answered.errors.release)
+            subtotal = sizes[release][1] if release in sizes else np.zeros(self.count)
+            sizes[release] = weight.relative, subtotal + size
+        if not wholes:
+            return None
+        joined = {source: Weights.joined(lines) for source, lines in wholes.items()}
+        variance = (
+            2 * covariance(self.reads, joined, self.count).noise
+            + covariance(joined, joined, self.count).noise
+        )
+        return variance + sum(relative**2 * size**2 for relative, size in sizes.values())
+
+
+@dataclass(frozen=True, eq=False)
+class MaskProducts:
+    """Products of masks that numbers are made of, on the axes of one view.
+
+    Args:
+        number, weight: of each product, shape (t,).
+        at: for each axis which mask each product has, shape (t,).
+        masks: for each axis its masks, shape (m_i, n_i).
+    """
+
+    number: IntArray
+    weight: FloatArray
+    at: tuple[IntArray, ...]
+    masks: tuple[FloatArray, ...]
+
+    def taken(self, axis: int, rows: IntArray) -> FloatArray:
+        """The masks of some products on an axis."""
+        return self.masks[axis][self.at[axis][rows]]
+
+
+def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
+    """Groups as products of masks, those of equal weight added up axis by axis.
+
+    Args:
+        source: what is read.
+        weights: of its rows.
+    """
+    plan, index = source.answered.plan, source.answered.errors.index
+    masks = plan.box_masks((None,) * len(plan.cells) if source.box is None else source.box)
+    if source.box is None:
+        masks = [np.ones((1, mask.shape[1])) for mask in masks]
+        index = tuple(np.zeros_like(axis_index) for axis_index in index)
+    if weights.by_row:  # no two rows are one number
+        return MaskProducts(weights.number, weights.weight, index, tuple(masks))
+    number, factor = weights.number, weights.weight
+    at = [axis_index[weights.cell] for axis_index in index]
+    lists = source.release.reading(source.statistic).listed
+    inside = np.ones(len(number))
+    if _many_weights(weights):
+        largest = np.zeros(int(number.max(initial=-1)) + 1)
+        np.maximum.at(largest, number, np.abs(factor))
+        factor, inside = largest[number], factor / largest[number]
+    tables = list(masks)
+    fitted = source.release.fitted(source.statistic)
+    is_sum = fitted is None or fitted.takes([tables])  # fits of parts do not add up to the fit of the whole
+    free = [i for i in range(len(tables)) if is_sum and i not in lists]
+    for axis in sorted(free, key=lambda i: -len(np.unique(at[i]))):
+        keys = np.stack([number, *(at[i] for i in range(len(at)) if i != axis)])
+        number, factor, at, tables[axis] = _added_along(axis, keys, factor, inside, at, tables[axis])
+        inside = np.ones(len(number))
+    if not np.all(inside == 1.0):  # no axis could take the weights in
+        factor = factor * inside
+    return MaskProducts(number, factor, tuple(at), tuple(tables))
+
+
+def _many_weights(weights: Weights) -> bool:
+    """True if some number has more different weights than are kept apart."""
+    ranks = np.unique(weights.weight, return_inverse=True)[1].reshape(-1)
+    first, _ = distinct([weights.number, ranks], len(ranks))
+    return bool(np.max(np.bincount(weights.number[first]), initial=0) > MOST_WEIGHTS)
+
+
+class AxisProducts(NamedTuple):
+    """Products after masks of one axis were added up."""
+
+    number: IntArray
+    factor: FloatArray
+    at: list[IntArray]
+    table: FloatArray
+
+
+def _added_along(
+    axis: int,
+    keys: IntArray,
+    factor: FloatArray,
+    inside: FloatArray,
+    at: Sequence[IntArray],
+    table: FloatArray,
+) -> AxisProducts:
+    """Add up the masks `at` of lines that differ on one axis alone, weight by weight: `factor` outside of the masks,
+    `inside` in them."""
+    ranks = np.unique(factor, return_inverse=True)[1].reshape(-1)
+    first, back = distinct([*keys, ranks], len(ranks))
+    if len(first) == len(ranks) and np.all(inside == 1.0):  # no two lines are one
+        return AxisProducts(keys[0], factor, list(at), table)
+    groups, group = np.unique(at[axis], return_inverse=True)
+    counts = np.zeros((len(first), len(groups)))
+    np.add.at(counts, (back, group), inside)
+    different, inverse = np.unique(counts, axis=0, return_inverse=True)
+    places = [axis_index[first] for axis_index in at]
+    places[axis] = inverse.reshape(-1)
+    return AxisProducts(keys[0][first], factor[first], places, different @ table[groups])
+
+
+def pairs_of(left: IntArray, right: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Positions of all pairs with one number, in blocks of about `PAIRS`; the request is asked before each.
+
+    >>> [[i.tolist(), j.tolist()] for i, j in pairs_of(np.array([0, 1, 1]), np.array([1, 0]))]
+    [[[0, 1, 2], [1, 0, 0]]]
+    """
+    order = np.argsort(right, kind="stable")
+    low = np.searchsorted(right[order], left, "left")
+    many = np.searchsorted(right[order], left, "right") - low
+    ends = np.cumsum(many)
+    start = 0
+    while start < len(left):
+        check()
+        offset = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, offset + PAIRS, "right")))
+        i = np.repeat(np.arange(start, stop), many[start:stop])
+        inside = np.arange(len(i)) + offset - np.repeat(ends[start:stop] - many[start:stop], many[start:stop])
+        yield i, order[np.repeat(low[start:stop], many[start:stop]) + inside]
+        start = stop
+
+
+def distinct(columns: Sequence[IntArray], rows: int) -> tuple[IntArray, IntArray]:
+    """First rows of the different rows of some columns of numbers from 0 on, and to which of them each row belongs."""
+    code = np.zeros(rows, np.int64)
+    for column in columns:
+        size = int(column.max(initial=0)) + 1
+        if int(code.max(initial=0)) > np.iinfo(np.int64).max // (size + 1):
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+        code = code * size + column
+    _, first, back = np.unique(code, return_index=True, return_inverse=True)
+    return first, back.reshape(-1)
+
+
+def largest_cells(moved: Reads, count: int) -> FloatArray:
+    """Noise variance that the cell with the largest weight adds to each number, of Laplace noise."""
+    largest = np.zeros(count)
+    for source, weights in moved.items():
+        if source.answered.laplace:
+            products = mask_products(source, weights)
+            peak = np.abs(products.weight)
+            for at, masks in zip(products.at, products.masks, strict=True):
+                peak = peak * np.abs(masks).max(axis=1)[at]
+            variance = cell_variance(source.release, source.statistic)
+            np.maximum.at(largest, products.number, np.where(peak > 0, peak, 0.0) ** 2 * variance)
+    return largest
+
+
+class _Products:
+    """Mask products of reads, made when the first pair needs them."""
+
+    def __init__(self, moved: Reads) -> None:
+        self._reads = moved
+        self._made: dict[BoxStatistic, MaskProducts] = {}
+
+    def of(self, source: BoxStatistic) -> MaskProducts:
+        """The products of one source."""
+        if source not in self._made:
+            self._made[source] = mask_products(source, self._reads[source])
+        return self._made[source]
+
+
+def covariance(
+    left: Reads, right: Reads, count: int,
+    only: Collection[tuple[BoxStatistic, BoxStatistic]] | None = None,
+) -> Covariance:  # fmt: skip
+    """Covariances of numbers under two sets of weights, by component.
+
+    Args:
+        left, right: what both read.
+        count: how many numbers there are.
+        only: pairs of sources that count; None for all.
+    """
+    total = [np.zeros(count) for _ in Covariance._fields]
+    left_products = _Products(left)
+    right_products = left_products if right is left else _Products(right)
+    for left_source, left_weights in left.items():
+        for right_source, right_weights in right.items():
+            if only is not None and (left_source, right_source) not in only:
+                continue
+            between = _row_by_row(left_source, left_weights, right_source, right_weights)
+            if between is None:
+                between = _between(
+                    left_source,
+                    left_products.of(left_source),
+                    right_source,
+                    right_products.of(right_source),
+                    count,
+                )
+            for component, summand in zip(total, between, strict=True):
+                component += summand
+    return Covariance(*total)
+
+
+def _row_by_row(
+    left_source: BoxStatistic, left: Weights, right_source: BoxStatistic, right: Weights
+) -> Covariance | None:
+    """Covariances of what two sources give to the rows of one block's answers; None of any other numbers."""
+    if not (left.by_row and right.by_row and left_source.answered is right_source.answered):
+        return None
+    assert left_source.box is not None
+    product = left_source.answered.errors.product(
+        left_source.statistic, left_source.box, right_source.box, right_source.statistic
+    )
+    factor = left.weight * right.weight
+    return Covariance(*(factor * component for component in product))
+
+
+def _between(
+    left_source: BoxStatistic, left: MaskProducts, right_source: BoxStatistic, right: MaskProducts, count: int
+) -> Covariance:
+    """Covariances of what two sources give to the same numbers."""
+    a, b = left_source.release, right_source.release
+    if a is not b:
+        apart = 0.0 if independent_errors(a, b) else np.nan
+        common = np.isin(np.arange(count), np.intersect1d(left.number, right.number))
+        return Covariance(np.where(common, apart, 0.0))
+    if right_source.statistic < left_source.statistic:
+        return _between(right_source, right, left_source, left, count)
+    between = joint_covariance(a, left_source.statistic, right_source.statistic)
+    if between is None:
+        return Covariance(np.zeros(count))
+    total = [np.zeros(count) for _ in Covariance._fields]
+    for i, j in pairs_of(left.number, right.number):
+        first, back = distinct([at[i] for at in left.at] + [at[j] for at in right.at], len(i))
+        values = [np.zeros(len(first)) for _ in Covariance._fields]
+        for block in blocks(len(first), max([m.shape[1] for m in (*left.masks, *right.masks)], default=1)):
+            u = [left.taken(axis, i[first[block]]) for axis in range(len(left.masks))]
+            w = [right.taken(axis, j[first[block]]) for axis in range(len(right.masks))]
+            same = left_source == right_source and all(
+                np.array_equal(x, y) for x, y in zip(u, w, strict=True)
+            )
+            for value, component in zip(values, between(u, None if same else w), strict=True):
+                value[block] = component
+        factor = left.weight[i] * right.weight[j]
+        for component, value in zip(total, values, strict=True):
+            component += np.bincount(left.number[i], factor * value[back], count)
+    return Covariance(*total)
+
+
+Between = Callable[[Sequence[FloatArray], Sequence[FloatArray] | None], Covariance]
+"""Covariances of answers under masks of one statistic and of another; None for the same ones."""
+
+
+def joint_covariance(release: Release, one: int, two: int) -> Between | None:
+    """Joint error of two statistics of a release, the lower first; None where they are independent."""
+    left, right = release.statistics[one], release.statistics[two]
+    if left.view == right.view or release.pair_readings:
+        reading = release.shared(one, two)
+        return None if reading is None else reading.covariance
+    across = release.across(one, two)
+    if across is not None:
+        return lambda u, w: across.covariance(u, u if w is None else w)
+    if release.meta.reported:  # what a channel does to two views at once is not kept
+        return lambda u, w: Covariance(np.full(len(u[0]) if u else 1, np.nan))
+    return None
+
+
+def independent_errors(one: Release, two: Release) -> bool:
+    """True if two releases err independently: neither was made of several when they were opened."""
+    return independent([one.meta, two.meta]) and not one.pair_readings and not two.pair_readings

@@ -1,0 +1,486 @@
+"""Tallies to a release of the same shape as a central one, so that the same SQL runs on it.
+
+Counts are people x slots x share (and, with bits, times E r / E min(r, tau)); sums are stored around
+the value that lets them err independently of counts (`centre`). Every view's margins agree, since all are put together
+from the same parts.
+
+Weighted collections report one row and a bit. Beside the shares of all rows the same reports tell where one uniform
+row of each person lies (`two_laws`). People without a row send any cell alike; how many they are is told by people
+who were asked whether they have one, and their part is taken out.
+
+| here       | there | unit |
+|------------|-------|------|
+| `none`     | z     | share of people without a row |
+| influence  | gain x items | leaves moved by a view's items |
+
+**Privacy**: post-processing of reports that were private before they left the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.catalog import spec_hash
+from dpsql.client.plan import Plan
+from dpsql.local.collector import CollectionManifest
+from dpsql.local.estimate import (
+    AxisReports,
+    AxisTable,
+    FittedTable,
+    Parts,
+    axis_table,
+    one_row_each,
+    rows_between,
+    table,
+    told_of,
+)
+from dpsql.local.lle import CountEstimates, axis_models, by_pairs
+from dpsql.local.mechanisms.blue import ShareEstimate, ViewReports, blue, gains
+from dpsql.local.mechanisms.row_bits import (
+    BEYOND,
+    BEYOND_MIXED,
+    LARGEST,
+    TwoLaws,
+    clip_factor,
+    missing_at_random,
+    shrink,
+)
+from dpsql.local.mechanisms.truncation import ValueWithError, shuffled_epsilon
+from dpsql.local.oracles.oracle import FloatArray, influence
+from dpsql.local.parts import Fits, interactions
+from dpsql.local.plan import facts_of
+from dpsql.local.smooth import Positive, outside, positive_shares
+from dpsql.local.survey import Survey
+from dpsql.local.tallies import Tallies, layout_of, oracle_of, shares
+from dpsql.local.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
+from dpsql.matrices.estimated import Estimated, Integers, Smooth
+from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.model import Components
+from dpsql.matrices.stack import StackVariance
+from dpsql.mechanisms.distribution import nothing_drawn
+from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.release.format import (
+    MeasureScale,
+    Promise,
+    RelativeError,
+    ScaleMeta,
+    SpentAmount,
+)
+from dpsql.release.reports import (
+    BitLeftOut,
+    FirstRoundMeta,
+    InfluenceMeta,
+    LocalMeta,
+    ManifestMeta,
+    ShuffledMeta,
+    SlotsLeftOut,
+)
+from dpsql.release.write import (
+    AxisPart,
+    PlacedAxis,
+    ReleaseBuilder,
+    axis_parts,
+)
+
+SHUFFLE_DELTA = 1e-7
+
+
+def release_content(
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    manifest: CollectionManifest,
+    release_id: str,
+    *,
+    joint: bool = True,
+) -> ReleaseBuilder:
+    """All that the release file will hold.
+
+    Args:
+        survey: the catalog's questions.
+        plan: the plan that people answered.
+        tallies: counts per view.
+        manifest: what was collected and rejected.
+        release_id: the release's id.
+        joint: whether several axes are fitted together; without, what they do together comes straight from the
+            grids, with the grids' own errors, and their views have no smooth counts.
+    """
+    axis_tables = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
+    scale = row_scale(plan, tallies, axis_tables)
+    bits = weighted_tables(plan, tallies, axis_tables, scale.cut)
+    axis_tables = axis_tables if bits is None else bits.known
+    axes = survey_axes(survey)
+    estimates = CountEstimates(axis_tables, Fits(joint), scale)
+    interactions(plan, tallies, [held for held, _ in survey.tables], axis_tables, fits=estimates.fits)
+    trees = [axis.content.tree for axis in axes]
+    smooth: dict[tuple[int, ...], Positive | None] = {}
+    if survey.by_pairs:
+        assembled = by_pairs(survey, plan, tallies, estimates, trees)
+    else:
+        smooth = _smooth_views(survey, plan, tallies, estimates, bits)
+        statistics = _statistics(survey, plan, tallies, estimates, bits, smooth)
+        assembled = assemble(statistics, axis_models(axis_tables), trees)
+    rows_at_most = rows_moved(plan, tallies, scale.factor)
+    smooth_outside = {
+        survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
+        for (a, *other_axes), positive in smooth.items()
+        if positive is not None and not other_axes
+    }
+    at_random = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
+    facts = facts_of(plan)
+    return ReleaseBuilder(
+        release_id,
+        facts.catalog or {},
+        spec_hash(survey.catalog),
+        survey_promise(survey, plan),
+        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
+        insecure=False,
+        axes=axes,
+        models=assembled.models,
+        statistics=assembled.statistics,
+        scales=_scales(survey, plan, scale),
+        bounding=_bounding(survey, plan, scale),
+        local=replace(
+            _collected(survey, plan, manifest, scale),
+            influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
+            smooth_outside_unbiased=smooth_outside,
+            missing_at_random={name: p_value for name, (p_value, _) in at_random.items()} or None,
+            mixed={name: share for name, (_, share) in at_random.items() if share is not None} or None,
+        ),
+    )
+
+
+def _smooth_views(
+    survey: Survey, plan: Plan, tallies: Tallies, estimates: CountEstimates, bits: Weighted | None
+) -> dict[tuple[int, ...], Positive | None]:
+    """Non-negative shares of every view, by its axes; None where it has none."""
+    fits = estimates.fits
+    return {
+        held: bits.positive[held[0]]
+        if bits is not None and len(held) == 1
+        else positive_shares(plan, tallies, held, estimates.axis_tables, fits.shares)
+        if fits.fitted or len(held) == 1
+        else None
+        for held, _ in survey.views.values()
+    }
+
+
+def _statistics(
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    estimates: CountEstimates,
+    bits: Weighted | None,
+    smooth: Mapping[tuple[int, ...], Positive | None],
+) -> list[Statistic]:
+    """Counts and sums of every view as one table each."""
+    factor = estimates.scale.factor
+
+    def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
+        effects: Parts = interactions(plan, tallies, views, estimates.axis_tables, measure, estimates.fits)
+        return effects if bits is None else bits.barred(effects)
+
+    positive = {held: _smooth(shares, factor) for held, shares in smooth.items() if shares is not None}
+    return [
+        Statistic(
+            _description(survey, plan, view, held, measure, mid),
+            local_estimate(
+                held.values * factor,
+                {positions: s * factor**2 for positions, s in held.strengths.items()},
+                ", ".join(sorted({v.oracle for v in plan.views})),
+                positive.get(held.axes) if measure is None else None,
+            ),
+        )
+        for measure in [None, *range(len(survey.measures))]
+        for mid, tables in [_family(survey, plan, tallies, estimates.axis_tables, measure, effects_of)]
+        for view, held in tables
+    ]
+
+
+def _smooth(positive: Positive, factor: float) -> Smooth:
+    errors = None if positive.errors is None else positive.errors.scaled(factor)
+    return Smooth(positive.shares * factor, errors, positive.preferred)
+
+
+def local_estimate(
+    leaves: FloatArray, strengths: Components, words: str, smooth: Smooth | None = None
+) -> Estimated:
+    """A statistic of reports; there are no noisy integers of the curator's own."""
+    nothing = nothing_drawn(leaves.ndim)
+    integers = Integers(nothing, nothing)
+    return Estimated(leaves, ProductReading.name, strengths, integers, f"local: {words}", smooth=smooth)
+
+
+def _family(
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    axis_tables: Mapping[int, AxisTable],
+    measure: int | None,
+    effects_of: Callable[[Iterable[Sequence[int]], int | None], Parts],
+) -> tuple[int, list[tuple[str, FittedTable]]]:
+    """One measure's centre and, view by view, its tables as shares of the rows (or around the centre)."""
+    views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
+    effects = effects_of(views.values(), measure)
+    mid, half, shift = 0, 0.0, 1.0
+    if measure is not None:
+        centre = centre_of(plan, tallies, axis_tables, measure)
+        counts = effects_of(views.values(), None)
+        axis_tables, effects = centred_on(centre, axis_tables, effects, counts, measure)
+        mid, half, shift = centre.mid, centre.half, centre.shift
+    total = total_of(plan, tallies, axis_tables, measure, half, shift)
+    return mid, [(name, table(axes, axis_tables, effects, measure, total)) for name, axes in views.items()]
+
+
+def _description(
+    survey: Survey, plan: Plan, view: str, view_table: FittedTable, measure: int | None, mid: int
+) -> Description:
+    bounds = None if measure is None else plan.measures[measure]
+    return Description(
+        view=view,
+        of=survey.of,
+        measure="count" if measure is None else survey.measures[measure].name,
+        axes=view_table.axes,
+        sensitivity=plan.tau,
+        budget=plan.epsilon,
+        currency="epsilon",
+        family=measure,
+        mid=mid,
+        scale=0 if bounds is None else bounds.scale,
+    )
+
+
+def survey_axes(survey: Survey) -> list[AxisPart]:
+    """The survey's axes as a release holds them."""
+    return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
+
+
+def survey_promise(survey: Survey, plan: Plan) -> Promise:
+    """Promise of a survey to each person."""
+    return Promise(
+        unit=survey.catalog.privacy.unit.name,
+        neighbours="replace_one",
+        trust="local",
+        epsilon=str(plan.epsilon),
+        rows_per_unit={survey.of: plan.tau},
+        adds_up="no central cap is charged; whoever is also in a central release of the same people is "
+        "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
+        simulated=facts_of(plan).simulated or None,
+    )
+
+
+def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
+    """Metadata of the last of several rounds."""
+    facts = facts_of(plan)
+    return LocalMeta(
+        collection=plan.collection,
+        participation=survey.participation.name,
+        manifest=ManifestMeta(**manifest._asdict()),
+        tau=1,
+        plan_hash=plan.hash.hex(),
+        influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views)),
+        simulated=facts.simulated or None,
+    )
+
+
+def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: Scale) -> LocalMeta:
+    """Metadata of the collected reports, and of shuffling."""
+    facts, clipped = facts_of(plan), scale.clipped
+    first = facts.row_reports
+    return LocalMeta(
+        collection=plan.collection,
+        participation=survey.participation.name,
+        everybody=survey.everybody,
+        manifest=ManifestMeta(**manifest._asdict()),
+        tau=plan.tau,
+        plan_hash=plan.hash.hex(),
+        row_weight=scale.weight,
+        row_weight_error=scale.weight_error,
+        clipped_fraction=None if clipped is None else clipped.value,
+        clipped_fraction_error=None if clipped is None else clipped.error,
+        first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
+        people=None if first is None else manifest.accepted + first.reports,
+        shuffled=_shuffled(plan, manifest) if facts.shuffled else None,
+        simulated=facts.simulated or None,
+    )
+
+
+def _shuffled(plan: Plan, manifest: CollectionManifest) -> ShuffledMeta:
+    """The promise of all reports together, if a shuffler stood in between."""
+    if manifest.tokens:
+        return ShuffledMeta(void=f"{manifest.tokens} reports came with a token, which a shuffler cannot hide")
+    return ShuffledMeta(
+        epsilon=shuffled_epsilon(manifest.accepted, float(plan.epsilon), SHUFFLE_DELTA),
+        delta=SHUFFLE_DELTA,
+        people=manifest.accepted,
+        holds_if="reports reach the collector only through an anonymous shuffler, from honest distinct "
+        "people who were all handed the same plan, each report once, in one round, without linkable tokens, "
+        "timing or metadata; neighbours replace one person",
+    )
+
+
+def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | BitLeftOut]:
+    """Rows beyond tau in the counted table; None where people have no more rows than slots."""
+    if plan.rows_floor >= plan.tau:
+        return []
+    clipped = scale.clipped
+    if clipped is not None and one_row_each(plan):
+        return [BitLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+    if clipped is None:
+        return [SlotsLeftOut(survey.of, plan.tau, plan.tau)]
+    return [SlotsLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+
+
+def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
+    """The weight of rows beyond tau: one error common to all counts and sums; none where there is no weight."""
+    if scale.weight_error == 0:
+        return []
+    common = RelativeError(*[scale.weight_error / scale.weight] * 3)
+    return [
+        ScaleMeta(
+            of=survey.of, tau=plan.tau, quantile=0.0, weighted_down=0.0, unseen=0, unseen_above=0,
+            rows=round(scale.factor),
+            public_rows=False,
+            measures=(MeasureScale("", scale.weight, 0.0, common, RelativeError(0.0, 0.0, 0.0), 1 - 1 / scale.weight),),
+        )
+    ]  # fmt: skip
+
+
+MOST_WITHOUT = 0.95
+"""Noise alone must not make nearly everybody a person without rows."""
+
+
+def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> TwoLaws:
+    """Both laws of one axis from all weighted views that touch it, with the exact covariance that they share.
+
+    Args:
+        plan: a plan with weighted views.
+        tallies: counts per view.
+        axis: position of the axis.
+        counts: the axis's table of all rows.
+    """
+    none = _without_rows(plan, tallies)
+    first = told_of(plan, tallies, axis)
+    second = [_one_row_each(plan, tallies, view_estimate, none.value) for view_estimate in first]
+    person = blue([view_estimate.group for view_estimate in second])
+    size = counts.shares.size
+    cross, plain = np.zeros((size, size)), np.zeros((size, size))
+    row_gains = gains([view_estimate.group for view_estimate in first])
+    person_gains = gains([view_estimate.group for view_estimate in second])
+    for of_rows, of_person, a, b in zip(first, second, row_gains, person_gains, strict=True):
+        view = plan.views[of_rows.number]
+        item_shares = np.clip(shares(plan, of_rows.number, tallies[of_rows.number]), 0, 1)
+        structure = oracle_of(plan, view).estimate.structure(item_shares)
+        left, right = a @ of_rows.items, b @ of_person.items
+        cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
+        plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports
+    even = person.shares - 1 / size
+    plain += (none.error / (1 - none.value)) ** 2 * np.outer(even, even)
+    return TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
+
+
+def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: FloatArray) -> FloatArray:
+    return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
+
+
+def _without_rows(plan: Plan, tallies: Tallies) -> ValueWithError:
+    """Share of people without a row; 0 where everybody has one by construction."""
+    with_rows = rows_between(plan, tallies, 0, 1)
+    if with_rows is None:
+        return ValueWithError(0.0, 0.0)
+    return ValueWithError(float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT)), with_rows.error)
+
+
+def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: AxisReports, none: float) -> AxisReports:
+    """Reports of a view as one uniform row a person: every state of a cell alike."""
+    view, layout = plan.views[view_estimate.number], layout_of(plan.views[view_estimate.number])
+    inside = (view_estimate.items[:, layout.rows] != 0).astype(np.float64)
+    items = np.zeros_like(view_estimate.items)
+    for columns in (layout.rows, layout.silent, *([] if layout.bits is None else [layout.bits])):
+        items[:, columns] = inside
+    stretch = 1 / (1 - none)
+    of_cells = inside.sum(axis=1)
+    seen = (
+        items @ shares(plan, view_estimate.number, tallies[view_estimate.number])
+        - none * of_cells / view.cells
+    ) * stretch
+    fan = items.sum(axis=1)
+    group = ViewReports(
+        view_estimate.group.design,
+        seen,
+        view_estimate.group.reports,
+        view_estimate.group.oracle,
+        fan,
+        stretch,
+    )
+    return AxisReports(view_estimate.number, items * stretch, group, view_estimate.drift)
+
+
+class Weighted(NamedTuple):
+    """Metadata of a weighted collection beside its tables.
+
+    Args:
+        known: every axis's table with the clip bar in its covariances.
+        factors: by axis, what the bar multiplied them by.
+        positive: by axis, the shrunk mix; None where the axis is too long.
+        at_random: by axis, the p-value of "rows are missing at random", and the share of the likelihood at no tilt;
+            None where no mix was made.
+    """
+
+    known: dict[int, AxisTable]
+    factors: dict[int, float]
+    positive: dict[int, Positive | None]
+    at_random: dict[int, tuple[float, float | None]]
+
+    def barred(self, parts: Parts) -> Parts:
+        """Interactions with the bar of the axis that it widens most."""
+        return {
+            key: effect._replace(strength=effect.strength * max(self.factors[a] for a in key))
+            for key, effect in parts.items()
+        }
+
+
+def weighted_tables(
+    plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], cut: float
+) -> Weighted | None:
+    """Bars, mixes and tests of every axis.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        known: every axis's table.
+        cut: estimated share of rows beyond the cap.
+
+    Returns:
+        None for plans without weighted views.
+    """
+    if not one_row_each(plan):
+        return None
+    weighted, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
+    for axis, axis_estimates in known.items():
+        laws = two_laws(plan, tallies, axis, axis_estimates.counts)
+        factor = clip_factor(laws, axis_estimates.counts.covariance, cut, BEYOND)
+        weighted.factors[axis], weighted.known[axis] = factor, _with_bar(axis_estimates, factor)
+        mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
+        weighted.at_random[axis] = missing_at_random(laws), None if mixed is None else mixed.at_random
+        weighted.positive[axis] = None
+        if mixed is not None:
+            bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)
+            spread = mixed.covariance * bar
+            weighted.positive[axis] = Positive(
+                mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)
+            )
+    return weighted
+
+
+def _with_bar(table: AxisTable, factor: float) -> AxisTable:
+    counts = ShareEstimate(table.counts.shares, table.counts.covariance * factor)
+    return replace(
+        table,
+        counts=counts,
+        signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in table.signed),
+    )

@@ -1,0 +1,367 @@
+"""Collector's side of a frequency oracle: counting of reports, and estimates from tallies.
+
+| here      | there          | unit |
+|-----------|----------------|------|
+| `own`     | W              | weight of the truth, against 2^20 of any other answer |
+| `p`, `q`  | p, q           | probability that an item is supported by its owner, by anybody else |
+| `support` | lambda         | q + f (p - q), expected share of reports that support an item |
+| cell      |                | one item or several; of Square Wave, a bin, told as it is: p = 1, q = 0 |
+| spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
+
+What several oracles share stands here too: `ItemAggregator`, whose reports support the own item with probability p
+and any other with q, with `ItemErrors` of their shares; `BitOracle`, whose reports support each item independently of
+the others, with `BitErrors`; and payloads of one number in LEB128, of a cell that the report names.
+
+**Source**: docs/method/local.md, "Oracles".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.client.oracles import read_varint
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+"""Payloads of equal length, one a row."""
+Packed = NDArray[np.uint8] | IntArray
+"""Payloads of any length as numbers, one report a row."""
+OTHER = 1 << 20
+
+
+class Structure(NamedTuple):
+    """A covariance (diag(diagonal) - tilt tilt') / n of the estimated shares of one oracle's items."""
+
+    diagonal: FloatArray
+    tilt: FloatArray
+
+
+class Checked(NamedTuple):
+    """Mask of valid payloads, and the faults of the others."""
+
+    sound: NDArray[np.bool_]
+    reason: str
+
+
+class OracleLaw(NamedTuple):
+    """Distribution of an oracle's reports, as a plan fixes it.
+
+    Args:
+        domain: number of items.
+        own: integer weight of the truth.
+        extra: what plans say beside the domain: OLH's buckets, Square Wave's reach, else 0.
+        width: number of cells that a tally counts.
+        apart: bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one.
+        exact: (p, q): probability that a report supports its owner's item, and that it supports somebody else's.
+    """
+
+    domain: int
+    own: int
+    extra: int
+    width: int
+    apart: int
+    exact: tuple[Fraction, Fraction]
+
+    @property
+    def p(self) -> float:
+        """Probability that a report supports its owner's item."""
+        return float(self.exact[0])
+
+    @property
+    def q(self) -> float:
+        """Probability that a report supports somebody else's item."""
+        return float(self.exact[1])
+
+
+class ShareErrors(Protocol):
+    """Errors of estimated shares of one oracle's cells."""
+
+    @property
+    def tilted(self) -> bool:
+        """True if the tilt matters under "shares sum to 1"; else it lies along the constraint and drops out."""
+
+    @property
+    def slope(self) -> float:
+        """By how much the variances of two items differ, per difference of their shares, times reports."""
+
+    @property
+    def item_noise(self) -> float:
+        """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly."""
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """Exact covariance of the estimated shares, times the number of reports.
+
+        Args:
+            shares: true (or plugged-in) shares of cells.
+            fan: how many items each cell adds up.
+        """
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """Estimated shares of cells made fit for `structure`."""
+
+    def even_support(self) -> FloatArray:
+        """Expected support of one report if items are spread evenly, shape (width,)."""
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """Most that one report more moves the sum of any leaves, times the number of reports.
+
+        Args:
+            gain: leaves moved by each cell's share, shape (leaves, cells).
+            shares: the estimated shares of the cells, which the report dilutes.
+            fan: how many items each cell adds up.
+        """
+
+
+class Oracle(Protocol):
+    """One randomizer over a number of items, as whoever collects its reports sees it.
+
+    **Privacy**: it reads reports, which are private already. The probabilities are the device's
+    (`dpsql.client.oracles`), exactly.
+    """
+
+    name: ClassVar[str]
+    """What plans and reports call it."""
+
+    def __init__(self, domain: int, own: int, extra: int) -> None:
+        """Take what a plan says of it."""
+
+    @property
+    def law(self) -> OracleLaw:
+        """Distribution of its reports."""
+
+    @property
+    def estimate(self) -> ShareErrors:
+        """Errors of the shares estimated from a tally."""
+
+    @classmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """The oracle for a plan's view with these items; None if it is none for that."""
+
+    @property
+    def cost(self) -> Fraction:
+        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
+
+    def check(self, payloads: Bytes) -> Checked:
+        """Mask of payloads of one length that the oracle can give."""
+
+    def count(self, payloads: Bytes) -> IntArray:
+        """Sound payloads of one length that support each cell, shape (width,)."""
+
+    def packed(self, payloads: Sequence[bytes]) -> Packed:
+        """Sound payloads as one array, to be kept and sliced by person."""
+
+    def supports(self, packed: Packed) -> NDArray[np.bool_]:
+        """Items that each packed report supports, shape (reports, domain)."""
+
+    def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
+        """Draw one payload a device with the device's probabilities.
+
+        Args:
+            items: an item each; of Square Wave the domain stands for "no row".
+            rng: source of pseudo-random numbers; it protects nobody.
+        """
+
+
+def spread(own: int) -> float:
+    """v(eps) for the exact weights.
+
+    Example:
+        >>> spread(3 << 20)
+        3.0
+    """
+    ratio = own / OTHER
+    return 4 * ratio / (ratio - 1) ** 2
+
+
+def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
+    """Turn a tally into unbiased shares.
+
+    Args:
+        oracle: whose reports were counted.
+        tally: reports that support each cell, shape (width,).
+        reports: number of reports.
+
+    Returns:
+        Shares, shape (width,); single ones may be negative.
+
+    **Source**: docs/method/local.md, "Oracles".
+    """
+    return np.asarray((tally / reports - oracle.law.q) / (oracle.law.p - oracle.law.q))
+
+
+def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
+    """Exact variance lambda (1 - lambda) / (n (p - q)^2) of each estimated share."""
+    gap = oracle.law.p - oracle.law.q
+    support = oracle.law.q + shares * gap
+    return np.asarray(support * (1 - support) / (reports * gap**2))
+
+
+def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
+    """Exact covariance matrix of the estimated shares, shape (width, width)."""
+    structure = oracle.estimate.structure(shares)
+    return np.asarray((np.diag(structure.diagonal) - np.outer(structure.tilt, structure.tilt)) / reports)
+
+
+def influence(oracle: Oracle) -> float:
+    """Most counts that one hostile report can add to one cell's estimate: (1 - q) / (p - q)."""
+    p, q = oracle.law.exact
+    return float((1 - q) / (p - q))
+
+
+def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
+    """Unbiased indicators of every item at once, adding up to 1 for each report.
+
+    A person has exactly one item. What a report's scores are off a sum of 1 is taken evenly away from every item: still
+    unbiased, margins of joined tables agree, and an answer of most items is no noisier than its complement.
+
+    Args:
+        oracle: of the reports.
+        support: which items each report supports, shape (people, domain).
+
+    Returns:
+        Scores, shape (people, domain).
+
+    **Source**: docs/method/local.md, "Services that cannot join".
+    """
+    raw = (support - oracle.law.q) / (oracle.law.p - oracle.law.q)
+    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.law.domain)
+
+
+LONGEST = 4
+"""Bytes of the longest number."""
+
+
+def check_numbers(payloads: Bytes, limit: int, start: int = 0) -> Checked:
+    """Mask of payloads that hold, after `start` bytes, a number below `limit` in its shortest form."""
+    if not start < payloads.shape[1] <= start + LONGEST:
+        return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+    number = payloads[:, start:]
+    shaped = (number[:, -1] < 128) & (number[:, :-1] >= 128).all(axis=1)
+    shortest = (number[:, -1] > 0) | (number.shape[1] == 1)
+    return Checked(shaped & shortest & (varints(number) < limit), "value out of range")
+
+
+def varints(number: Bytes) -> IntArray:
+    """The integers that equally long, checked LEB128 numbers stand for."""
+    value = np.zeros(len(number), dtype=np.int64)
+    for position in range(number.shape[1]):
+        value |= (number[:, position].astype(np.int64) & 0x7F) << (7 * position)
+    return value
+
+
+def numbers_of(payloads: Sequence[bytes], start: int = 0) -> IntArray:
+    """The number after `start` bytes of each checked payload, shape (payloads,)."""
+    return np.array([read_varint(payload[start:])[0] for payload in payloads], dtype=np.int64)
+
+
+def farthest(moves: FloatArray) -> float:
+    """Largest sum of moves of one sign within a column: the set of leaves that one named cell moves most."""
+    return float(max(np.maximum(moves, 0).sum(axis=0).max(), np.maximum(-moves, 0).sum(axis=0).max()))
+
+
+@dataclass(frozen=True)
+class ItemAggregator(ABC):
+    """An oracle of so many items, the own one with integer weight `own`. See `Oracle` for what methods answer."""
+
+    domain: int
+    own: int
+    extra: int = 0
+
+    @property
+    @abstractmethod
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """The probabilities (p, q): each oracle has its own."""
+
+    @property
+    def apart(self) -> int:
+        """A payload is counted as one."""
+        return 0
+
+    @cached_property
+    def law(self) -> OracleLaw:
+        """A tally counts items."""
+        return OracleLaw(self.domain, self.own, self.extra, self.domain, self.apart, self.exact)
+
+
+@dataclass(frozen=True)
+class ItemErrors:
+    """Covariance shared by tallies of items.
+
+    Args:
+        law: of the reports.
+    """
+
+    law: OracleLaw
+
+    @property
+    def gap(self) -> float:
+        """p - q."""
+        return self.law.p - self.law.q
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """Cut to 0 .. 1."""
+        return np.asarray(np.clip(cells, 0, 1))
+
+    def even_support(self) -> FloatArray:
+        """lambda at 1 / D."""
+        return np.full(self.law.domain, self.law.q + self.gap / self.law.domain)
+
+
+class BitOracle(ItemAggregator):
+    """An oracle whose reports support items independently: by a bit for each, or by a seed."""
+
+    @property
+    def cost(self) -> Fraction:
+        """v(eps) = 4 e^eps / (e^eps - 1)^2, whatever the number of items; rounding of buckets is never far."""
+        ratio = Fraction(self.own, OTHER)
+        return 4 * ratio / (ratio - 1) ** 2
+
+    @property
+    def estimate(self) -> BitErrors:
+        return BitErrors(self.law)
+
+
+class BitErrors(ItemErrors):
+    """Errors of shares where a report supports items independently. See `ShareErrors`."""
+
+    tilted: ClassVar[bool] = True
+
+    @property
+    def slope(self) -> float:
+        """(1 - 2q) / (p - q)."""
+        return (1 - 2 * self.law.q) / self.gap
+
+    @property
+    def item_noise(self) -> float:
+        """(q (1 - q) + (p (1 - p) - q (1 - q)) / D) / (p - q)^2."""
+        p, q = self.law.p, self.law.q
+        excess = p * (1 - p) - q * (1 - q)
+        return (q * (1 - q) + excess / self.law.domain) / (p - q) ** 2
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """lambda (1 - lambda) / (p - q)^2 + f^2, and f.
+
+        lambda (1 - lambda) + f^2 (p - q)^2 is linear in f, so cells of several items add up without knowing each one.
+        """
+        gap = self.gap
+        diagonal = fan * self.law.q * (1 - self.law.q) / gap**2 + shares * (1 - 2 * self.law.q) / gap
+        return Structure(np.asarray(diagonal), shares)
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """A report may support any items at once: the sum over cells of what each may add at most."""
+        gap, fan = self.gap, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
+        weight_of_one, weight_of_zero = fan * (1 - self.law.q) / gap, fan * self.law.q / gap
+        up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
+        baseline = float(np.abs(gain @ shares).sum())
+        return baseline + float(
+            max(up @ weight_of_one + down @ weight_of_zero, down @ weight_of_one + up @ weight_of_zero)
+        )

@@ -1,0 +1,351 @@
+"""An adaptive collection in rounds: each plan asks other people about finer boxes where the last round found many.
+
+A device draws its round when it first meets the collection and answers in that round only, with all of epsilon. A plan
+carries the tallies of the rounds before, so the last plan and its reports make the release. It
+holds unbiased boxes with exact errors, and AHEAD's own histogram as the non-negative counts.
+
+Which boxes are asked follows from other people's reports, so every round is unbiased about its boxes, and least squares
+over all rounds is too, with an exact covariance. What neither can tell is how a box's people lie inside it; a variance
+of the box's share squared by 12 stands for that, in both kinds' errors.
+
+**Privacy**: post-processing of reports that were private before they left the device.
+**Source**: docs/method/local.md, "AHEAD"; one axis, two axes (a quadtree), or more (DE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsql.catalog import spec_hash
+from dpsql.client.plan import Plan, View, largest_weight, read_plan
+from dpsql.errors import CatalogError, DataError
+from dpsql.local.collector import CollectionManifest
+from dpsql.local.content import adaptive_local, local_estimate, survey_axes, survey_promise
+from dpsql.local.estimate import model_of
+from dpsql.local.mechanisms.ahead import (
+    EVEN,
+    AheadRound,
+    box_oracle,
+    close_round,
+    finest_shares,
+    first_boxes,
+    next_boxes,
+    positive_boxes,
+    redrawn_errors,
+    round_count,
+    spread_evenly,
+    threshold,
+    unbiased_boxes,
+)
+from dpsql.local.mechanisms.blue import ShareEstimate
+from dpsql.local.mechanisms.smooth import with_hidden
+from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate, spread
+from dpsql.local.plan import PlannedAxis, canonical, facts_of, plan_body
+from dpsql.local.smooth import compatible, outside
+from dpsql.local.survey import Survey, design_of
+from dpsql.local.tallies import Tallies, ViewTally, shares
+from dpsql.local.tau import Prediction
+from dpsql.matrices.boxes import BoxReading, BoxVariance
+from dpsql.matrices.estimated import Smooth
+from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.stack import StackVariance
+from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.release.format import SpentAmount
+from dpsql.release.write import ReleaseBuilder
+
+
+@dataclass(frozen=True)
+class RoundsDesign:
+    """An adaptive collection.
+
+    Args:
+        collection: identity that a device remembers.
+        epsilon: what one person gives, in the one round it answers.
+        people: how many are expected in all rounds together; sets the threshold.
+        axes: one axis or a few; cells grow by 2^axes where they are split.
+        catalog: the catalog, as JSON, for the collector.
+        simulated: whether to mark the plan as simulated.
+    """
+
+    collection: str
+    epsilon: Fraction
+    people: int
+    axes: tuple[PlannedAxis, ...]
+    catalog: Mapping[str, Any] | None = None
+    simulated: bool = False
+
+
+def rounds_design(survey: Survey, people: int, label: str = "", simulated: bool = False) -> RoundsDesign:
+    """The adaptive collection of a catalog with `kind: ahead`.
+
+    Raises:
+        CatalogError: not one view of counts, or people with several rows.
+    """
+    design, views = design_of(survey, people, label), list(survey.views.values())
+    if len(views) != 1 or survey.measures:
+        raise CatalogError(
+            "`kind: ahead` asks about one view of counts",
+            hint="write a catalog for each view, or leave kind out",
+        )
+    if design.rows_floor < 1:
+        raise CatalogError(
+            f"`kind: ahead` asks about one row a person, and a person may have several of `{survey.of}`",
+            hint="make the row the unit, or leave kind out",
+        )
+    return RoundsDesign(
+        design.collection, design.epsilon, people, design.axes, design.catalog, simulated or design.simulated
+    )
+
+
+def first_plan(design: RoundsDesign) -> bytes:
+    """The plan of round 0: every axis split once.
+
+    Raises:
+        CatalogError: if there is no axis.
+    """
+    if not design.axes:
+        raise CatalogError("an adaptive collection needs an axis")
+    sizes = [axis.leaves for axis in design.axes]
+    truth_weight = largest_weight(design.epsilon)
+    body: dict[str, Any] = {
+        "dpsql_plan": 1,
+        "collection": design.collection,
+        "epsilon": str(design.epsilon),
+        "own": truth_weight,
+        "other": OTHER,
+        "tau": 1,
+        "rows_floor": 1,
+        "rows_cap": 2,
+        "round": 0,
+        "rounds": round_count(sizes),
+        "threshold": threshold(design.people, truth_weight, sizes),
+        "axes": [axis.body() for axis in design.axes],
+        "measures": [],
+        "views": [_view(first_boxes(sizes)).body()],
+        "earlier": [],
+    }
+    body |= {} if design.catalog is None else {"catalog": design.catalog}
+    body |= {"simulated": True} if design.simulated else {}
+    return _checked(body)
+
+
+def is_adaptive(plan: Plan) -> bool:
+    """True if a plan is a round of an adaptive collection."""
+    return "earlier" in plan_body(plan)
+
+
+def earlier_rounds(plan: Plan) -> list[AheadRound]:
+    """The rounds before a plan's, from the tallies that it carries."""
+    rounds = []
+    for round_body in plan_body(plan)["earlier"]:
+        boxes = np.array(round_body["boxes"], dtype=np.int64).reshape(len(round_body["boxes"]), -1, 2)
+        raw = estimate(
+            box_oracle(boxes, plan.own),
+            np.array(round_body["support"], dtype=np.float64),
+            round_body["reports"],
+        )
+        rounds.append(close_round(boxes, raw, float(round_body["reports"])))
+    return rounds
+
+
+def after_round(plan: Plan, tally: ViewTally) -> bytes:
+    """The plan of the round after one whose reports were counted.
+
+    Raises:
+        DataError: there is no round after it, or no report was accepted.
+    """
+    raw = next_plan(plan, round_of(plan, tally), tally)
+    if raw is None:
+        raise DataError(
+            f"round {plan.rounds} was the last",
+            hint="make the release: dpsql collect PLAN REPORTS -o RELEASE",
+        )
+    return raw
+
+
+def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
+    """Reports of one round as a proper histogram over its boxes.
+
+    Raises:
+        DataError: if no report of this round was accepted.
+    """
+    if tally.total == 0:
+        raise DataError("no report of this round was accepted")
+    boxes = np.array(plan.views[0].boxes, dtype=np.int64).reshape(len(plan.views[0].boxes), -1, 2)
+    return close_round(boxes, shares(plan, 0, tally), float(tally.total))
+
+
+def next_plan(plan: Plan, done: AheadRound, tally: ViewTally | None = None) -> bytes | None:
+    """The plan of the next round, or None after the last.
+
+    Args:
+        plan: the plan of the round that is done.
+        done: from `round_of`.
+        tally: the round's reports, which the next plan carries.
+
+    Returns:
+        Plan bytes; boxes with a share above the threshold are split along every axis.
+
+    **Privacy**: a function of reports that are private already; the people asked next have not answered before.
+    """
+    if plan.round + 1 >= plan.rounds:
+        return None
+    view = _view(next_boxes(done, facts_of(plan).threshold))
+    body, earlier = plan_body(plan), []
+    if tally is not None:
+        support = [int(v) for v in tally.support.sum(axis=0)]
+        boxes = [list(box) for box in plan.views[0].boxes]
+        earlier = [{"plan": plan.hash.hex(), "boxes": boxes, "support": support, "reports": tally.total}]
+    carried = [*body["earlier"], *earlier]
+    return _checked({**body, "round": plan.round + 1, "views": [view.body()], "earlier": carried})
+
+
+def leaf_shares(plan: Plan, rounds: Sequence[AheadRound]) -> FloatArray:
+    """Leaf shares from all rounds by inverse variance; even inside the finest boxes."""
+    sizes = [axis.leaves for axis in plan.axes]
+    return spread_evenly(rounds[-1].boxes, finest_shares(rounds), sizes)
+
+
+def _view(boxes: np.ndarray) -> View:
+    """Boxes of every axis, by AHEAD's oracle."""
+    oracle = box_oracle(boxes, 0)
+    listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
+    axes = tuple(range(boxes.shape[1]))
+    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.law.domain)
+
+
+def _checked(body: dict[str, Any]) -> bytes:
+    raw = canonical(body)
+    read_plan(raw)
+    return raw
+
+
+def predict_round(plan: Plan, people: int) -> list[Prediction]:
+    """Standard error of one box of a round, in rows a person, where nobody is."""
+    error = float(np.sqrt(spread(plan.own) * plan.rounds / people))
+    return [Prediction("a box of this round; the last one will say how well questions are answered", error)]
+
+
+class FinalBoxes(NamedTuple):
+    """The last round's boxes.
+
+    Args:
+        unbiased: their shares and covariance.
+        positive: AHEAD's own shares.
+        within: variance of a part of each box that a mask of variance 1 takes.
+    """
+
+    rounds: Sequence[AheadRound]
+    unbiased: ShareEstimate
+    positive: FloatArray
+    within: FloatArray
+
+
+def boxes_of(plan: Plan, tallies: Tallies) -> FinalBoxes:
+    """Estimates of all rounds about the boxes of the last one.
+
+    Raises:
+        DataError: the plan is not of the last round, or no report of it was accepted.
+    """
+    if plan.round + 1 < plan.rounds:
+        raise DataError(
+            f"this is round {plan.round + 1} of {plan.rounds}; a release is made of the last one",
+            hint="make the next plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
+        )
+    rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
+    unbiased, positive = unbiased_boxes(rounds, plan.own), positive_boxes(rounds)
+    return FinalBoxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / EVEN)
+
+
+def adaptive_content(
+    survey: Survey, plan: Plan, tallies: Tallies, manifest: CollectionManifest, release_id: str
+) -> ReleaseBuilder:
+    """All that the release file of an adaptive collection will hold."""
+    boxes, axes = boxes_of(plan, tallies), survey_axes(survey)
+    ((view, (view_axes, _)),) = survey.views.items()
+    sizes, people = [survey.axes[a].leaves for a in view_axes], sum(r.reports for r in boxes.rounds)
+    bounds = boxes.rounds[-1].boxes
+    box_variance = BoxVariance(bounds, boxes.unbiased.covariance * people**2, boxes.within * people**2)
+    values = spread_evenly(bounds, boxes.unbiased.shares, sizes) * people
+    positive = spread_evenly(bounds, boxes.positive, sizes)
+    margins = [_margin(box_variance, sizes, place) for place in range(len(sizes))]
+    words = f"AHEAD, {plan.rounds} rounds"
+    flagged = {}
+    if len(view_axes) == 1:
+        name, total = survey.axes[view_axes[0]].name, float(margins[0].sum())
+        unbiased = ShareEstimate(values, margins[0])
+        flagged = {name: outside(positive * people, unbiased)}
+        errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
+        smooth = Smooth(positive * people, errors, compatible(positive * people, unbiased))
+        estimated = local_estimate(values, {(): total, (0,): 1.0}, words, smooth)
+    else:
+        positions = tuple(range(len(view_axes)))
+        estimated = replace(
+            local_estimate(values, {positions: 1.0}, words, Smooth(positive * people, None, False)),
+            reading=BoxReading.name,
+            model=box_variance,
+        )
+    described = Description(view, survey.of, "count", view_axes, 1, plan.epsilon, "epsilon", family=None)
+    assembled = assemble(
+        [Statistic(described, estimated)],
+        [PrefixVariance(margin) for margin in margins],
+        [axis.content.tree for axis in axes],
+    )
+    facts = facts_of(plan)
+    return ReleaseBuilder(
+        release_id,
+        facts.catalog or {},
+        spec_hash(survey.catalog),
+        survey_promise(survey, plan),
+        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
+        insecure=False,
+        axes=axes,
+        models=assembled.models,
+        statistics=assembled.statistics,
+        local=replace(
+            adaptive_local(survey, plan, manifest),
+            people=round(people),
+            smooth_outside_unbiased=flagged or None,
+            rounds=plan.rounds,
+            boxes=len(bounds),
+        ),
+    )
+
+
+def _margin(box_variance: BoxVariance, sizes: Sequence[int], place: int) -> FloatArray:
+    """Covariance of one axis's leaves, lifted so that its total is positive."""
+    size = sizes[place]
+    first, second = np.indices((size, size)).reshape(2, -1)
+
+    def masks(leaves: np.ndarray) -> list[FloatArray]:
+        ones = [np.ones((leaves.size, axis_leaves)) for axis_leaves in sizes]
+        ones[place] = np.eye(size)[leaves]
+        return ones
+
+    step = max(1, 4_000_000 // (max(sizes) * len(box_variance.bounds)))
+    rows = [
+        box_variance.covariance(masks(first[a : a + step]), masks(second[a : a + step]))
+        for a in range(0, first.size, step)
+    ]
+    return model_of(ShareEstimate(np.zeros(size), np.concatenate(rows).reshape(size, size)))
+
+
+def _positive_errors(
+    plan: Plan, boxes: FinalBoxes, positive: FloatArray, box_variance: BoxVariance, unbiased: FloatArray
+) -> StackVariance:
+    """Errors of AHEAD's histogram of one axis: redrawn rounds, and a part of the unbiased ones."""
+    people = float(positive.sum())
+    rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
+    again = redrawn_errors(boxes.rounds, plan.own, rng) * people**2
+    redrawn = _margin(BoxVariance(box_variance.bounds, again, 0 * box_variance.within), [positive.size], 0)
+    noise = _margin(
+        BoxVariance(box_variance.bounds, box_variance.sums, 0 * box_variance.within), [positive.size], 0
+    )
+    refits = with_hidden(redrawn, noise)
+    inside = unbiased - noise
+    return StackVariance(refits.covariance + inside, unbiased, positive, refits.small, refits.large)

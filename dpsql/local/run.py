@@ -1,0 +1,488 @@
+"""The two steps of a collection: write the plan, and turn the reports that came back into a release.
+
+Both run their linear algebra on one thread. Numpy's BLAS starts a thread a core for every product and factorisation.
+Local estimates solve thousands of systems of tens to hundreds of unknowns; there the threads cost far more in waiting
+for each other than they bring, above all while other programs use the cores. A user should not have to know of
+`OPENBLAS_NUM_THREADS`.
+
+| work (2 cores; a machine in use, and with two busy programs besides) | a thread a core | one thread |
+|----------------------------------------------------------------------|-----------------|------------|
+| release of one axis of 100 leaves, by the stack                      | 4.7-7.1, 14 s   | 0.5, 1.5 s |
+| release of two views of two axes, by joint fits                      | 34 s            | 1.8, 5.2 s |
+
+Planning a central release takes the same time either way, so publishing leaves the threads alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import duckdb
+from threadpoolctl import threadpool_limits
+
+from dpsql.catalog import Catalog, Source, catalog_from_json, load_catalog
+from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.model import DEFAULT_LEDGER
+from dpsql.catalog.source import server_tables
+from dpsql.client.plan import Plan, read_plan
+from dpsql.engines.registry import open_session
+from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError
+from dpsql.faults import FAULTS, machine
+from dpsql.ledger.locks import signing_seed
+from dpsql.local import rounds
+from dpsql.local.collector import CollectionManifest, add_spool, close_collection
+from dpsql.local.content import release_content
+from dpsql.local.files import (
+    UNCOUNTED,
+    check_folder,
+    check_state,
+    open_state,
+    plan_file,
+    token_key,
+    write_plan_file,
+    write_release_file,
+)
+from dpsql.local.forecast import CollectionForecast, free_ways, is_noise, people_needed, view_costs, ways_out
+from dpsql.local.joined import joined_content, joined_tables
+from dpsql.local.plan import CollectionDesign, RowReports, facts_of
+from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
+from dpsql.local.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
+from dpsql.local.smooth import SLOW, joint_seconds
+from dpsql.local.spools import spool_files
+from dpsql.local.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
+from dpsql.local.tables import tally_tables
+from dpsql.local.tallies import ViewTally
+from dpsql.local.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
+from dpsql.progress import Progress, Stage, silent
+from dpsql.release.write import ReleaseBuilder
+
+_turn = threading.RLock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run BLAS on one thread inside a `with` block or a decorated function; the number before comes back after it.
+
+    Blocks may be nested; another Python thread waits until the first one has left.
+    """
+    with _turn, threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+class Collected(NamedTuple):
+    """Outcome of a collection: the release, and how many reports were accepted and rejected."""
+
+    path: Path
+    manifest: CollectionManifest
+
+
+Named: TypeAlias = str | PathLike[str]
+
+
+class Reports(NamedTuple):
+    """Reports returned, with their metadata.
+
+    Args:
+        plan: the plan that was answered.
+        spools: Parquet, CSV and JSON-lines files of reports, and folders of them.
+        key: secret bytes under which one-time tokens are hashed, unless the state has its own.
+        catalog: the YAML file; needed only where an axis is a public dimension's rows.
+        state: where to keep what was counted, for later runs.
+        server: tables of reports that a server counts, in the place of spools.
+    """
+
+    plan: Path
+    spools: Sequence[Path]
+    key: bytes
+    catalog: Path | None = None
+    state: Path | None = None
+    server: Source | None = None
+
+
+def came_back(
+    plan: Named, reports: Named | Sequence[Named], key: bytes, engine: str | None, root: str
+) -> Reports:
+    """The reports to a plan: in files, or in tables of a server.
+
+    Args:
+        plan: the plan that was answered.
+        reports: files or folders; with `engine`, tables; one may stand alone.
+        key: as in `Reports`.
+        engine, root: the server and its address.
+    """
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    if engine is None:
+        return Reports(Path(plan), [Path(spool) for spool in named], key)
+    return Reports(Path(plan), [], key, server=server_tables(engine, root, [str(place) for place in named]))
+
+
+def write_plan(
+    catalog: Path,
+    target: Path,
+    people: int,
+    label: str = "",
+    after: Reports | None = None,
+    largest_error: float | None = None,
+) -> CollectionForecast:
+    """Write the collection plan of a catalog.
+
+    Args:
+        catalog: the YAML file, with `collection:`.
+        target: the plan to write.
+        people: how many are expected to report; with `largest_error` where to begin.
+        label: tells repeated collections of one catalog apart; a second round keeps the first one's.
+        after: the first round of `tau: estimate`; without it, such a catalog's plan asks for row counts alone.
+        largest_error: plan for as many people as bring every predicted error down to this share of them.
+
+    Returns:
+        What to expect, before anyone reports.
+
+    Raises:
+        CatalogError: the catalog cannot be collected.
+        InterfaceError: fewer than one person, or a target that cannot be reached.
+        DataError: `after` is no first round of this catalog, or none of its reports was accepted.
+        OperationalError: a file cannot be read or written, or the target holds another plan.
+
+    **Privacy**: public facts, and reports that are private already.
+    """
+    if people < 1:
+        raise InterfaceError("a collection needs at least one person", hint="say how many will report")
+    check_folder(target)
+    loaded = load_catalog(catalog)
+    survey = survey_of(loaded, public_axis_maker(loaded))
+    with one_blas_thread():
+        if loaded.collection is not None and loaded.collection.services:
+            if after is not None:
+                raise InterfaceError("services are asked in one round", hint="leave the first round out")
+            sheet = make_sheet(survey, label)
+            forecast = _service_forecast(survey, sheet, people, largest_error)
+            write_sheet(sheet, target)
+            return forecast
+        if loaded.collection is not None and loaded.collection.way.followed:
+            if largest_error is not None:
+                raise InterfaceError("adaptive rounds have no target", hint="give a number of people")
+            forecast = _round_forecast(survey, people, label, after)
+        else:
+            plans = _Plans(survey, label, None if after is None else _first_round(after))
+            if largest_error is not None:
+                people = people_needed(plans.worst, largest_error, people)
+            forecast = plans.forecast(people)
+    if forecast.plan is not None:
+        write_plan_file(target, forecast.plan.raw)
+    return forecast
+
+
+def _first_round(reports: Reports) -> tuple[Plan, RowReports]:
+    """The first round's plan, and its counted reports."""
+    first = plan_file(reports.plan)
+    tallies, _ = _tallied(first, reports, lambda step: None)
+    return first, row_reports(first, tallies)
+
+
+class _Plans(NamedTuple):
+    """Plans of one catalog for any number of people."""
+
+    survey: Survey
+    label: str
+    first: tuple[Plan, RowReports] | None
+
+    def design(self, people: int) -> CollectionDesign:
+        """The curator's decisions."""
+        return design_of(self.survey, people, self.label)
+
+    def plan(self, design: CollectionDesign) -> Plan:
+        """The plan that goes out next."""
+        if self.first is None:
+            return read_plan(first_plan(design))
+        return read_plan(second_plan(design, *self.first))
+
+    def predictions(self, design: CollectionDesign) -> list[Prediction]:
+        plan = self.plan(design)
+        return predict(plan, max(round(design.people * _part(plan)), 1))
+
+    def worst(self, people: int) -> float:
+        """The largest error, as a share of the people."""
+        if asks_rows_alone(self.plan(self.design(people))):
+            raise InterfaceError(
+                "the first round of `tau: estimate` asks for row counts alone, which have no target",
+                hint="give the target with --after, or a number as tau",
+            )
+        return max(prediction.error for prediction in self.predictions(self.design(people)))
+
+    def forecast(self, people: int) -> CollectionForecast:
+        """All that can be said of the plan."""
+        design = self.design(people)
+        plan, predictions = self.plan(design), self.predictions(design)
+
+        def at_epsilon(epsilon: float) -> list[Prediction]:
+            return self.predictions(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
+
+        collection = self.survey.catalog.collection
+        unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
+        unguessed &= collection is not None and not collection.row_guess
+        views = {name: axes for name, (axes, _) in self.survey.views.items()}
+        helped = {
+            prediction.question: [
+                *(free_ways(design, prediction, self.predictions) if unguessed else ()),
+                *ways_out(plan, people, prediction, at_epsilon),
+            ]
+            for prediction in predictions
+            if prediction.axes and is_noise(prediction)
+        }
+        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.tables)
+        costs = view_costs(plan, views, predictions)
+        return CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
+
+
+def _service_forecast(
+    survey: Survey, sheet: Sheet, people: int, largest_error: float | None
+) -> CollectionForecast:
+    """Forecast for services, whose plans do not depend on the number of people."""
+    if largest_error is not None:
+        people = people_needed(
+            lambda n: max(prediction.error for prediction in predict_services(survey, sheet, n)),
+            largest_error,
+            people,
+        )
+    services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
+    return CollectionForecast(None, people, predict_services(survey, sheet, people), [], services, {})
+
+
+def _part(plan: Plan) -> float:
+    """The part of the people who belong to the plan's round."""
+    return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
+
+
+def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> CollectionForecast:
+    """The plan of the first round, or of the one after another whose reports are counted."""
+    design = rounds_design(survey, people, label)
+    if reports is None:
+        raw = rounds.first_plan(design)
+    else:
+        done = plan_file(reports.plan)
+        if not is_adaptive(done) or facts_of(done).catalog != design.catalog:
+            raise DataError(
+                "the plan is not a round of this catalog's collection",
+                hint="bring its catalog back, or start under another --label",
+            )
+        tallies, _ = _tallied(done, reports, lambda step: None)
+        raw = after_round(done, tallies[0])
+    plan = read_plan(raw)
+    return CollectionForecast(plan, people, predict_round(plan, people), [], {}, {})
+
+
+@machine("no release was written", UNCOUNTED)
+def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:
+    """Count reports and write a release.
+
+    Where fitting axes together takes long, a release of the grids alone is written first, under an id of its own, and
+    the smoothed one takes its place. Whoever stops the fit keeps the first.
+
+    Args:
+        reports: what came back.
+        target: the release file to make.
+        release_id: the id of the release that stays at the end.
+        progress: told each file.
+
+    Returns:
+        The release and the manifest.
+
+    Raises:
+        OperationalError: a file cannot be opened or written, or the target exists.
+        InterfaceError: the catalog is needed, or is not the plan's.
+        DataError: no accepted report, or a plan that asks for row counts alone.
+
+    **Privacy**: reports are private already; this is post-processing.
+    """
+    if target.exists():
+        raise OperationalError(
+            f"{target.name} exists", hint="a release is never overwritten; name another file"
+        )
+    check_folder(target)
+    if reports.state is not None:
+        check_state(reports.state)
+    sheet = read_sheet(reports.plan)
+    if sheet is not None:
+        content, manifest = _joined(sheet, reports, release_id, progress)
+        write_release_file(target, content, signing_seed(_beside(reports)))
+        return Collected(target, manifest)
+    counted = _counted(plan_file(reports.plan), reports, progress)
+    seed = signing_seed(_beside(reports))  # made where there is none, so not before reports were counted
+    progress(Stage("estimating and writing"))
+    if counted.fit_seconds < SLOW:
+        write_release_file(target, counted.content(release_id), seed)
+        return Collected(target, counted.manifest)
+    write_release_file(target, counted.content(_first_id(release_id), joint=False), seed)
+    with machine("the release of the grids alone is whole", KEPT):
+        progress(Stage("written; fitting axes together", counts={"seconds": round(counted.fit_seconds)}))
+        write_release_file(target, counted.content(release_id), seed, KEPT)
+    return Collected(target, counted.manifest)
+
+
+KEPT = "the release is whole, without smoothing; to smooth it, remove it and run the same command again"
+
+
+def _first_id(release_id: str) -> str:
+    """The id of the release that is written before the smoothed one: their answers differ."""
+    return hashlib.blake2b(release_id.encode(), digest_size=16, person=b"dpsql grids").hexdigest()
+
+
+def _beside(reports: Reports) -> Path:
+    """The ledger beside which the signing key lies: the catalog's, or the one that is usual beside the plan."""
+    if reports.catalog is not None:
+        return ledger_path(load_catalog(reports.catalog))
+    return reports.plan.absolute().parent / DEFAULT_LEDGER
+
+
+class _Counted(NamedTuple):
+    """Counted reports to one plan.
+
+    Args:
+        survey: the questions.
+        plan: the plan.
+        tallies: counts per view.
+        manifest: what was collected and rejected.
+        fit_seconds: about how long fitting axes together takes.
+    """
+
+    survey: Survey
+    plan: Plan
+    tallies: list[ViewTally]
+    manifest: CollectionManifest
+    fit_seconds: float
+
+    def content(self, release_id: str, *, joint: bool = True) -> ReleaseBuilder:
+        """All that a release of them will hold; without smoothing over several axes unless `joint`."""
+        with one_blas_thread():
+            if is_adaptive(self.plan):
+                return adaptive_content(self.survey, self.plan, self.tallies, self.manifest, release_id)
+            return release_content(
+                self.survey, self.plan, self.tallies, self.manifest, release_id, joint=joint
+            )
+
+
+def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
+    """Count the reports to one plan."""
+    if asks_rows_alone(plan):
+        raise DataError(
+            "this plan asks for row counts alone; no release can be made of them",
+            hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
+        )
+    facts = facts_of(plan)
+    if facts.service is not None:
+        raise InterfaceError(
+            f"this plan is that of the service {facts.service} alone",
+            hint="name the plan that was written beside it, and the reports of all services",
+        )
+    survey = _survey(facts.catalog, reports.catalog)
+    tallies, manifest = _tallied(plan, reports, progress)
+    if manifest.accepted == 0:
+        raise _nothing(manifest)
+    seconds = 0.0 if is_adaptive(plan) else joint_seconds(plan, survey.tables)
+    return _Counted(survey, plan, tallies, manifest, seconds)
+
+
+def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], CollectionManifest]:
+    """Every spool once, into the state; or tables of a server, by the server."""
+    if reports.server is not None:
+        if reports.state is not None:
+            raise InterfaceError(
+                "tables of a server are counted whole", hint="name all of them, and no state"
+            )
+        return _tallied_there(plan, reports, reports.server, progress)
+    key = token_key(reports.state, reports.key)
+    state = open_state(plan, reports.state, key)
+    try:
+        for spool in spool_files(reports.spools):
+            count = add_spool(state, plan, spool, key)
+            counts = {"reports": count.reports, "accepted": count.accepted}
+            progress(Stage("known" if count.known else "counted", spool.name, counts))
+        return close_collection(state, plan)
+    except FAULTS:
+        raise
+    except duckdb.Error as error:  # its root alone: a block whose checksum is another
+        raise IntegrityError(
+            f"the state {reports.state} is damaged", hint=f"bring back its last copy; {UNCOUNTED}"
+        ) from error
+    finally:
+        state.close()
+
+
+def _tallied_there(
+    plan: Plan, reports: Reports, server: Source, progress: Progress
+) -> tuple[list[ViewTally], CollectionManifest]:
+    """Every table once; only counts leave the server."""
+    session = open_session(server)
+    try:
+        places = list(server.expanded().values())
+        tallies, manifest = tally_tables(session, plan, places, reports.key)
+    finally:
+        session.close()
+    counts = {"reports": manifest.reports, "accepted": manifest.accepted}
+    progress(Stage("counted", session.name, counts))
+    return tallies, manifest
+
+
+def _joined(
+    sheet: Sheet, reports: Reports, release_id: str, progress: Progress
+) -> tuple[ReleaseBuilder, CollectionManifest]:
+    """Join the reports of several services by pseudonym."""
+    if reports.server is not None:
+        raise InterfaceError("reports of services are joined by pseudonym", hint="write them to files")
+    if reports.state is not None:
+        raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
+    survey = _survey(sheet.catalog, reports.catalog)
+    with one_blas_thread():
+        joined = joined_tables(survey, sheet, spool_files(reports.spools), reports.key, progress)
+    if joined.people < 2:
+        why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
+        raise DataError(
+            f"no two people have a sound report of every service under one pseudonym: {why}",
+            hint="give the reports of all services, each with the person's pseudonym as its token",
+        )
+    progress(Stage("writing", counts={"people": joined.people}))
+    return joined_content(survey, sheet, joined, release_id), joined.manifest
+
+
+def _nothing(manifest: CollectionManifest) -> DataError:
+    """Reasons why no release can be made."""
+    if not manifest.reports:
+        return DataError("no report was accepted: the files hold none", hint="check the paths")
+    why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
+    return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
+
+
+def _survey(catalog_body: Any, path: Path | None) -> Survey:
+    """The questions of the catalog that the plan carries."""
+    catalog = _catalog(catalog_body, path)
+    return survey_of(catalog, public_axis_maker(catalog))
+
+
+def _catalog(catalog_body: Any, path: Path | None) -> Catalog:
+    """The plan's catalog; from the file where public rows are needed, which the plan does not hold."""
+    if catalog_body is None:
+        raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
+    if path is None:
+        described = catalog_from_json(json.dumps(catalog_body))
+        if needs_rows(described):
+            raise InterfaceError(
+                "an axis of this plan is a public dimension's rows",
+                hint="say where they are: --catalog CATALOG",
+            )
+        return described
+    described = load_catalog(path)
+    if json.loads(described.to_json()) != catalog_body:
+        raise InterfaceError(
+            f"{path.name} is not the catalog that this plan was made from",
+            hint="bring that one back, or leave --catalog out",
+        )
+    return described

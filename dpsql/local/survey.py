@@ -1,0 +1,313 @@
+"""From a catalog with `collection:` to a design: its views' axes, pairs and measures, seen from one table.
+
+**Privacy**: the catalog and public tables alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
+from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
+from dpsql.axis.public import as_declared
+from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
+from dpsql.catalog.catalog import StarTable
+from dpsql.catalog.collection import (
+    UNKNOWN,
+    Participation,
+    counted_share,
+    has_bit,
+    report_epsilon,
+    weighting_of,
+)
+from dpsql.catalog.reported import ReportedColumn
+from dpsql.engines.keys import open_star
+from dpsql.errors import CatalogError, InternalError, SourceError
+from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
+from dpsql.matrices.max_entropy import MOST_LEAVES
+
+AxisMaker = Callable[[ResolvedAxis], Axis]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Questions of a catalog to people: axes, measures, and the axes of each view.
+
+    Args:
+        catalog: the catalog.
+        of: the table whose rows people report.
+        axes: the axes, in the plan's order.
+        resolved: what each axis means in the catalog.
+        measures: measures other than counts, in the plan's order.
+        views: per view, its axes' positions and its measures' positions.
+    """
+
+    catalog: Catalog
+    of: str
+    axes: tuple[Axis, ...]
+    resolved: tuple[ResolvedAxis, ...]
+    measures: tuple[ResolvedMeasure, ...]
+    views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+    @property
+    def by_pairs(self) -> bool:
+        """True if a release holds the pairs of its view, in the place of the joint table."""
+        collection = self.catalog.collection
+        return collection is not None and collection.by_pairs
+
+    @property
+    def tables(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Positions of the axes and of the measures of every table that a release holds."""
+        if not self.by_pairs:
+            return tuple(self.views.values())
+        return tuple((pair, ()) for axes, _ in self.views.values() for pair in combinations(axes, 2))
+
+    @property
+    def participation(self) -> Participation:
+        """Population that the reporting people represent."""
+        collection = self.catalog.collection
+        return UNKNOWN if collection is None else collection.participation
+
+    @property
+    def everybody(self) -> int | None:
+        """Declared size of the population."""
+        collection = self.catalog.collection
+        return None if collection is None else collection.everybody
+
+
+def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
+    """Read a catalog's views as questions to people.
+
+    Args:
+        catalog: a catalog with `collection:` and views of one table.
+        make: builds an axis from public facts.
+
+    Returns:
+        The survey.
+
+    Raises:
+        CatalogError: no `collection:`, or views of several tables.
+    """
+    tables = {view.of for view in catalog.views.values()}
+    if catalog.collection is None or len(tables) != 1:
+        raise CatalogError(
+            "a collection needs `collection:` and views of one table", hint="write collection: {tau: 1}"
+        )
+    resolved: list[ResolvedAxis] = []
+    measures: dict[str, ResolvedMeasure] = {}
+    views: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for name, view in sorted(catalog.star.views.items()):  # a catalog inside a plan has lost its order
+        view_axes = view.meant
+        resolved += [axis for axis in view_axes if axis not in resolved]
+        view_measures = [m for m in view.measures if not m.is_count]
+        measures |= {m.name: m for m in view_measures if m.name not in measures}
+        places = tuple(sorted(resolved.index(axis) for axis in view_axes))
+        views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))
+    axes = tuple(make(axis) for axis in resolved)
+    for name, (places, _) in views.items():
+        made_axes = [axes[i] for i in places]
+        if catalog.collection.by_pairs:
+            _check_pairs(name, made_axes, catalog.views[name].cells)
+        else:
+            _check_cells(name, made_axes, catalog.views[name].cells)
+    return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
+
+
+def _check_pairs(view: str, axes: Sequence[Axis], cap: int) -> None:
+    """Refuse a view with an axis that redrawing its pairs would take too long for, or whose pairs are over its cap."""
+    longest = max(axes, key=lambda axis: axis.leaves)
+    if longest.leaves > MOST_LEAVES:
+        raise CatalogError(
+            f"views.{view}: {longest.name} has {longest.leaves} leaves, and `estimate: lle` takes up to {MOST_LEAVES}",
+            hint="cut the axis wider (`cuts`)",
+        )
+    cells = sum(first.leaves * second.leaves for first, second in combinations(axes, 2))
+    if cells > cap:
+        raise CatalogError(
+            f"views.{view}: its pairs have {cells} cells, over the cap of {cap}",
+            hint="cut the axes wider (`cuts`), or raise `cells`",
+        )
+
+
+def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
+    """Refuse a view whose joint table nobody could store, at planning and at collecting alike."""
+    cells = math.prod(axis.leaves for axis in axes)
+    if cells > cap:
+        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
+        raise CatalogError(
+            f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
+            hint="write several views of fewer axes, cut the axes wider (`cuts`), or write "
+            "`collection: {estimate: lle}` for counts of one view, which are then biased",
+        )
+
+
+def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
+    """The collection's design.
+
+    Args:
+        survey: from `survey_of`.
+        people: how many are expected to report.
+        label: tells repeated collections of one catalog apart; a device answers each of them once.
+    """
+    catalog, collection = survey.catalog, survey.catalog.collection
+    if collection is None:
+        raise CatalogError("the catalog has no `collection:`")
+    table = catalog.star.tables[survey.of]
+    if table.one_row and collection.settled & {"tau", "row_weighting", "row_bit_cap"}:
+        raise CatalogError(
+            f"everybody has one row of `{survey.of}`",
+            hint="write tau: 1 in `collection:`, and neither row_weighting nor row_bit_cap",
+        )
+    rows = _row_design(collection, table)
+    return CollectionDesign(
+        collection=":".join(name for name in (catalog.name, catalog.privacy.lineage, label) if name),
+        epsilon=report_epsilon(catalog.privacy.epsilon, collection),
+        people=people,
+        axes=tuple(_planned(axis) for axis in survey.axes),
+        measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
+        together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
+        joint=_joint_grids(survey, collection),
+        asked=_asked(survey, collection, rows.share),
+        branching=collection.branching,
+        kind=collection.kind,
+        tau=rows.tau,
+        tau_from=rows.source,
+        row_guess=rows.guess,
+        rows_floor=1 if table.one_row else 0,
+        rows_cap=rows.cap,
+        row_share=rows.share,
+        row_weighting=weighting_of(collection, table.one_row),
+        shuffled=collection.shuffled,
+        catalog=json.loads(catalog.to_json()),
+    )
+
+
+class _RowDesign(NamedTuple):
+    """Design of rows a person: declared tau, its origin, the public guess, and the largest number of rows."""
+
+    tau: int
+    source: str
+    guess: tuple[float, ...]
+    cap: int
+    share: Fraction
+
+
+def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
+    """Slots or the bit's cap. Without a guess, people of r rows are taken to be 1/r as many as those of one."""
+    share, source = counted_share(collection, table.one_row), collection.slots.name
+    row_guess = collection.row_guess
+    guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
+    bit = has_bit(collection, table.one_row)
+    if bit and not share:
+        raise CatalogError(
+            "a person may have several rows, and nobody is asked how many",
+            hint="raise row_share, such as 1/10",
+        )
+    if not bit:
+        declared = collection.tau if isinstance(collection.tau, int) else 1
+        return _RowDesign(
+            declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share
+        )
+    declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
+    cap = max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1)
+    if collection.cap_from.guessed:
+        return _RowDesign(1, "theory", guess or first_guess(cap), cap, share)
+    return _RowDesign(declared, source, guess, cap, share)
+
+
+def first_guess(cap: int) -> tuple[float, ...]:
+    """Shares of people with 0, 1, .. cap rows where nobody guesses: in proportion to 1/r, a common tail of orders."""
+    total = sum(1 / r for r in range(1, cap + 1))
+    return (0.0, *(1 / (r * total) for r in range(1, cap + 1)))
+
+
+def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:
+    """Declared joint grids by the survey's axes; the catalog has checked that a view holds each."""
+    grids = []
+    for name, grid in sorted(collection.joint.items()):
+        view = survey.catalog.star.views[str(joint_view(survey.catalog, grid))]
+        places = {written.axis: survey.resolved.index(axis) for written, axis in view.axes}
+        grids.append(PlannedGrid(name, tuple(sorted(places[axis] for axis in grid.axes)), grid.share))
+    return tuple(grids)
+
+
+def _asked(
+    survey: Survey, collection: Collection, counted: Fraction
+) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
+    """Every view's axes and its part of the people; views without a share split what is left."""
+    if not collection.shares:
+        return ()
+    unshared = len(survey.views) - len(collection.shares)
+    remaining = 1 - collection.fixed_share - (counted if collection.row_share is None else 0)
+    if remaining < 0 or (remaining == 0 and unshared):
+        raise CatalogError(
+            "the shares of `collection:` leave nobody for the other questions", hint="lower them"
+        )
+    view_share = remaining / max(unshared, 1)
+    return tuple((axes, collection.shares.get(name, view_share)) for name, (axes, _) in survey.views.items())
+
+
+def _planned(axis: Axis) -> PlannedAxis:
+    special = {"null_leaf": axis.null_leaf, "missing_leaf": axis.missing_leaf, "other_leaf": axis.other_leaf}
+    lookup: dict[str, Any] = {key: leaf for key, leaf in special.items() if leaf is not None}
+    rule = axis.rule
+    inner = axis.leaves - len(axis.special)
+    if isinstance(rule, CategoryRule):
+        return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "values": list(rule.values)})
+    if isinstance(rule, OrderedRule):
+        starts = [int(s) for s in rule.starts]
+        bins = {"starts": starts, "upper": int(rule.upper), "scale": rule.scale, "type": rule.type}
+        if rule.type == "timestamp":
+            bins["grain"] = rule.grain
+        return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **bins})
+    if isinstance(rule, KeyListRule):
+        raise InternalError(f"axis {axis.name}: devices know listed values alone")
+    leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
+    return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
+
+
+def planned_axis(catalog: Catalog, column: ReportedColumn) -> PlannedAxis:
+    """The axis of one column alone, as a device looks its values up."""
+    meant = ResolvedAxis(
+        str(column), column.table, (), column.table, column.column, column.spec, None, (), missing=False
+    )
+    return _planned(build_axis(catalog, meant, {}))
+
+
+def needs_rows(catalog: Catalog) -> bool:
+    """True if an axis of a catalog's views is a public table's rows, which neither catalog nor plan holds."""
+    return any(needed_tables(catalog, axis) for view in catalog.star.views.values() for axis in view.meant)
+
+
+def public_axis_maker(catalog: Catalog) -> AxisMaker:
+    """A function that builds axes, reading public tables from the catalog's source where an axis needs one."""
+    public_tables: dict[str, PublicTable] = {}
+
+    def make(resolved: ResolvedAxis) -> Axis:
+        for table in needed_tables(catalog, resolved):
+            if table not in public_tables:
+                public_tables[table] = as_declared(
+                    _read_public(catalog, table), catalog.tables[table].columns
+                )
+        return build_axis(catalog, resolved, public_tables)
+
+    return make
+
+
+def _read_public(catalog: Catalog, table: str) -> PublicTable:
+    source = catalog.raw_source()
+    if table not in source.tables:
+        raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
+    raw = open_star(catalog, [table])
+    try:
+        rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
+        types = raw.columns[table]
+        return PublicTable(table, types, {name: [r[i] for r in rows] for i, name in enumerate(types)})
+    finally:
+        raw.close()

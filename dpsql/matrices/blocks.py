@@ -1,0 +1,283 @@
+"""Errors of answers read off blocks of cells: noise, and the position of rows inside a leaf.
+
+A node is a box of cells, and nodes are a forest: a leaf is one number that is spread evenly over a cells, a loud block
+is measured cell by cell, and a node above them is the sum of the nodes below it. A mask u covers the share s_n of a
+node, sum u / a of a leaf or block; above them s_n is the mean of the shares of its children by their variances. Errors
+of all nodes have one form:
+
+    covariance = sum over nodes of  A sum(u w) + B s(u) s(w)
+
+| here | loud block | node above others | leaf of a cells |
+|---|---|---|---|
+| `noise` (A, B) | v, V - R | 0, V - R | 0, V |
+| `within` (A, B) | 0, 0 | 0, 0 | M / a, -M |
+| `shared` (A, B) | 0, 0 | 0, 0 | with the view's count, likewise |
+
+V is the variance of a node's total by its look and by all that is below it, R by what is below it alone.
+M is a mean square of the leaves' numbers, itself measured: if all of a leaf's X rows lie in one cell, nobody knows
+which, then a share f of its cells errs with variance X^2 f (1 - f); any more even lie errs less.
+
+**Source**: docs/method/blocks.md, "Inside a leaf".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.model import Columns, Components, Covariance, Sum
+from dpsql.tree import FloatArray, IntArray
+
+Masks = Sequence[FloatArray]
+
+CHUNK = 4_000_000
+"""Parts of masks that are looked at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTree:
+    """The boxes of a forest.
+
+    Args:
+        bounds: half-open bounds of each node, shape (nodes, axes, 2).
+        parent: of each node, which comes before it; -1 for a root.
+        weight: of each node's share in that of its parent.
+    """
+
+    bounds: IntArray
+    parent: IntArray
+    weight: FloatArray
+
+    @cached_property
+    def generations(self) -> list[IntArray]:
+        """Nodes that have parents, by their depth, from the deepest up; siblings stand together."""
+        generation = np.flatnonzero(self.parent < 0)
+        generations: list[IntArray] = []
+        while len(generation):
+            children = np.flatnonzero(np.isin(self.parent, generation))
+            generation = children[np.argsort(self.parent[children], kind="stable")]
+            generations.append(generation)
+        return generations[-2::-1]
+
+    @cached_property
+    def is_piece(self) -> npt.NDArray[np.bool_]:
+        """Mask of nodes without children."""
+        is_piece = np.ones(len(self.parent), np.bool_)
+        is_piece[self.parent[self.parent >= 0]] = False
+        return is_piece
+
+    def covered(self, masks: Masks) -> FloatArray:
+        """Sum of each product of masks over each node without children, 0 of others; shape (g, nodes)."""
+        covered = np.zeros((len(masks[0]), len(self.bounds)))
+        sums = np.ones((len(masks[0]), int(np.count_nonzero(self.is_piece))))
+        for axis, mask in enumerate(masks):
+            low, high = self.bounds[self.is_piece, axis].T
+            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
+            sums *= prefix[:, high] - prefix[:, low]
+        covered[:, self.is_piece] = sums
+        return covered
+
+    def shares(self, masks: Masks) -> FloatArray:
+        """s_n of each node, shape (g, nodes)."""
+        shares = self.covered(masks) / np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
+        for children in self.generations:
+            parents, first = np.unique(self.parent[children], return_index=True)
+            shares[:, parents] = np.add.reduceat(self.weight[children] * shares[:, children], first, axis=1)
+        return np.asarray(shares)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockVariance:
+    """Variance model of a view's cells.
+
+    Args:
+        nodes: those without children do not overlap and cover everything.
+        noise, within, shared: A and B of each node, shape (nodes, 2).
+
+    >>> nodes = NodeTree(np.array([[[0, 2]], [[2, 3]]]), np.array([-1, -1]), np.zeros(2))
+    >>> noise, within = np.array([[1.0, -1.0], [0, 4]]), np.array([[2.0, -4.0], [0, 0]])
+    >>> found = BlockVariance(nodes, noise, within, np.zeros((2, 2))).covariance([np.array([[1.0, 1, 0], [1, 0, 1]])])
+    >>> found.noise.tolist(), found.within_leaf.tolist()
+    ([1.0, 4.75], [0.0, 1.0])
+    """
+
+    nodes: NodeTree
+    noise: FloatArray
+    within: FloatArray
+    shared: FloatArray
+    kind: ClassVar[str] = "blocks"
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        """Covariances of noise and of what lies inside leaves, each of shape (g,)."""
+        right = masks if other is None else other
+        rows, step = len(masks[0]), max(1, CHUNK // max(len(self.nodes.parent), 1))
+        noise, within = np.zeros(rows), np.zeros(rows)
+        for a in range(0, rows, step):
+            u, w = ([mask[a : a + step] for mask in side] for side in (masks, right))
+            joint = self.nodes.covered([first * second for first, second in zip(u, w, strict=True)])
+            shares = self.nodes.shares(u)
+            apart = shares * (shares if other is None else self.nodes.shares(w))
+            noise[a : a + step] = joint @ self.noise[:, 0] + apart @ self.noise[:, 1]
+            within[a : a + step] = joint @ self.within[:, 0] + apart @ self.within[:, 1]
+        return Covariance(noise, within_leaf=within)
+
+    def columns(self) -> dict[str, Any]:
+        """One line per node: its bounds along each axis, its parent and weight, then A and B of each component."""
+        bounds = self.nodes.bounds
+        sides = {f"{end}{axis + 1}": bounds[:, axis, i]
+                 for axis in range(bounds.shape[1]) for i, end in enumerate(("lo", "hi"))}  # fmt: skip
+        coefficients = {"noise": self.noise, "within": self.within, "shared": self.shared}
+        return (
+            sides
+            | {"parent": self.nodes.parent, "weight": self.nodes.weight}
+            | {
+                f"{name}_{letter}": values[:, i]
+                for name, values in coefficients.items()
+                for i, letter in enumerate("ab")
+            }
+        )
+
+
+def from_columns(columns: Columns) -> BlockVariance:
+    """The model that `columns` were read from.
+
+    Raises:
+        ValueError: an empty box, or a node before its parent.
+    """
+    axes = sum(name.startswith("lo") for name in columns)
+    sides = [[columns[f"{end}{axis + 1}"].astype(np.int64) for end in ("lo", "hi")] for axis in range(axes)]
+    noise, within, shared = (
+        np.stack([columns[f"{name}_{letter}"].astype(np.float64) for letter in "ab"], axis=1)
+        for name in ("noise", "within", "shared")
+    )
+    bounds = np.moveaxis(np.array(sides), 2, 0)
+    nodes = NodeTree(bounds, columns["parent"].astype(np.int64), columns["weight"].astype(np.float64))
+    interpolation_bound = (nodes.parent < -1) | (nodes.parent >= np.arange(len(bounds)))
+    if interpolation_bound.any() or np.any(np.diff(bounds, prepend=0) < [0, 1]):
+        raise ValueError("an empty box, or a node before its parent")
+    return BlockVariance(nodes, noise, within, shared)
+
+
+@dataclass(frozen=True)
+class BlockReading:
+    """Reading of a statistic measured by blocks.
+
+    Args:
+        pieces: the one model.
+        components: the one part, of all axes, with what the model is multiplied by.
+    """
+
+    pieces: tuple[BlockVariance]
+    components: Components
+    name: ClassVar[str] = "blocks"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def indices(self) -> int:
+        """One: what chose the blocks, the looks at them, then the rows."""
+        return 1
+
+    def takes(self, boxes: Iterable[Masks]) -> bool:
+        return True
+
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
+        return (Sum("node_combination", tuple(masks)),)
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says."""
+        (model,), (factor,) = self.pieces, self.components.values()
+        covariance = model.covariance(masks, other)
+        scaled = [factor * covariance.noise, factor * np.asarray(covariance.within_leaf)]
+        noise, within = (np.maximum(values, 0.0) if other is None else values for values in scaled)
+        return Covariance(noise, within_leaf=within)
+
+    def matrix(self, masks: Masks) -> FloatArray:
+        """Covariances of all combinations of rows, as `Reading` says; what lies inside leaves is in them.
+
+        Who pools estimates of several releases weighs them by all that they err by.
+        """
+        places = [grid.ravel() for grid in np.indices([len(mask) for mask in masks])]
+        every = [mask[place] for mask, place in zip(masks, places, strict=True)]
+        covariances = [
+            self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every)
+            for k in range(len(places[0]))
+        ]
+        return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
+
+    def columns(self) -> tuple[Columns, ...]:
+        return tuple(model.columns() for model in self.pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBlocks:
+    """Covariance of two statistics of a view: noise is independent, rows inside of a leaf are the same.
+
+    Args:
+        model: its `within` is what both share.
+        factor: what it is multiplied by.
+    """
+
+    model: BlockVariance
+    factor: float
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        covariance = self.model.covariance(masks, other)
+        return Covariance(covariance.noise, within_leaf=self.factor * np.asarray(covariance.within_leaf))
+
+
+def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
+    """Covariance of a view's count with another statistic; two others are taken for independent.
+
+    Args:
+        one, other: as stored; the count, which comes first, shares nothing with itself.
+    """
+    (first,), (second,) = one.pieces, other.pieces
+    none = np.zeros_like(first.noise)
+    common = none if np.any(first.shared) else second.shared
+    factor = sqrt(sum(one.components.values()) * sum(other.components.values()))
+    return SharedBlocks(BlockVariance(first.nodes, none, common, none), factor)
+
+
+@dataclass(frozen=True)
+class LookedReading:
+    """Reading of a statistic measured axis by axis after a noisy number had selected that design.
+
+    Args:
+        product: the axes.
+    """
+
+    product: ProductReading
+    name: ClassVar[str] = "looked"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def indices(self) -> int:
+        """One: the number that chose, then the rows."""
+        return 1
+
+    def takes(self, boxes: Iterable[Masks]) -> bool:
+        return True
+
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
+        return self.product.terms(masks)
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        return self.product.covariance(masks, other)
+
+    def matrix(self, masks: Masks) -> FloatArray:
+        return self.product.matrix(masks)
+
+    def columns(self) -> tuple[Columns, ...]:
+        return self.product.columns()
+
+
+def looked_reading(pieces: tuple[Any, ...], components: Components) -> LookedReading:
+    """The reading of the axes' splits."""
+    return LookedReading(ProductReading(pieces, components))

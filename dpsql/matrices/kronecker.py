@@ -1,0 +1,240 @@
+"""The variance of an answer on a view of several axes, as a sum of Kronecker terms.
+
+| here | there | unit |
+|---|---|---|
+| `components`: subset T -> sigma2 | sigma_T^2 of the residual decomposition | (measure unit)^2 |
+| `model.ranges`, `model.quadratic` | u' C u of one axis, unit noise | 1 |
+| `share(u)` | g.u, g = C 1 / (1' C 1) | 1 |
+
+Each axis splits a histogram into its total and what remains when the total, spread along
+g = C 1 / (1' C 1), is taken away. Total and remainder are uncorrelated, so a view over the axes A
+falls into 2^|A| independent parts, one for each subset T of A, and overlapping views of one release
+estimate the same parts. After the parts have been averaged over the views, an answer with leaf masks
+u_i has the variance
+
+    Var(q) = sum over T of sigma_T^2  prod_{i in T} (u_i' C_i u_i - k_i (g_i.u_i)^2)  prod_{i not in T} (g_i.u_i)^2
+
+with k_i = 1' C_i 1. An axis that a query does not use has u = 1, whose remainder is zero, so only
+subsets of the used axes count. Nothing here depends on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.matrices.model import AxisVariance, Columns, Components, Covariance, Sum
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AxisSplit:
+    """One axis's variance model together with its split into total and remainder.
+
+    Args:
+        model: the axis's variance model at unit noise.
+    """
+
+    model: AxisVariance
+
+    @cached_property
+    def total(self) -> float:
+        """k = V(0, n), the variance of the axis's total at unit noise."""
+        n = self.model.n
+        return float(self.model.ranges(np.array([0]), np.array([n]))[0])
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves. Adds to 1."""
+        n = self.model.n
+        cuts = np.arange(n + 1)
+        left = self.model.ranges(np.zeros(n + 1, np.int64), cuts)
+        right = self.model.ranges(cuts, np.full(n + 1, n, np.int64))
+        prefix = (self.total + left - right) / 2.0
+        return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
+
+    def columns(self) -> Columns:
+        """Stored columns of the axis."""
+        return self.model.columns()
+
+    def parts(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Remainder variance and squared total share of each mask.
+
+        Args:
+            masks: leaf coverages, shape (g, n).
+
+        Returns:
+            (u' C u - k (g.u)^2, (g.u)^2), each of shape (g,).
+        """
+        if len(masks) > 1 and masks.strides[0] == 0:  # one mask for all rows
+            return tuple(np.broadcast_to(part, len(masks)) for part in self.parts(masks[:1]))  # type: ignore[return-value]
+        share = (masks @ self.spread) ** 2
+        remainder = self.model.quadratic(masks) - self.total * share
+        return np.maximum(remainder, 0.0), share
+
+    def mixed(self, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bilinear form of `parts` on pairs of masks, by polarisation, which holds on one axis.
+
+        Args:
+            left, right: leaf coverages, each of shape (g, n).
+
+        Returns:
+            (u' C w - k (g.u) (g.w), (g.u) (g.w)), each of shape (g,).
+        """
+        share = (left @ self.spread) * (right @ self.spread)
+        product = (self.model.quadratic(left + right) - self.model.quadratic(left - right)) / 4.0
+        return product - self.total * share, share
+
+    def table(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`mixed` of all pairs of rows of masks, each of shape (g, g)."""
+        pairs = [self.mixed(np.broadcast_to(mask, masks.shape), masks) for mask in masks]
+        remainder, share = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
+        return (remainder + remainder.T) / 2, share
+
+
+@dataclass(frozen=True)
+class ProductReading:
+    """Reading of a statistic of a view measured axis by axis.
+
+    Args:
+        axes: one split per axis of the view, in the view's order.
+        components: subset of axis positions (sorted) -> sigma_T^2, one entry for each subset of the axes.
+
+    **Source**: docs/method/views.md, "Variance of a view", for strategies that are alike on shared axes.
+    """
+
+    axes: tuple[AxisSplit, ...]
+    components: Components
+    name: ClassVar[str] = "product"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        return True
+
+    @property
+    def indices(self) -> int:
+        return len(self.axes)
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        return (Sum("node_combination", tuple(masks)),)
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says: the sum over components of products over axes."""
+        pairs = zip(self.axes, masks, masks if other is None else other, strict=True)
+        return Covariance(self._sum([axis.parts(u) if u is w or np.array_equal(u, w) else axis.mixed(u, w)
+                                     for axis, u, w in pairs]))  # fmt: skip
+
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of rows, as `Reading` says: Kronecker products of the axes' own."""
+        tables = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
+        covariance = np.zeros((1, 1))
+        for subset, sigma2 in self.components.items():
+            term = np.full((1, 1), sigma2)
+            for position, (remainder, share) in enumerate(tables):
+                term = np.kron(term, remainder if position in subset else share)
+            covariance = covariance + term
+        return covariance
+
+    def columns(self) -> tuple[Columns, ...]:
+        """One table for each axis."""
+        return tuple(axis.columns() for axis in self.axes)
+
+    def _sum(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+        """The sum over components of products over axes of (rest, share), shape (g,)."""
+        groups = len(pairs[0][0]) if pairs else 1
+        variance = np.zeros(groups)
+        for subset, sigma2 in self.components.items():
+            term = np.full(groups, sigma2)
+            for position, (remainder, share) in enumerate(pairs):
+                term = term * (remainder if position in subset else share)
+            variance += term
+        return variance
+
+
+@dataclass(frozen=True)
+class FamilyAcross:
+    """Covariance of two views of one family: by the parts on axes that both have, which are the same numbers.
+
+    Args:
+        left, right: how each view answers.
+        pairs: positions of the shared axes in both.
+
+    **Source**: docs/method/views.md, "Views that share axes".
+    """
+
+    left: ProductReading
+    right: ProductReading
+    pairs: tuple[tuple[int, int], ...]
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` of the left view and `other` of the right one, shape (g,)."""
+        second = masks if other is None else other
+        mixed = [self.left.axes[i].mixed(masks[i], second[j]) for i, j in self.pairs]
+        alone = np.ones(1)
+        for view, side, at in ((self.left, masks, 0), (self.right, second, 1)):
+            shared = {pair[at] for pair in self.pairs}
+            for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
+                alone = alone if position in shared else alone * (mask @ axis.spread)
+        covariance = np.zeros(len(alone))
+        places = {i: n for n, (i, _) in enumerate(self.pairs)}
+        for subset, sigma2 in self.left.components.items():
+            if set(subset) <= set(places):
+                term = sigma2 * alone
+                for position, n in places.items():
+                    remainder, share = mixed[n]
+                    term = term * (remainder if position in subset else share)
+                covariance = covariance + term
+        return Covariance(covariance)
+
+
+def of_two_families(
+    readings: tuple[ProductReading, ProductReading],
+    axes: tuple[tuple[int, ...], tuple[int, ...]],
+    components: Mapping[tuple[int, ...], float],
+) -> ProductReading | FamilyAcross:
+    """Covariance of statistics of two families, part by part.
+
+    Args:
+        readings: how each answers.
+        axes: ids of the axes of both views.
+        components: axis ids -> covariance factor of the part that both families estimate.
+    """
+    left, right = axes
+    factors = {
+        tuple(left.index(axis) for axis in subset): factor
+        for subset, factor in components.items()
+        if set(subset) <= set(left)
+    }
+    reading = replace(readings[0], components=factors)
+    if left == right:
+        return reading
+    pairs = tuple((i, right.index(axis)) for i, axis in enumerate(left) if axis in right)
+    return FamilyAcross(reading, readings[1], pairs)
+
+
+def of_one_family(
+    left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]
+) -> FamilyAcross | None:
+    """Covariance of two views of a measure; None where they were not made to agree.
+
+    Args:
+        left, right: how each answers.
+        pairs: positions of the shared axes in both.
+    """
+    places = dict(pairs)
+    for subset, sigma2 in left.components.items():
+        if set(subset) <= set(places):
+            right_sigma2 = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
+            if not np.isclose(right_sigma2, sigma2, rtol=1e-9, atol=0.0):
+                return None
+    return FamilyAcross(left, right, pairs)

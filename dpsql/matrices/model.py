@@ -1,0 +1,210 @@
+"""Interfaces of variance models of one axis and of readings of a view, and what follows from ranges alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.tree import FloatArray, Workload
+
+Columns = Mapping[str, npt.NDArray[np.generic]]
+"""A variance table: flat arrays of equal length, by name."""
+Components = Mapping[tuple[int, ...], float]
+"""Axis positions of every independent part -> its variance factor."""
+
+
+class AxisVariance(Protocol):
+    """Variance of linear queries along one axis, for noise of unit strength.
+
+    Unit strength: a row of budget b out of `total` carries noise of variance (total/b)^2. Laplace noise
+    at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Name that `from_columns` knows the model by."""
+
+    @property
+    def n(self) -> int:
+        """Number of leaves."""
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of the sum over each half-open range, shape (q,); 0 where lo == hi."""
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row u of masks, shape (g, n) -> (g,)."""
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Flat arrays of equal length that hold the whole model; what a release file stores."""
+
+
+class Sum(NamedTuple):
+    """One term of an answer: stored node combinations, added up under masks.
+
+    Args:
+        table: the table's name before `_<statistic>`.
+        masks: leaf coverages, one array (g, n_i) for each axis; each is made of the same axis's mask alone. On a
+            `listed` axis it picks stored numbers.
+        weight: what the sum is multiplied by.
+        listed: positions of the listed axes.
+    """
+
+    table: str
+    masks: tuple[FloatArray, ...]
+    weight: int = 1
+    listed: Collection[int] = ()
+
+
+class Covariance(NamedTuple):
+    """Covariances of answers by what they come from, each of shape (g,); the parts add up.
+
+    Args:
+        noise: the noise of the release, what the channel of a reported attribute adds included.
+        spread: groups whose people own more or less than others (`max_ids: auto`).
+        tail: rows of the few who own most, likewise.
+        channel: the part of the noise that the channel adds.
+        within_leaf: how rows may lie inside of leaves that were measured as wholes (`blocks`).
+    """
+
+    noise: FloatArray
+    spread: FloatArray | float = 0.0
+    tail: FloatArray | float = 0.0
+    channel: FloatArray | float = 0.0
+    within_leaf: FloatArray | float = 0.0
+
+
+class Shared(Protocol):
+    """Covariance of two statistics."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances of the first one's answers under `masks` with the second one's under `other`."""
+
+
+class Unknown:
+    """Two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """NaN for every pair."""
+        return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
+
+
+class Reading(Protocol):
+    """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
+
+    @property
+    def indices(self) -> int:
+        """Number of indices stored with each of its noisy integers."""
+
+    @property
+    def listed(self) -> Mapping[int, int]:
+        """Positions of axes whose stored numbers do not add up, with how many there are; one is picked for each answer.
+
+        Numbers along the other axes are nodes of the axis's look-up tree.
+        """
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """True if the answers under some boxes of masks, added up, are sums of what is stored."""
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        """Terms whose sum is the answers under outer products of masks."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances of the answers under `masks` with those under `other`, in squared stored units.
+
+        Without `other` they are variances, never below 0.
+        """
+
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
+
+    def columns(self) -> tuple[Columns, ...]:
+        """The variance tables that a release holds for it, in the order of the statistic's `models`."""
+
+
+def zeros(shape: Sequence[int], most: int) -> FloatArray:
+    """Zeros for what a table's lines fill in.
+
+    Args:
+        shape: as the table says.
+        most: how many numbers its lines can be about.
+
+    Raises:
+        ValueError: a shape of more than that: a file that says so could ask for any amount of memory.
+    """
+    if prod(int(size) for size in shape) > most or min(shape, default=1) < 0:
+        raise ValueError("a variance table is about more numbers than it has lines for")
+    return np.zeros(tuple(shape))
+
+
+def all_pairs(reading: Shared, masks: Sequence[FloatArray]) -> FloatArray:
+    """A reading's `matrix` from its covariances alone: all combinations of rows of masks, in row-major order."""
+    rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
+    combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+    covariances = [
+        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined).noise
+        for i in range(rows.shape[1])
+    ]
+    return np.array(covariances)
+
+
+def covariance(
+    model: AxisVariance, i: npt.ArrayLike, j: npt.ArrayLike, k: npt.ArrayLike, m: npt.ArrayLike
+) -> FloatArray:
+    """Covariance of the answers on [i, j) and [k, m), by polarisation of the range variance.
+
+    With V(a, b) = V(b, a) and V(a, a) = 0, prefix sums S give Var(S_b - S_a) = V(a, b), hence
+    2 Cov = V(i, m) + V(j, k) - V(i, k) - V(j, m): a model needs ranges alone.
+
+    Args:
+        model: the axis.
+        i, j: bounds of the first ranges, shape (q,).
+        k, m: bounds of the second ranges, shape (q,).
+
+    Returns:
+        Covariances for noise of unit strength, shape (q,).
+    """
+
+    def between(a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+        return model.ranges(np.minimum(a, b), np.maximum(a, b))
+
+    return 0.5 * (between(i, m) + between(j, k) - between(i, k) - between(j, m))
+
+
+def mean_variance(model: AxisVariance, workload: Workload | None = None, whole: float = 0.0) -> float:
+    """Mean variance over the declared ranges, for noise of unit strength.
+
+    Args:
+        model: the axis.
+        workload: the ranges asked; None means all n(n+1)/2 ranges, equally often.
+        whole: the part of the questions that asks for the total instead, in [0, 1].
+
+    Returns:
+        The mean; twice it is the expected squared error of Laplace noise at epsilon 1.
+
+    **Source** docs/method/axis.md, "Budgets for the error after least squares": (n + 1) sum_i V(0, i) - t' C t.
+    """
+    n = model.n
+    if workload is not None:
+        weight = np.asarray(workload.weight, np.float64)
+        mean = float(weight @ model.ranges(workload.lo, workload.hi) / weight.sum())
+    else:
+        mean = _all_ranges(model)
+    return mean if whole == 0 else (1 - whole) * mean + whole * float(model.ranges(0, n)[0])
+
+
+def _all_ranges(model: AxisVariance) -> float:
+    """The mean over all ranges, from prefixes and one quadratic form."""
+    n = model.n
+    prefixes = float(np.sum(model.ranges(0, np.arange(1, n + 1))))
+    overlap = float(model.quadratic(np.arange(n, 0, -1.0)[None])[0])
+    return ((n + 1) * prefixes - overlap) / (n * (n + 1) / 2)

@@ -1,0 +1,230 @@
+"""Codec of variances in a release: from tables to models and readings; two closed lists.
+
+A statistic is stored with the name of its reading, the numbers of the variance tables that it is made of, and its
+components. A view that was measured axis by axis has a `ProductReading`: its variance is a sum of Kronecker terms of
+its axes' models. A view whose axes were measured together has a `BlockReading` or an `AskedReading`: one model of
+all its cells. A view that was scaled to a total has a `ScaledReading`: the first, and how far shares may be off.
+Answering asks a reading, and never which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from dpsql.errors import InternalError
+from dpsql.matrices import (
+    blocks,
+    boxes,
+    channel,
+    distinct,
+    filtered,
+    intervals,
+    kronecker,
+    leaves,
+    levels,
+    max_entropy,
+    scaled,
+    sine,
+    stack,
+    tree,
+    workload,
+)
+from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
+from dpsql.matrices.boxes import BoxReading, BoxVariance
+from dpsql.matrices.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
+from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.max_entropy import EntropyReading, FittedErrors
+from dpsql.matrices.model import AxisVariance, Columns, Components, Reading, Shared
+from dpsql.matrices.scaled import ScaledReading, Spread, scaled_reading
+from dpsql.matrices.stack import StackReading, StackVariance
+from dpsql.matrices.workload import AskedReading, AskedVariance
+
+WHOLE, REAL = "BIGINT", "DOUBLE"
+"""Types of a variance table's columns."""
+
+Together = (
+    AskedVariance
+    | Spread
+    | distinct.Single
+    | StackVariance
+    | BoxVariance
+    | ChannelModel
+    | BlockVariance
+    | FittedErrors
+)
+"""A model of a view's cells."""
+Piece = AxisSplit | Together
+"""What a reading is made of."""
+
+AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
+    "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
+    "levels": levels.from_columns, "intervals": intervals.from_columns, "sine": sine.from_columns,
+    "filter": filtered.from_columns,
+}  # fmt: skip
+"""Models of one axis by the kind that their table is stored with."""
+
+MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
+    "identity": leaves.identity_measured, "tree": tree.measured, "levels": levels.measured,
+}  # fmt: skip
+"""The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
+
+TOGETHER: dict[str, Callable[[Columns], Together]] = {
+    AskedVariance.kind: workload.from_columns,
+    Spread.kind: scaled.from_columns,
+    distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
+    distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
+    StackVariance.kind: stack.from_columns,
+    BoxVariance.kind: boxes.from_columns,
+    ChannelModel.kind: channel.from_columns,
+    BlockVariance.kind: blocks.from_columns,
+    FittedErrors.kind: max_entropy.from_columns,
+}
+"""Models of a view's cells."""
+
+_LINES = {"part": WHOLE, "a": WHOLE, "b": WHOLE, "value": REAL}
+TABLES: dict[str, Mapping[str, str]] = {
+    "identity": {"leaf": REAL},
+    "prefix": {"i": WHOLE, "j": WHOLE, "covariance": REAL},
+    "tree": dict.fromkeys(("lo", "hi", "parent", "level"), WHOLE) | {"weight": REAL},
+    "levels": {"level": WHOLE, "arity": WHOLE, "share": WHOLE, "weight": REAL},
+    "intervals": {"row": WHOLE, "cell": WHOLE, "value": REAL},
+    "sine": {"scale": REAL},
+    "filter": {"kernel": REAL, "factor": REAL},
+    AskedVariance.kind: _LINES,
+    BoxVariance.kind: _LINES,
+    FittedErrors.kind: _LINES,
+    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
+    ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
+    distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
+    distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
+    StackVariance.kind: {"i": WHOLE, "j": WHOLE}
+    | dict.fromkeys(("refit", "unbiased", "share", "small", "large"), REAL),
+    BlockVariance.kind: {"parent": WHOLE, "weight": REAL}
+    | dict.fromkeys((f"{name}_{letter}" for name in ("noise", "within", "shared") for letter in "ab"), REAL),
+}
+"""Columns of every model's table by its kind, `blocks` without the bounds of its axes."""
+
+
+def stored_columns(kind: str, axes: int) -> dict[str, str]:
+    """The columns of a model's table in order, each `WHOLE` or `REAL`.
+
+    Args:
+        kind: the model's, as it is stored.
+        axes: of the view that it is about; of a model of one axis 1.
+
+    Raises:
+        InternalError: for a kind that no model has.
+    """
+    outer, _, inner = kind.partition(" ")
+    if outer == leaves.GROUPED and inner in TABLES:
+        return {"group": WHOLE, "held": WHOLE} | dict(TABLES[inner])
+    if kind not in TABLES:
+        raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
+    bounds = [f"{end}{axis + 1}" for axis in range(axes) for end in ("lo", "hi")]
+    return (dict.fromkeys(bounds, WHOLE) if kind == BlockVariance.kind else {}) | dict(TABLES[kind])
+
+
+class StoredReading(NamedTuple):
+    """A reading as statistics name it.
+
+    Args:
+        of: what it is made of.
+        make: the reading of some pieces and components.
+        by_axis: whether its noisy integers are stored with an index for each axis; else they stand in a line.
+        pairs: whether node combinations of more than two axes are not stored, and boxes over them are fitted.
+    """
+
+    of: type | tuple[type, ...]
+    make: Callable[[tuple[Any, ...], Components], Reading]
+    by_axis: bool = False
+    pairs: bool = False
+
+
+READINGS: dict[str, StoredReading] = {
+    ProductReading.name: StoredReading(AxisSplit, ProductReading, by_axis=True),
+    AskedReading.name: StoredReading(AskedVariance, AskedReading),
+    ScaledReading.name: StoredReading((AxisSplit, Spread), scaled_reading, by_axis=True),
+    distinct.GapReading.name: StoredReading(distinct.Single, distinct.GapReading),
+    distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
+    BoxReading.name: StoredReading(BoxVariance, BoxReading),
+    BlockReading.name: StoredReading(BlockVariance, BlockReading),
+    LookedReading.name: StoredReading(AxisSplit, looked_reading),
+    StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
+    ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
+    EntropyReading.name: StoredReading(
+        (AxisSplit, FittedErrors), max_entropy.entropy_reading, by_axis=True, pairs=True
+    ),
+}
+"""Readings by the name that statistics are stored with."""
+
+SHARED: dict[str, Callable[[Any, Any], Shared]] = {
+    ChannelReading.name: shared_channel,
+    BlockReading.name: shared_blocks,
+}
+"""How two statistics of one view err together, by the name of their reading; all others err independently."""
+
+
+FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | None]] = {
+    ProductReading.name: kronecker.of_one_family,
+    ScaledReading.name: scaled.of_one_family,
+}
+"""How two views of one table and measure err together, by the name of both readings; others are measured alone."""
+
+
+BETWEEN: dict[str, Callable[..., Shared]] = {ProductReading.name: kronecker.of_two_families}
+"""How statistics of two families err together that a release says so of, by the name of both readings."""
+
+
+def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:
+    """The model of one axis that `columns()` was read from.
+
+    Args:
+        kind: the model's `kind`.
+        n: number of leaves.
+        columns: the arrays that `columns()` gave.
+
+    Raises:
+        InternalError: for a kind that no model has.
+    """
+    outer, _, inner = kind.partition(" ")
+    if inner and outer == leaves.GROUPED:
+        return leaves.grouped_from_columns(n, columns, partial(from_columns, inner))
+    if kind not in AXES:
+        raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
+    return AXES[kind](n, columns)
+
+
+def piece(kind: str, n: int, columns: Columns) -> Piece:
+    """Contents of one variance table: the model of an axis of `n` leaves with its split, or that of a view's
+    cells."""
+    return TOGETHER[kind](columns) if kind in TOGETHER else AxisSplit(from_columns(kind, n, columns))
+
+
+def reading(name: str, pieces: Sequence[Piece], components: Components) -> Reading:
+    """The reading that a statistic is stored with.
+
+    Raises:
+        InternalError: for a name that no reading has, or pieces that it is not made of.
+    """
+    stored = READINGS.get(name)
+    if stored is None or not all(isinstance(piece, stored.of) for piece in pieces):
+        raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
+    return stored.make(tuple(pieces), components)
+
+
+def stored_as_pairs(name: str) -> bool:
+    """True if a statistic of this reading holds the tables of its pairs of axes alone (`entropy.pair_places`)."""
+    return name in READINGS and READINGS[name].pairs
+
+
+def indices(name: str, axes: int) -> int:
+    """Number of indices of the noisy integers of a reading over some axes; `Reading.indices` agrees.
+
+    Raises:
+        InternalError: for a name that no reading has.
+    """
+    if name not in READINGS:
+        raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
+    return axes if READINGS[name].by_axis else 1

@@ -1,0 +1,90 @@
+"""Variance of ranges for the sine-transform strategy: one table of cosines sums, O(1) per range.
+
+All ranges weigh leaf i against leaf j as V_ij = (number of ranges that hold both), up to scale the inverse
+of a second difference matrix; its eigenvectors are sines and its eigenvalues are
+lambda_k = (n + 1) / (4 sin^2(pi k / (2 (n + 1)))). The strategy measures V^(1/4), so C is scale V^(-1/2), and
+
+    V(a, b) = scale / (2 (n + 1)) [psi(0) + psi(2a - 1)/2 + psi(2b + 1)/2 - psi(a + b) - psi(b - a + 1)]
+
+for leaves a..b, 1-based and inclusive in this formula alone, with psi(t) = sum_k q_k cos(pi k t / (n + 1))
+and q_k = lambda_k^(-1/2) / sin^2(pi k / (2 (n + 1))).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.matrices.model import Columns
+from dpsql.tree import FloatArray
+
+
+def half_angles(n: int) -> FloatArray:
+    """sin(pi k / (2 (n + 1))) for k = 1..n, shape (n,)."""
+    sines: FloatArray = np.sin(np.pi * np.arange(1, n + 1) / (2 * (n + 1)))
+    return sines
+
+
+def sine_transform(x: FloatArray) -> FloatArray:
+    """The orthonormal sine transform (DST-I) of each column, shape (n, m); it is its own inverse."""
+    n = len(x)
+    odd = np.zeros((2 * (n + 1), x.shape[1]))
+    odd[1 : n + 1] = x
+    odd[n + 2 :] = -x[::-1]
+    waves: FloatArray = -np.fft.rfft(odd, axis=0).imag[1 : n + 1]
+    return waves / float(np.sqrt(2 * (n + 1)))
+
+
+def cosine_sums(weight: FloatArray) -> FloatArray:
+    """sum_k weight_k cos(pi k t / (n + 1)) for t = 0..2n + 1, from weights of k = 1..n."""
+    n = len(weight)
+    spectrum = np.zeros(n + 2)
+    spectrum[1 : n + 1] = weight
+    sums: FloatArray = np.fft.irfft(spectrum, 2 * (n + 1)) * (n + 1)
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class SineVariance:
+    """Leaf covariance scale * V^(-1/2).
+
+    Args:
+        n: number of leaves.
+        scale: what the strategy's sensitivity multiplies the covariance by.
+    """
+
+    n: int
+    scale: float
+    kind: ClassVar[str] = "sine"
+
+    @cached_property
+    def _psi(self) -> FloatArray:
+        """The table psi(0..2n + 1)."""
+        return cosine_sums(2 / (np.sqrt(self.n + 1) * half_angles(self.n)))
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of each half-open range, shape (q,)."""
+        lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
+        a, b, psi = lo + 1, hi, self._psi
+        sums = psi[0] + psi[2 * a - 1] / 2 + psi[2 * b + 1] / 2 - psi[a + b] - psi[b - a + 1]
+        return np.where(lo < hi, self.scale / (2 * (self.n + 1)) * sums, 0.0)
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        waves = sine_transform(np.asarray(masks, np.float64).T)
+        root = 2 * half_angles(self.n) / np.sqrt(self.n + 1)
+        energy: FloatArray = np.sum(root[:, None] * waves**2, axis=0)
+        return self.scale * energy
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """One line: the scale; the rest follows from n."""
+        return {"scale": np.array([self.scale])}
+
+
+def from_columns(n: int, columns: Columns) -> SineVariance:
+    """The model that `columns` were read from."""
+    return SineVariance(n, float(columns["scale"].astype(np.float64)[0]))

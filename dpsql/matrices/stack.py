@@ -1,0 +1,147 @@
+"""The errors of a stack of smooth fits: how far refits scatter, and a part of the unbiased estimate's own noise.
+
+Refits around a stack's own answer do not see what it smoothed away. So a part k of the unbiased covariance takes the
+place of theirs, and a larger one where the answer is a large share of everything: a bend that is small beside each leaf
+adds up there. The share is the answered one, so the bars are post-processing.
+
+| here     | there | unit |
+|----------|-------|------|
+| `refit`  | T'    | (measure unit)^2 |
+| `unbiased` | U   | (measure unit)^2 |
+| `small`, `large` | k below and from a share of LARGE | 1 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.matrices.model import Columns, Covariance, Sum, zeros
+from dpsql.tree import FloatArray
+
+LARGE = 0.05
+"""The answered share from which a range counts as large."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackVariance:
+    """Error model of one axis's stack; symmetric and positive semidefinite, shape (n, n) each.
+
+    Args:
+        refit, unbiased: covariances of the leaves.
+        shares: the stack's answer, shape (n,).
+        small, large: part of `unbiased` in the variance of small and of large answers.
+
+    >>> model = StackVariance(np.zeros((2, 2)), np.eye(2), np.array([0.01, 0.99]), 0.25, 1.0)
+    >>> model.covariance(np.eye(2)).tolist(), model.covariance(np.eye(2), np.ones((2, 2))).tolist()
+    ([0.25, 1.0], [0.5, 1.0])
+    """
+
+    refit: FloatArray
+    unbiased: FloatArray
+    shares: FloatArray
+    small: float
+    large: float
+    kind: ClassVar[str] = "stack"
+
+    @property
+    def n(self) -> int:
+        return len(self.shares)
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of all shares; above 0."""
+        return max(float(self.shares.sum()), 1e-300)
+
+    def part(self, masks: FloatArray) -> FloatArray:
+        """k of each mask, shape (g,)."""
+        large = masks @ self.shares >= LARGE * self.total
+        return np.where(large, self.large, self.small)
+
+    def covariance(self, masks: FloatArray, other: FloatArray | None = None) -> FloatArray:
+        """Covariances of the answers under `masks` with those under `other`, shape (g,).
+
+        sqrt((1 - k)(1 - k')) u'T'w + sqrt(k k') u'U w: a product of covariances, hence one itself.
+        """
+        right = masks if other is None else other
+        first, second = self.part(masks), self.part(right)
+        fit = np.sum((masks @ self.refit) * right, axis=1)
+        noise = np.sum((masks @ self.unbiased) * right, axis=1)
+        return np.asarray(np.sqrt((1 - first) * (1 - second)) * fit + np.sqrt(first * second) * noise)
+
+    def scaled(self, factor: float) -> StackVariance:
+        """The same with shares multiplied by a factor."""
+        squared = factor**2
+        return StackVariance(
+            self.refit * squared, self.unbiased * squared, self.shares * factor, self.small, self.large
+        )
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """One line per pair of leaves i <= j; `share` stands on the lines of one leaf, both parts on all."""
+        i, j = np.triu_indices(self.n)
+        share = np.where(i == j, self.shares[i], 0.0)
+        constants = {"small": np.full(len(i), self.small), "large": np.full(len(i), self.large)}
+        return {
+            "i": i,
+            "j": j,
+            "refit": self.refit[i, j],
+            "unbiased": self.unbiased[i, j],
+            "share": share,
+            **constants,
+        }
+
+
+def from_columns(columns: Columns) -> StackVariance:
+    """The model that `columns` were read from; lines may come in any order."""
+    i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
+    size, alone = int(i.max()) + 1, i == j
+    matrices = []
+    for name in ("refit", "unbiased"):
+        leaves = zeros((size, size), 2 * len(i))
+        leaves[i, j] = leaves[j, i] = columns[name].astype(np.float64)
+        matrices.append(leaves)
+    shares = zeros((size,), len(i))
+    shares[i[alone]] = columns["share"].astype(np.float64)[alone]
+    small, large = (float(columns[name].astype(np.float64)[0]) for name in ("small", "large"))
+    return StackVariance(matrices[0], matrices[1], shares, small, large)
+
+
+@dataclass(frozen=True)
+class StackReading:
+    """Reading of the non-negative counts of one axis."""
+
+    model: StackVariance
+    name: ClassVar[str] = "stack"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def indices(self) -> int:
+        """One: nothing noisy is stored beside the counts."""
+        return 1
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        return True
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        return (Sum("node_combination", tuple(masks)),)
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says."""
+        (mask,) = masks
+        covariance = self.model.covariance(np.asarray(mask, np.float64), None if other is None else other[0])
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
+
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all pairs of rows, as `Reading` says."""
+        (mask,) = (np.asarray(m, np.float64) for m in masks)
+        return np.array([self.model.covariance(np.broadcast_to(row, mask.shape), mask) for row in mask])
+
+    def columns(self) -> tuple[Columns, ...]:
+        return (self.model.columns(),)

@@ -1,0 +1,213 @@
+"""The variance of a view of which only what a few questions need was measured.
+
+Cells that the same questions hold are one class; cells that no question holds were not measured. The rows are over the
+classes, and there may be fewer of them than classes: an answer is a sum of what is stored if it takes whole classes,
+and if its weights on them are a mean of rows. All others are refused.
+
+| here | there | unit |
+|---|---|---|
+| `classes` | class of every cell, -1: not measured | - |
+| `rows` | H at unit noise, over the classes | rows x classes |
+| `covariance` | (H'H)^+ | 1 at unit noise |
+
+**Source** docs/method/views.md, "A few questions"; Li et al. (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from dpsql.matrices.model import Columns, Components, Covariance, Sum, zeros
+from dpsql.tree import FloatArray, IntArray
+
+NEAR = 1e-6
+"""Weights that lie this near to a mean of rows are one; what is known and what is not are far apart."""
+
+_AT_ONCE = 1 << 22  # cells looked at together: 32 MB
+
+
+MOST_CELLS = 1 << 25
+"""Cells of a view, and entries of its rows, that a file may name."""
+
+
+@dataclass(frozen=True, eq=False)
+class AskedVariance:
+    """Variance model of a table's cells from the asked sums.
+
+    Args:
+        classes: shape (n_1, .., n_d), 0 to K - 1, or -1.
+        rows: shape (p, K).
+
+    >>> model = AskedVariance(np.array([0, 0, 1, -1]), np.array([[1.0, 1.0]]))
+    >>> both, first = np.array([[1.0, 1, 1, 0]]), np.array([[1.0, 1, 0, 0]])
+    >>> model.knows([both]), model.knows([first]), model.covariance([both]).round(6).tolist()
+    (True, False, [1.0])
+    """
+
+    classes: IntArray
+    rows: FloatArray
+    kind: ClassVar[str] = "asked"
+
+    @cached_property
+    def _seen(self) -> tuple[FloatArray, FloatArray]:
+        """Directions that rows see, shape (K, rank), and how precisely, shape (rank,)."""
+        values, vectors = np.linalg.eigh(self.rows.T @ self.rows)
+        seen = values > 1e-10 * max(float(values[-1]), 1e-300)
+        return vectors[:, seen], values[seen]
+
+    @property
+    def rank(self) -> int:
+        """Number of independent sums known."""
+        return len(self._seen[1])
+
+    @cached_property
+    def covariance_of_classes(self) -> FloatArray:
+        """(H'H)^+, shape (K, K)."""
+        vectors, values = self._seen
+        return np.asarray((vectors / values) @ vectors.T, np.float64)
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Cells of each class, shape (K,)."""
+        measured = self.classes[self.classes >= 0]
+        return np.bincount(measured, minlength=self.rows.shape[1]).astype(np.float64)
+
+    @cached_property
+    def _place(self) -> tuple[IntArray, IntArray]:
+        """Cells in the order of their classes, and where each class begins; what was not measured comes first."""
+        flat = self.classes.ravel()
+        order = np.argsort(flat, kind="stable")
+        return order, np.searchsorted(flat[order], np.arange(self.rows.shape[1]))
+
+    def _cells(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Products of masks over the cells, shape (g, cells)."""
+        weights = np.ones((len(masks[0]), 1))
+        for mask in masks:
+            weights = (weights[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
+        return weights
+
+    def means(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Mean weight of each class under products of masks, shape (g, K)."""
+        order, first = self._place
+        step = max(1, _AT_ONCE // max(1, self.classes.size))
+        chunks = [
+            np.add.reduceat(self._cells([mask[i : i + step] for mask in masks])[:, order], first, axis=1)
+            for i in range(0, len(masks[0]), step)
+        ]
+        return np.concatenate(chunks) / self.sizes
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> FloatArray:
+        """Covariances of the answers under products of masks, at unit noise, shape (g,)."""
+        left = self.means(masks)
+        right = left if other is None else self.means(other)
+        return np.asarray(np.sum((left @ self.covariance_of_classes) * right, axis=1), np.float64)
+
+    def knows(self, *boxes: Sequence[FloatArray]) -> bool:
+        """True if the answers under some products of masks, added up, follow from the rows.
+
+        Args:
+            boxes: for each box one array (g, n_i) an axis.
+        """
+        step = max(1, _AT_ONCE // max(1, self.classes.size))
+        order, _ = self._place
+        flat, vectors = self.classes.ravel()[order], self._seen[0]
+        for i in range(0, len(boxes[0][0]) if boxes else 0, step):
+            cells = sum(self._cells([mask[i : i + step] for mask in box])[:, order] for box in boxes)
+            means = sum(self.means([mask[i : i + step] for mask in box]) for box in boxes)
+            even = np.where(flat >= 0, np.take(means, np.maximum(flat, 0), axis=1), 0.0)
+            unseen = means - (means @ vectors) @ vectors.T
+            if np.abs(cells - even).max(initial=0.0) > NEAR or np.abs(unseen).max(initial=0.0) > NEAR:
+                return False
+        return True
+
+    def columns(self) -> dict[str, np.typing.NDArray[np.generic]]:
+        """A line per entry of the rows (part 0), per measured cell (part 1), per axis (part 2): (part, a, b, value)."""
+        row_entry, cell = np.argwhere(self.rows), np.flatnonzero(self.classes.ravel() >= 0)
+        axes = np.arange(self.classes.ndim)
+        return {
+            "part": np.repeat([0, 1, 2], [len(row_entry), len(cell), len(axes)]),
+            "a": np.concatenate([row_entry[:, 0], cell, axes]),
+            "b": np.concatenate([row_entry[:, 1], self.classes.ravel()[cell], np.zeros_like(axes)]),
+            "value": np.concatenate(
+                [
+                    self.rows[row_entry[:, 0], row_entry[:, 1]],
+                    np.ones(len(cell)),
+                    np.array(self.classes.shape),
+                ]
+            ).astype(np.float64),
+        }
+
+
+def from_columns(columns: Columns) -> AskedVariance:
+    """The model that `columns` were read from; lines may come in any order."""
+    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
+    value = columns["value"].astype(np.float64)
+    row_entry, cell, axis = (section == code for code in (0, 1, 2))
+    shape = np.zeros(int(axis.sum()), np.int64)
+    shape[a[axis]] = np.rint(value[axis]).astype(np.int64)
+    classes = zeros(shape.tolist(), MOST_CELLS).astype(np.int64).ravel() - 1
+    classes[a[cell]] = b[cell]
+    rows = zeros((int(a[row_entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1), MOST_CELLS)
+    rows[a[row_entry], b[row_entry]] = value[row_entry]
+    return AskedVariance(classes.reshape(shape), rows)
+
+
+@dataclass(frozen=True)
+class AskedReading:
+    """Reading of a statistic that was measured for a few questions.
+
+    Args:
+        pieces: the one model, at unit noise.
+        components: the one part, of all axes, with what the model is multiplied by.
+    """
+
+    pieces: tuple[AskedVariance]
+    components: Components
+    name: ClassVar[str] = "asked"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def indices(self) -> int:
+        """One: all rows in a line."""
+        return 1
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """True if the questions that were measured tell the sums."""
+        return self.pieces[0].knows(*(_crossed(box) for box in boxes))
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        return (Sum("node_combination", tuple(masks)),)
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says."""
+        (model,), (factor,) = self.pieces, self.components.values()
+        covariance = factor * model.covariance(masks, other)
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
+
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of rows, as `Reading` says."""
+        (model,), (factor,) = self.pieces, self.components.values()
+        means = model.means(_crossed(masks))
+        return np.asarray(factor * means @ model.covariance_of_classes @ means.T, np.float64)
+
+    def columns(self) -> tuple[Columns, ...]:
+        """The one table of the model."""
+        return tuple(model.columns() for model in self.pieces)
+
+
+def _crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
+    """All combinations of rows of masks, one of each, in row-major order."""
+    return [mask[place] for mask, place in zip(masks, _places(masks), strict=True)]
+
+
+def _places(masks: Sequence[FloatArray]) -> Iterator[IntArray]:
+    yield from (grid.ravel() for grid in np.indices([len(mask) for mask in masks]))

@@ -1,0 +1,197 @@
+"""A tree over all batches whose leaves are drawn together, before the first batch arrives; for streams with an end.
+
+Batch t publishes x_t + z_t and nothing else; totals and ranges are sums of batches. The size of z counts the sums of
+all nodes of a uniform tree, so a range errs by a few nodes' noise though no node is measured (`noise.knorm`).
+
+| here | meaning |
+|---|---|
+| `levels` | arities of the tree, and the levels' shares of `TOTAL`, the root's first |
+| `ahead` | the same for the law that draws: all batches up to the horizon at once |
+
+An estimate of a batch never changes: there is nothing to reconcile.
+
+**Privacy**: docs/privacy/streams.md, "Noise drawn ahead": a row lies in one leaf and below one node of each level.
+**Source**: docs/method/streams.md, "Trees drawn ahead".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.matrices import mean_variance
+from dpsql.matrices.levels import LevelMoments, LevelVariance, level_moments, level_weights
+from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, TreeSearch
+from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
+from dpsql.mechanisms.continual.time_strategy import (
+    DENSE,
+    Emission,
+    Frozen,
+    Kinds,
+    NamedTimeStrategy,
+    NodeRead,
+    StreamProblem,
+    TimeOffer,
+    check_rows,
+    one_node,
+    refuse_past,
+    too_long,
+)
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
+from dpsql.mechanisms.offers import Refusal
+from dpsql.tree import FloatArray
+
+NAME = "tree drawn ahead"
+
+
+@dataclass(frozen=True)
+class JointTimeStrategy:
+    """Batches drawn together. See `TimeStrategy` for what its methods answer.
+
+    Args:
+        law: the noise, Laplace.
+        horizon: batches; leaves of the tree beyond it are drawn and dropped.
+        levels: arities and shares.
+    """
+
+    kind: ClassVar[str] = "joint_tree"
+    law: NoiseDistribution
+    horizon: int
+    levels: LevelShares
+
+    def __post_init__(self) -> None:
+        """Refuse levels that spend more than the whole, or fewer leaves than batches."""
+        arities, shares = self.levels
+        if self.law != LAPLACE or len(shares) != len(arities) + 1 or min(arities, default=2) < 2:
+            raise ValueError("a tree drawn ahead has one share a level, and Laplace noise")
+        if min(shares) < 0 or shares[-1] < 1 or sum(shares) > TOTAL or prod(arities) < self.horizon:
+            raise ValueError(
+                "the shares of a tree drawn ahead add up to more than the whole, or it is too small"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{NAME}, {'x'.join(str(arity) for arity in self.levels.arities)}"
+
+    @property
+    def ahead(self) -> AxisBudget:
+        """Noise by which all batches are drawn at once."""
+        return AxisBudget(np.full(self.horizon, self.levels.shares[-1], np.int64), TOTAL, self.levels)
+
+    @property
+    def share(self) -> Fraction:
+        """Of the leaves' level."""
+        return Fraction(self.levels.shares[-1], TOTAL)
+
+    @cached_property
+    def moments(self) -> LevelMoments:
+        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
+        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
+
+    def tree_draws(self, numbers: int) -> float:
+        """Expected leaf draws of one cell of so many numbers."""
+        return prod(self.levels.arities) * self.moments.draws**numbers
+
+    def emissions(self, batch: int) -> tuple[Emission, ...]:
+        refuse_past(self, batch)
+        return (Emission(0, batch, batch + 1, (NodeRead(batch, 1, self.share, batch + 2),)),)
+
+    def needed(self, batches: int) -> tuple[int, ...]:
+        return (batches,)
+
+    def shares(self) -> tuple[Fraction, Fraction]:
+        return self.share, self.share
+
+    def price(self, batches: int) -> Fraction:
+        return one_node(self.law, batches)
+
+    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
+        """The published numbers themselves."""
+        return check_rows(published, batches)
+
+    def variance(self, batches: int) -> LevelVariance:
+        """Of the first batches of the whole tree; half of the variance at epsilon 1."""
+        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
+        return LevelVariance(batches, self.levels.arities, self.levels.shares, weights)
+
+    def errors(self, batches: int) -> LevelErrors:
+        return LevelErrors(self.variance(batches), self.law.error_at_unit_budget)
+
+    def frozen(self) -> dict[str, Any]:
+        arities, shares = self.levels
+        return {"horizon": self.horizon, "arities": list(arities), "shares": list(shares)}
+
+
+@dataclass(frozen=True)
+class LevelErrors:
+    """Mean variances over batches drawn together. See `TimeErrors`.
+
+    Args:
+        model: of the batches.
+        unit: what its variances are multiplied by.
+    """
+
+    model: LevelVariance
+    unit: float
+
+    def running(self) -> float:
+        return self.unit * float(np.mean(self.model.ranges(0, np.arange(1, self.model.n + 1))))
+
+    def prefix(self) -> float:
+        return self.running()
+
+    def range(self) -> float:
+        return self.unit * mean_variance(self.model)
+
+    def window(self, length: int) -> float:
+        if not 1 <= length <= self.model.n:
+            raise ValueError("a window must hold at least one batch and fit into the horizon")
+        first = np.arange(self.model.n - length + 1)
+        return self.unit * float(np.mean(self.model.ranges(first, first + length)))
+
+
+def joint_time(question: StreamProblem) -> JointTimeStrategy:
+    """The shares and the shape of least error over the questions asked."""
+    weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
+
+    def objective(model: LevelVariance) -> float:
+        errors = LevelErrors(model, question.law.error_at_unit_budget)
+        return sum(weight * query.error(errors) for weight, query in weighted)
+
+    slow = sum(weight for weight, query in weighted if query.kind.slow)
+    levels = TreeSearch(question.batches, objective, slow / 2).best()
+    return JointTimeStrategy(question.law, question.batches, levels)
+
+
+def _thawed(law: NoiseDistribution, frozen: Frozen) -> JointTimeStrategy:
+    arities, shares = tuple(map(int, frozen["arities"])), tuple(map(int, frozen["shares"]))
+    return JointTimeStrategy(law, int(frozen["horizon"]), LevelShares(arities, shares))
+
+
+NAMED: Mapping[str, NamedTimeStrategy] = {}
+KINDS: Kinds = {JointTimeStrategy.kind: _thawed}
+
+
+def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+    """The best tree, for pure streams with an end whose other axes are measured leaf by leaf."""
+    cells = question.joint
+    if cells is None or not question.allows(LAPLACE) or question.batches < FEWEST_LEAVES:
+        return
+    if question.batches > DENSE:
+        yield too_long(NAME)
+    elif cells.room < 2 * question.batches * TOTAL / LEAF_SHARE:
+        yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
+    else:
+        strategy = joint_time(question)
+        if strategy.tree_draws(cells.numbers) * cells.trees > LIMITS[cells.numbers]:
+            yield Refusal(NAME, "needs too many draws here")
+        else:
+            yield TimeOffer(NAME, 0.0, lambda: question.candidate(strategy))

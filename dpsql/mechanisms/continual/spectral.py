@@ -1,0 +1,166 @@
+"""Rows made for what is asked: spectral factorisation under Gaussian noise, for a known end or none.
+
+Let S(theta) say how much each frequency of the batches counts in the answers asked for, weighted. With A'A = X the
+error is tr(V X^-1) max diag X. For very long streams everything is diagonal in frequencies, and the best X is the
+square root of V: |c(theta)|^2 = S(theta)^(1/2). The causal c of that modulus follows from the logarithm of S by two
+Fourier transforms. Against the dense optimum of the same questions this errs by 1-3% more (N = 60 to 1,023; 8% for
+windows of half the horizon), and an FFT takes milliseconds.
+
+A cut-off g / N keeps frequencies slower than the horizon from counting without bound. The best of a few is taken, by
+the exact error. Everything float ends in integers: rows round(2^b c), and for a known end factors that fill each
+column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
+
+| here | there | unit |
+|---|---|---|
+| `spectrum` | S | weight a frequency |
+| `causal` | c, c_0 = 1 | weight of a batch i ago |
+| `cutoff` | g | in horizons |
+| `filled` | d | factor of each batch |
+
+**Privacy**: follows from the horizon, what is asked, the batches of a unit and declared bounds: public facts.
+**Source**: docs/method/streams.md, "Spectral rows".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from math import isqrt
+
+import numpy as np
+
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.continual.endless import EndlessStrategy
+from dpsql.mechanisms.continual.filters import energies
+from dpsql.mechanisms.continual.time_strategy import (
+    DENSE,
+    Kinds,
+    NamedTimeStrategy,
+    StreamProblem,
+    TimeCandidate,
+    TimeChoice,
+    TimeOffer,
+    too_long,
+)
+from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy, gaussian_only, thawed
+from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.mechanisms.offers import Refusal
+from dpsql.tree import FloatArray, IntArray
+
+ENDING = (0.3, 1.0, 2.0, 4.0)
+"""Cut-offs tried for a known end: totals take the first, ranges 2, mixes 1."""
+LASTING = (0.5, 1.0, 2.0)
+"""Cut-offs tried without an end: the smaller, the slower totals grow past the horizon."""
+CLOSE = 0.01
+"""What a smaller cut-off may err more by at the horizon; it halves how fast totals grow behind it."""
+BAND = 4
+"""Horizons after which rows without an end are cut."""
+NARROW = 8
+"""Bits of whole numbers below which rows are too coarse."""
+
+
+def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
+    """S at 2 pi k / m, k = 0 .. m / 2, for m a power of two of at least 64 points a batch."""
+    points = 1 << (64 * question.batches - 1).bit_length()
+    theta = 2 * np.pi * np.arange(points // 2 + 1) / points
+    low = 1 / (4 * np.sin(theta / 2) ** 2 + (cutoff / question.batches) ** 2)
+    density = np.zeros(theta.size)
+    for weight, query in zip(question.weights(), question.workload, strict=True):
+        if weight:
+            query_spectrum = query.kind.spectrum(theta, low, question.batches)
+            density += weight * query.kind.weight(question.units) * query_spectrum
+    return np.asarray(np.maximum(density, 1e-14 * density.max()), np.float64)
+
+
+def causal(density: FloatArray, length: int) -> FloatArray:
+    """The minimum-phase sequence whose squared modulus is the root of a density, the first being 1.
+
+    Args:
+        density: S at half the points of the circle, both ends included.
+        length: how many to give.
+
+    >>> u = 4 * np.sin(np.pi * np.arange(2049) / 4096) ** 2
+    >>> causal(1 / (1 + u), 3).round(3).tolist()  # (1 - .382 z)^(-1/2)
+    [1.0, 0.191, 0.055]
+    """
+    points = 2 * (density.size - 1)
+    cepstrum = np.fft.irfft(0.25 * np.log(density), points)
+    cepstrum[1 : points // 2] *= 2
+    cepstrum[points // 2 + 1 :] = 0
+    sequence = np.fft.irfft(np.exp(np.fft.rfft(cepstrum)), points)
+    return np.asarray(sequence[:length] / sequence[0])
+
+
+def filled(rows: IntArray, bits: int) -> IntArray:
+    """The factors that fill the column of each batch up to the norm of the first.
+
+    S_k = c_0^2 + .. + c_k^2, d_j = floor(sqrt(4^bits S_(N-1) / S_(N-1-j))).
+
+    >>> filled(np.array([2, 1, 1]), 4).tolist()
+    [16, 17, 19]
+    """
+    squares = energies(rows)
+    column_square = squares[-1] << (2 * bits)
+    return np.array([isqrt(column_square // square) for square in reversed(squares)], dtype=np.int64)
+
+
+def ending_rows(question: StreamProblem, cutoff: float) -> ToeplitzStrategy:
+    """Rows and factors for a stream that ends at its horizon."""
+    fine = question.bits * 4 // 7
+    rows = _rounded(causal(spectrum(question, cutoff), question.batches), fine)
+    return ToeplitzStrategy(question.law, "spectral", rows, filled(rows, question.bits - fine))
+
+
+def lasting_rows(question: StreamProblem, cutoff: float) -> EndlessStrategy:
+    """Rows for a stream without an end."""
+    rows = _rounded(causal(spectrum(question, cutoff), BAND * question.batches), min(question.bits, 20))
+    return EndlessStrategy(question.law, rows)
+
+
+def _rounded(rows: FloatArray, bits: int) -> IntArray:
+    return np.rint(np.ldexp(rows, bits)).astype(np.int64)
+
+
+def _best(question: StreamProblem) -> TimeCandidate:
+    """The cut-off that errs least; without an end the smallest that errs as little but for `CLOSE`."""
+    if question.outlives:
+        candidates = [question.candidate(lasting_rows(question, cutoff)) for cutoff in LASTING]
+        allowed = (1 + CLOSE) * min(candidate.error for candidate in candidates)
+        return next(candidate for candidate in candidates if candidate.error <= allowed)
+    return min(
+        (question.candidate(ending_rows(question, g)) for g in ENDING), key=lambda candidate: candidate.error
+    )
+
+
+def _refused(question: StreamProblem) -> Refusal | None:
+    if question.batches > DENSE:
+        return too_long("spectral")
+    if question.bits < NARROW:
+        return Refusal("spectral", "sums of a measure with such bounds leave whole weights no room")
+    return None
+
+
+def _named(question: StreamProblem) -> TimeChoice:
+    """The rows for what is asked.
+
+    Raises:
+        InterfaceError: under Laplace noise, or where they cannot be had.
+    """
+    gaussian_only(question, "spectral")
+    refusal = _refused(question)
+    if refusal:
+        raise InterfaceError(f"spectral: {refusal.reason}", hint="write auto")
+    strategy, error, name = _best(question)
+    return TimeChoice(strategy, name, error)
+
+
+NAMED: Mapping[str, NamedTimeStrategy] = {"spectral": NamedTimeStrategy(_named, tuned=True)}
+KINDS: Kinds = {"spectral": partial(thawed, "spectral")}
+
+
+def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+    """The rows for what is asked, under Gaussian noise."""
+    if not question.allows(GAUSSIAN):
+        yield Refusal("spectral", "it needs Gaussian noise: allow a delta")
+    else:
+        yield _refused(question) or TimeOffer("spectral", 0.0, partial(_best, question))

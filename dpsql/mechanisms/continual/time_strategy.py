@@ -1,0 +1,455 @@
+"""A strategy of time: what each batch publishes, how exact totals, ranges and days then are.
+
+One `Emission` is one noisy number per cell: the exact sum over the batches [lo, hi), weighted where the strategy
+weighs them, plus signed *noise nodes*. A noise node is one draw per cell. It spends a share of what the statistic may
+spend, of epsilon under Laplace noise and of mu^2 under Gaussian noise. Positions are prefix lengths: before batch b
+(0-based) b batches have arrived, after it b + 1.
+
+| here                    | unit                                                                              |
+|-------------------------|-----------------------------------------------------------------------------------|
+| share                   | part of the statistic's spend, exact                                              |
+| variance of a strategy  | noise of variance 1 on a node that spends all; `NoiseDistribution.variance_at_unit_budget` multiplies |
+| errors of a strategy    | variance per unit count at epsilon 1 or mu^2 1: `NoiseDistribution.error_at_unit_budget` times that  |
+
+**Privacy**: over any batch, sum over the noise nodes of share * |weight|^norm <= 1, where the weight is what the node's
+exact sum counts a row of that batch with. So a row of one batch pays at most the statistic's spend, however long the
+stream runs; batches past `horizon`, for which nothing is left, are refused.
+**Questions.** Strategies are compared by what is asked of the stream. A kind of question has a name, a weight, its
+mean variance under a strategy, and what rows made for it need to know of it: about the least mean variance that
+Gaussian noise allows, and its spectrum, which says how much each frequency of the batches counts in its answers.
+
+**What a weight means.** Under Laplace noise it multiplies the mean variance. Under Gaussian noise it multiplies the
+mean variance over the least one, so that questions asked alike lose alike: totals of a year err by 7, a day by 1.
+Windows alone say nothing about slow frequencies, and rows made for them alone leave totals unanswerable (14,000 times
+a day's variance); so then a tenth of the weight goes to all kinds alike.
+
+| here | there | unit |
+|---|---|---|
+| `low` | 1 / (u + (g / N)^2), u = 4 sin^2(theta / 2) | sums of all batches, cut off below g / N |
+| `least` | best_q, within 3% of solved optima while windows are below N / 10 | variance at mu^2 1 |
+| `units` | b of exact participation | batches that a privacy unit may be in |
+
+**Source**: docs/method/streams.md, "The split theorem", "Choosing a time strategy" and "Spectral rows".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import log, pi
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.matrices import AxisVariance
+from dpsql.mechanisms import offers
+from dpsql.mechanisms.axis.strategy import JointCells
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
+from dpsql.mechanisms.integer_rows import AxisBudget
+from dpsql.mechanisms.offers import Refusal
+from dpsql.tree import FloatArray, IntArray
+
+UNIT = 1 << 30
+"""Integer budget of a whole path where shares are not already integers."""
+
+Frozen = Mapping[str, Any]
+"""Plain values of JSON that hold a whole strategy but for its law."""
+
+
+class NodeRead(NamedTuple):
+    """One noise node that an emission reads.
+
+    Attributes:
+        node: its number within the strategy; a number names one draw per cell, for ever.
+        sign: +1 or -1.
+        share: what the node spends, of the statistic's spend.
+        until: the first prefix length that no longer reads it.
+    """
+
+    node: int
+    sign: int
+    share: Fraction
+    until: int
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One noisy sum.
+
+    Attributes:
+        level: size class of the node, 0 the finest.
+        lo, hi: batches [lo, hi) that the exact sum covers.
+        reads: the noise nodes added.
+        weights: int64[hi - lo] factors of the batches, or None for a plain sum.
+    """
+
+    level: int
+    lo: int
+    hi: int
+    reads: tuple[NodeRead, ...]
+    weights: IntArray | None = None
+
+
+class TimeErrors(Protocol):
+    """Mean variances of a strategy's answers over some first batches, at epsilon 1 or mu^2 1."""
+
+    def running(self) -> float:
+        """Totals so far, each asked when its batch arrives."""
+
+    def prefix(self) -> float:
+        """Totals so far, asked when all batches are there."""
+
+    def range(self) -> float:
+        """All ranges of batches, equally likely."""
+
+    def window(self, length: int) -> float:
+        """All windows of so many batches. ValueError where none fits."""
+
+
+class TimeStrategy(Protocol):
+    """Strategy of time, frozen when a stream is made; made of public facts alone."""
+
+    @property
+    def kind(self) -> str:
+        """Name of a stored strategy."""
+
+    @property
+    def law(self) -> NoiseDistribution:
+        """The noise that its shares are for."""
+
+    @property
+    def horizon(self) -> int | None:
+        """Batches that there is budget for; None: without end."""
+
+    @property
+    def ahead(self) -> AxisBudget | None:
+        """Noise of all batches drawn before the first; None where each batch draws its nodes."""
+
+    @property
+    def name(self) -> str:
+        """Strategy in words."""
+
+    def emissions(self, batch: int) -> tuple[Emission, ...]:
+        """Emissions of a batch (0-based, before the horizon), finest level first; at least one."""
+
+    def needed(self, batches: int) -> tuple[int, ...]:
+        """The prefix lengths whose exact sums later emissions need, after so many batches."""
+
+    def shares(self) -> tuple[Fraction, Fraction]:
+        """The least and the greatest share that a noise node spends."""
+
+    def price(self, batches: int) -> Fraction:
+        """Price of a unit in so many batches, relative to one batch: a proven bound, at least 1.
+
+        Under Laplace noise the number of batches. Under Gaussian noise its square would do: all rows may meet in one
+        node. Where they cannot, less does.
+        """
+
+    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
+        """Best linear unbiased estimates of the batches.
+
+        Args:
+            batches: how many are public.
+            published: (rows, ..) noisy sums in order of publication. Further axes may follow the first; they hold
+                best estimates inside each node.
+
+        Returns:
+            float64[batches, ..].
+
+        Raises:
+            ValueError: so many batches publish another number of rows.
+        """
+
+    def variance(self, batches: int) -> AxisVariance:
+        """Variance model of `estimate`."""
+
+    def errors(self, batches: int) -> TimeErrors:
+        """Mean errors of answers over the first batches, before anything is drawn."""
+
+    def frozen(self) -> dict[str, Any]:
+        """The integers that floating point chose, for appends and audits; its module's `KINDS` takes them."""
+
+
+Kinds = Mapping[str, Callable[[NoiseDistribution, Frozen], TimeStrategy]]
+"""How a stored strategy of each kind is restored."""
+
+
+def one_node(law: NoiseDistribution, batches: int) -> Fraction:
+    """The price where all rows of a unit may meet in one node.
+
+    >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+    >>> str(one_node(LAPLACE, 3)), str(one_node(GAUSSIAN, 3))
+    ('3', '9')
+    """
+    return Fraction(batches**law.norm)
+
+
+def exponent(law: NoiseDistribution) -> float:
+    """The split theorem's exponent for shares of the law's spend: 1/3 of epsilon, 1/2 of mu^2."""
+    return law.norm / (law.norm + 2)
+
+
+def share_variance(law: NoiseDistribution, shares: FloatArray) -> FloatArray:
+    """Noise variance of nodes with these shares, against a node that spends all: share^-2 (Laplace), share^-1.
+
+    >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+    >>> share_variance(LAPLACE, np.array([1, 0.5])).tolist(), share_variance(GAUSSIAN, np.array([0.5])).tolist()
+    ([1.0, 4.0], [2.0])
+    """
+    return np.asarray(np.asarray(shares, dtype=np.float64) ** (-2 / law.norm))
+
+
+def refuse_past(strategy: TimeStrategy, batch: int) -> None:
+    """Refuse batches for which a strategy has no budget left.
+
+    Raises:
+        ValueError: the batch is at its horizon or past it, or before the first.
+    """
+    if batch < 0 or (strategy.horizon is not None and batch >= strategy.horizon):
+        raise ValueError(f"{strategy.name} has no budget left for batch {batch}")
+
+
+def check_rows(published: NDArray[np.generic], wanted: int) -> FloatArray:
+    """Published numbers as floats.
+
+    Raises:
+        ValueError: there are more or fewer of them than so many batches publish.
+    """
+    if len(published) != wanted:
+        raise ValueError(f"so many batches publish {wanted} rows, not {len(published)}")
+    return np.asarray(published, dtype=np.float64)
+
+
+FLOOR = 0.1
+"""The part of the weight that all kinds share where no total and no range is asked."""
+
+
+class TimeQuestionKind(Protocol):
+    """One kind of question."""
+
+    @property
+    def slow(self) -> bool:
+        """True if it sums many batches, so that rows made for it answer everything else as well."""
+
+    def error(self, errors: TimeErrors) -> float:
+        """Its mean variance."""
+
+    def least(self, batches: int) -> float:
+        """About the least mean variance under Gaussian noise, at mu^2 1."""
+
+    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
+        """Weight of each frequency in its answers."""
+
+    def weight(self, units: int) -> int:
+        """Factor on its weight when rows are designed for units in several batches."""
+
+
+class Totals(NamedTuple):
+    """Totals, or all ranges: `ends` of a range that are free.
+
+    Args:
+        ends: 1 where each starts with the first batch, else 2.
+        constant: of the least variance, ends (log N / pi + constant)^2.
+        mean: its mean variance.
+    """
+
+    ends: int
+    constant: float
+    mean: Callable[[TimeErrors], float]
+    slow: bool = True
+
+    def error(self, errors: TimeErrors) -> float:
+        return self.mean(errors)
+
+    def least(self, batches: int) -> float:
+        return self.ends * (log(batches) / pi + self.constant) ** 2
+
+    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
+        return self.ends * low / batches
+
+    def weight(self, units: int) -> int:
+        return 1
+
+
+class Windows(NamedTuple):
+    """All windows of so many batches."""
+
+    length: int
+    slow: bool = False
+
+    def error(self, errors: TimeErrors) -> float:
+        return errors.window(self.length)
+
+    def least(self, batches: int) -> float:
+        """See `TimeQuestionKind`. A batch alone is measured alone: 1."""
+        return (0.4053 * log(self.length) + 0.9894) ** 2 if self.length > 1 else 1.0
+
+    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
+        wave = np.sin(theta / 2)
+        ratio = np.divide(np.sin(self.length * theta / 2), wave, out=np.full(theta.size, float(self.length)),
+                          where=wave != 0)  # fmt: skip
+        return np.asarray(ratio**2 / (batches - self.length + 1))
+
+    def weight(self, units: int) -> int:
+        """Rows of one batch stay nearer to it, and a unit's batches meet less: best of a grid of powers."""
+        return units**2 if self.length == 1 else 1
+
+
+class WeightedQuestion(NamedTuple):
+    """A kind of question and how often it is asked.
+
+    Args:
+        name: as the catalog calls it.
+        weight: against the others; 0 where it is answered without being asked for.
+        kind: what it is.
+    """
+
+    name: str
+    weight: float
+    kind: TimeQuestionKind
+
+    def error(self, errors: TimeErrors) -> float:
+        return self.kind.error(errors)
+
+
+TOTALS: Mapping[str, TimeQuestionKind] = {
+    "running": Totals(1, 0.757, lambda errors: errors.running()),
+    "prefix": Totals(1, 0.757, lambda errors: errors.prefix()),
+    "range": Totals(2, 0.284, lambda errors: errors.range()),
+}
+"""Questions by name; a number of batches is a window of them."""
+
+
+def question_of(name: str, weight: float) -> WeightedQuestion:
+    """A kind of question: running, prefix, range, or a window as its number of batches.
+
+    >>> question_of("range", 1).name, question_of("7", 2).weight
+    ('range', 2)
+    """
+    return WeightedQuestion(name, weight, TOTALS[name] if name in TOTALS else Windows(int(name)))
+
+
+@dataclass(frozen=True)
+class StreamProblem:
+    """Requirements on a strategy of time.
+
+    Args:
+        law: the noise.
+        batches: how many are planned for, at least 1.
+        workload: the questions, at least one of a weight above 0.
+        units: batches that a privacy unit may be in.
+        ends: whether no batch comes after those planned for.
+        bits: how much integer weights may enlarge exact sums; see `docs/privacy/streams.md`, "Whole numbers".
+        joint: what is drawn, where all batches may be drawn together; None where each batch draws its nodes.
+    """
+
+    law: NoiseDistribution
+    batches: int
+    workload: tuple[WeightedQuestion, ...]
+    units: int = 1
+    ends: bool = False
+    bits: int = 28
+    joint: JointCells | None = None
+
+    def allows(self, law: NoiseDistribution) -> bool:
+        """True if strategies of a law may answer."""
+        return self.law == law
+
+    @property
+    def outlives(self) -> bool:
+        """True if a strategy must go on past the batches planned for.
+
+        Under Laplace noise the best have an end and the others err by a third more, so it need not.
+        """
+        return self.allows(GAUSSIAN) and not self.ends
+
+    def weights(self) -> tuple[float, ...]:
+        """Weights of the mean variances of the questions, in sum 1."""
+        weights = np.array([query.weight for query in self.workload]) / sum(
+            query.weight for query in self.workload
+        )
+        if self.allows(GAUSSIAN):
+            if not any(query.weight and query.kind.slow for query in self.workload):
+                weights = (1 - FLOOR) * weights + FLOOR / weights.size
+            weights = weights / [query.kind.least(self.batches) for query in self.workload]
+        return tuple((weights / weights.sum()).tolist())
+
+    def candidate(self, strategy: TimeStrategy) -> TimeCandidate:
+        """A strategy with its weighted mean squared error over the questions.
+
+        Where units may be in several batches, against a strategy in which all their rows meet in one node.
+        """
+        errors = strategy.errors(self.batches)
+        pairs = zip(self.weights(), self.workload, strict=True)
+        mean = sum(weight * query.error(errors) for weight, query in pairs if weight)
+        dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
+        return TimeCandidate(strategy, mean * dearer, strategy.name)
+
+
+TimeCandidate = offers.Candidate[TimeStrategy]
+TimeOffer = offers.Offer[TimeStrategy]
+TimeChoice = offers.Choice[TimeStrategy]
+
+
+class NamedTimeStrategy(NamedTuple):
+    """Strategy of time named by a word of the catalog.
+
+    Args:
+        choose: its strategy.
+        tuned: whether it depends on what is asked.
+    """
+
+    choose: Callable[[StreamProblem], TimeChoice]
+    tuned: bool
+
+
+Make = Callable[[StreamProblem], TimeStrategy]
+
+
+def only(make: Make, *, tuned: bool) -> NamedTimeStrategy:
+    """A word that stands for one strategy."""
+
+    def choose(question: StreamProblem) -> TimeChoice:
+        strategy, error, name = question.candidate(make(question))
+        return TimeChoice(strategy, name, error)
+
+    return NamedTimeStrategy(choose, tuned)
+
+
+class TimeMechanism(Protocol):
+    """A module that has strategies of time."""
+
+    NAMED: Mapping[str, NamedTimeStrategy]
+    """The catalog's words for them."""
+    KINDS: Kinds
+    """Its stored strategies."""
+
+    def offers(self, question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+        """Offers and refusals for a question."""
+
+
+DENSE = 4096
+"""Batches up to which `auto` takes strategies of which each batch meets all those before it."""
+
+
+def dense_offers(question: StreamProblem, makers: Mapping[str, Make]) -> Iterator[TimeOffer | Refusal]:
+    """A module's strategies with an end, unless there are too many batches or more may come."""
+    for name, make in makers.items():
+        if question.outlives:
+            yield Refusal(name, f"it ends after {question.batches} batches", "write `ends: true`")
+        elif question.batches > DENSE:
+            yield too_long(name)
+        else:
+            yield TimeOffer(name, 0.0, partial(_made, make, question))
+
+
+def too_long(name: str) -> Refusal:
+    """Of strategies of which each batch meets all those before it."""
+    return Refusal(name, f"it holds a number for each pair of batches, {DENSE} at most")
+
+
+def _made(make: Make, question: StreamProblem) -> TimeCandidate:
+    return question.candidate(make(question))

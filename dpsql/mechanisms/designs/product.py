@@ -1,0 +1,292 @@
+"""Each axis by a strategy of its own: a row of the view is a product of the axes' rows.
+
+Views that share axes are reconciled part by part. Every word of the catalog for the strategy of an axis leads here,
+and so does `auto` where no way to measure several axes at once errs less.
+
+**Privacy**: docs/privacy.md; budgets are products over axes, as the law combines them.
+**Source**: docs/method/views.md, "Products of axes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from dpsql.errors import CatalogError
+from dpsql.matrices.estimated import Estimated
+from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.reconcile import Subset, component_variances
+from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of, least_variance
+from dpsql.mechanisms.axis.strategy import (
+    AxisChoice,
+    AxisProblem,
+    AxisStrategy,
+    JointCells,
+    Word,
+    axis_budgets,
+    leaf_estimates,
+    measure_view,
+    row_count,
+)
+from dpsql.mechanisms.designs.measurement import (
+    AxisWorkload,
+    ChargeLine,
+    DrawnMember,
+    DrawParameters,
+    MeasuredAxis,
+    MeasurementFacts,
+    StatisticShare,
+    asked_sets,
+    estimated,
+    mean_error,
+    shaped,
+)
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
+    FamilyAxis,
+    FamilyCandidate,
+    FamilyDesign,
+    FamilyView,
+    NamedFamily,
+    Proposal,
+    ViewChoice,
+)
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution, NoisyRows
+from dpsql.mechanisms.integer_rows import tree_of
+from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
+from dpsql.noise import Noise
+from dpsql.tree import Exact, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Product:
+    """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
+
+    @property
+    def facts(self) -> MeasurementFacts:
+        """One part; all views of a table are one family."""
+        return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
+
+    def words(self, strategies: Sequence[str]) -> str:
+        return " x ".join(strategies)
+
+    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+        return prod(self.shape(strategies))
+
+    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+        return terms.law.variance_at_unit_budget(
+            axis_budgets(terms.strategies), terms.spend, terms.sensitivity
+        )
+
+    def mean_variance(
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AxisWorkload],
+    ) -> float:
+        """Of the view by itself, before it is reconciled."""
+        return unit * prod(asked[axis].mean for axis in axes)
+
+    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+        """Measure exactly, then one draw of the law."""
+        exact, budgets = Exact(measure_view(cells, terms.strategies)), axis_budgets(terms.strategies)
+        return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
+
+    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+        """Every view by itself, then reconciled part by part."""
+        leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
+        return estimated(self, family, leaves, axes, agree=True)
+
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """Averaged by precision over the views that hold a part."""
+        return component_variances(family, totals)
+
+    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
+        return tuple(row_count(strategy) for strategy in strategies)
+
+    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+        return prod(strategy.leaves for strategy in strategies)
+
+    def budgets(self, terms: DrawParameters) -> IntArray:
+        """As the law combines those of the axes."""
+        return terms.law.budgets(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+
+    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
+        """As the law adds up."""
+        rows = [strategy.entries() for strategy in terms.strategies]
+        axes = axis_budgets(terms.strategies)
+        return terms.law.largest_column(budget, rows, axes, self.column_cap(terms))
+
+    def column_cap(self, terms: DrawParameters) -> int:
+        """Of the axes' strategies, as the law says."""
+        return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+
+    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+        return measure_view(cells, strategies)
+
+    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+        """Products of the axes' shares."""
+        weight = np.ones(self.shape(strategies))
+        for place, strategy in enumerate(strategies):
+            weight = weight * shaped(strategy.budget / strategy.total, place, len(strategies))
+        return weight
+
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+        """Least squares axis by axis."""
+        return leaf_estimates(view, strategies)
+
+
+PRODUCT = Product()
+
+NAMED: Mapping[str, NamedFamily] = {}
+
+
+def offers(question: DesignProblem) -> Iterator[Proposal]:
+    """Fits all views whose rows per person are declared."""
+    name = "axes one by one"
+    if question.people:
+        yield Refusal(name, f"needs a declared number in max_ids of {question.of}")
+        return
+
+    def design(views: Sequence[ViewChoice], words: str = name) -> FamilyCandidate:
+        words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else words
+        return FamilyCandidate(words, FamilyDesign(PRODUCT, tuple(views)), lambda: _error(question, views))
+
+    views = [product_view(question, view, trees=len(question.views) == 1) for view in question.views]
+    yield Offer(name, 0.0, lambda: design(views))
+    on_trees = [_on_tree(question, views, place) for place in range(len(views))]
+    if any(choice is not None for choice in on_trees):
+        chosen = [tree or view for tree, view in zip(on_trees, views, strict=True)]
+        yield Offer("joint trees", 0.0, lambda: design(chosen, "axes one by one, some leaves by one draw"))
+
+
+def product_view(question: DesignProblem, view: FamilyView, *, trees: bool = True) -> ViewChoice:
+    """The noise of least exact error that the view's word has rows for, Laplace first.
+
+    Args:
+        question: its family.
+        view: the view.
+        trees: whether the leaves of its axis may be drawn together, where it has one.
+
+    Raises:
+        CatalogError: the word has no rows for the family's noise.
+    """
+    laws = sorted(set(question.laws) & set(laws_of(view.word)), key=lambda law: law.norm)
+    if not laws:
+        raise CatalogError(
+            f"views.{view.name}.mechanism: {view.word.name} needs delta above 0",
+            hint="write privacy.delta, or auto",
+        )
+    return least(_of_law(question, view, law, trees) for law in laws).strategy
+
+
+def _shares_axes(question: DesignProblem, view: FamilyView) -> bool:
+    return len(view.axes) > 1 and question.whole > 0
+
+
+def _of_law(
+    question: DesignProblem, view: FamilyView, law: NoiseDistribution, trees: bool
+) -> Offer[ViewChoice]:
+    """The view under one law. No strategy errs less than the bound of its axes, so a dear law is left unsearched."""
+    shared, price = _shares_axes(question, view), question.price(law)
+    joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
+
+    def make() -> Candidate[ViewChoice]:
+        axis_choices = tuple(
+            question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes
+        )
+        choice = ViewChoice(law, axis_choices)
+        return Candidate(choice, price * choice.error, law.name)
+
+    if len(question.laws) == 1:
+        return Offer(law.name, 0.0, make)
+    total_share = WHOLE if shared else 0.0
+    axes = [question.axes[i] for i in view.axes]
+    floor = prod(least_variance(axis.leaves, axis.workload, total_share) for axis in axes)
+    return Offer(law.name, price * law.error_at_unit_budget * floor, make)
+
+
+def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -> ViewChoice | None:
+    """Leaves of one axis drawn together for each cell of the others, where that errs less than rows of each axis.
+
+    Args:
+        question: the family.
+        views: its views without trees.
+        place: of the view among them.
+    """
+    view, choices = question.views[place], [views[place]]
+    if question.joint_cells(view, 0) is None:
+        return None
+    shared = _shares_axes(question, view)
+    if len(view.axes) == 1:
+        choices.append(product_view(question, view))
+    for position, axis in enumerate(view.axes if len(view.axes) > 1 else ()):
+        joint = question.joint_cells(view, position)
+        tree = question.axes[axis].once(_strategy, LAPLACE, view.word, shared, joint)
+        if tree_of(axis_budgets([tree.strategy])) is not None:
+            cells = [question.axes[i].once(_strategy, LAPLACE, CELLS, shared, None) for i in view.axes]
+            choices.append(ViewChoice(LAPLACE, (*cells[:position], tree, *cells[position + 1 :])))
+    kept = [choice for choice in choices if _still_agrees(question, views, place, choice)]
+    best = min(kept, key=lambda choice: choice.error)
+    return None if best is choices[0] else best
+
+
+def _still_agrees(
+    question: DesignProblem, views: Sequence[ViewChoice], place: int, choice: ViewChoice
+) -> bool:
+    """True if a view may be measured so and still agree with all views that it agrees with now: they are
+    reconciled on axes that have one strategy, and no answer of one may contradict the other's."""
+    for axis, before, after in zip(question.views[place].axes, views[place].axes, choice.axes, strict=True):
+        for view, other in zip(question.views, views, strict=True):
+            if other is not views[place] and axis in view.axes:
+                strategy = other.axes[view.axes.index(axis)].strategy
+                if before.strategy == strategy and after.strategy != strategy:
+                    return False
+    return True
+
+
+CELLS = Word("identity")
+
+
+def _strategy(
+    axis: FamilyAxis, law: NoiseDistribution, word: Word, shared: bool, joint: JointCells | None
+) -> AxisChoice:
+    """The strategy of an axis; one that shares its views is asked as a whole half of the time."""
+    scale = axis.grains.shared if shared else axis.grains.alone
+    question = AxisProblem(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale, joint)
+    return axis_strategy(question, word, shared)
+
+
+def _error(question: DesignProblem, views: Sequence[ViewChoice]) -> float:
+    """Of one view in closed form; of several once they are reconciled, the mean over measures."""
+    if len(views) == 1:
+        gain = question.joint_gain(question.views[0], views[0].law)
+        return gain * question.price(views[0].law) * views[0].error
+    ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
+    members = []
+    for view, choice in zip(question.views, views, strict=True):
+        own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
+        members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
+    asked_axes = {i: AxisWorkload(own.variance(), question.workload(axis)) for (axis, own), i in ids.items()}
+    errors = []
+    for measure in question.measures:
+        charges = [float(view.charges.get(measure, 0)) for view in question.views]
+        drawn = [
+            StatisticShare(
+                axes, question.joint_gain(view, choice.law) * question.unit(choice.law, charge / sum(charges))
+            )
+            for view, axes, choice, charge in zip(question.views, members, views, charges, strict=True)
+            if charge
+        ]
+        sets = asked_sets(
+            [StatisticShare(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
+        )
+        errors.append(mean_error(PRODUCT, drawn, sets, asked_axes))
+    return sum(errors) / len(errors)

@@ -1,0 +1,480 @@
+"""Predicates and group expressions of one axis, evaluated on the axis table -> coverage of leaves.
+
+DuckDB evaluates them, one statement an axis. Each atom of the axis table gets its group key, the truth of every
+predicate and its weight in its leaf; atoms with equal group and equal truths are added up, so what comes back is the
+coverage of each leaf by each (group, truths) class.
+
+Asking DuckDB about an axis of a few hundred atoms takes most of a millisecond, nearly all of it overhead. A filter
+that is a comparison of an INTEGER-like, DECIMAL or DATE column with a constant, as most filters of a dashboard are,
+means the same in numpy; all else is left to DuckDB, whose semantics the SQL has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import DataError
+from dpsql.executor.run import run
+from dpsql.planner.leaf_values import UNKNOWN, AxisQuery, leaf_values
+from dpsql.planner.terms import Comparison, Expression, Predicate
+from dpsql.release import AxisMeta, Release
+from dpsql.release.format import OTHER, KeyListMeta
+
+BoolArray = npt.NDArray[np.bool_]
+
+_COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}
+_DECIMAL = re.compile(r"DECIMAL\(\d+,(?P<places>\d+)\)")
+MOST_WHOLE = 10**15
+"""Decimal numbers come as floats, which tell those of fewer digits apart."""
+
+
+def atoms_that_hold(
+    release: Release, axis: int, columns: Sequence[tuple[int, str]], filters: Sequence[Predicate], inner: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
+    """The atoms that meet all filters.
+
+    Args:
+        release: an open release.
+        axis: id of an atomic axis.
+        columns: placeholder number -> column name in the axis table.
+        filters: predicates over these columns.
+        inner: whether the MISSING leaf is left out.
+
+    Returns:
+        Leaf and weight of these atoms, each of shape (m,); None where a filter is more than a comparison.
+    """
+    if not all(predicate.expression.comparisons for predicate in filters):
+        return None
+    atoms = release.atoms(axis)
+    hold = np.ones(len(atoms["leaf"]), np.bool_)
+    if inner:
+        hold &= atoms["leaf"] != release.axes[axis].missing_leaf
+    numpy_columns = {number: _held(release, axis, name) for number, name in columns}
+    for predicate in filters:
+        truth = np.ones(len(hold), np.bool_)
+        for comparison in predicate.expression.comparisons:
+            true_atoms = _true(numpy_columns[comparison.column], comparison)
+            if true_atoms is None:
+                return None
+            truth &= true_atoms
+        hold &= ~truth if predicate.negated else truth
+    return np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64)
+
+
+class CellColumn(NamedTuple):
+    """A column of an axis table, as numpy compares it.
+
+    Args:
+        values: integers or days; of a decimal number the integer without its point.
+        known: where they are not NULL.
+        places: digits after the point; None for days.
+    """
+
+    values: Any
+    known: BoolArray
+    places: int | None
+
+
+def _held(release: Release, axis: int, name: str) -> CellColumn | None:
+    """A column whose comparisons mean the same in numpy; None for any other."""
+    kind = next(column.type for column in release.axes[axis].columns if column.name == name)
+    decimal = _DECIMAL.fullmatch(kind)
+    if kind not in _COMPARED and decimal is None:
+        return None
+    return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
+
+
+def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> CellColumn | None:
+    not_null = ~np.ma.getmaskarray(values)
+    if decimal is None:
+        return CellColumn(np.ma.getdata(values), not_null, _COMPARED[kind])
+    places = int(decimal["places"])
+    integers = np.ma.filled(values, 0.0) * 10.0**places
+    if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
+        return None
+    return CellColumn(np.rint(integers).astype(np.int64), not_null, places)
+
+
+def _true(column: CellColumn | None, comparison: Comparison) -> BoolArray | None:
+    """Rows where the comparison is true (NULL is unknown, hence not true); None where numpy cannot decide."""
+    constant = comparison.constant
+    if column is None or (column.places is None) != isinstance(constant, date):
+        return None
+    if isinstance(constant, date):
+        numpy_constant: Any = np.datetime64(constant, "D")
+    else:
+        scaled = Decimal(constant).scaleb(column.places or 0)
+        numpy_constant = int(scaled)
+        if numpy_constant != scaled:
+            return None
+    truth: BoolArray = comparison.operator(column.values, numpy_constant) & column.known
+    return truth
+
+
+MOST_UNDECIDED = 6
+"""Conditions of one axis whose truths are all told apart in the leaf of unshown keys."""
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+MANY_ATOMS = 4096
+NEAR = 1e-9
+"""Coverages this near to 0 or 1 are 0 or 1: weights are sums of floats."""
+
+
+class AtomFactor(NamedTuple):
+    """Values of an expression over the atoms of each cell, arrays of shape (c,); NULL is 0.
+
+    Args:
+        total: added up, each times the atom's weight in its leaf.
+        low, high: the least and the largest.
+    """
+
+    total: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+class WeightedValues(NamedTuple):
+    """Leaf values multiplied by a factor expression.
+
+    Args:
+        truths: the truth patterns taken, None for all.
+        factor: which of the axis's factors.
+    """
+
+    truths: frozenset[int] | None
+    factor: int
+
+
+Taken: TypeAlias = frozenset[int] | WeightedValues | None
+"""What is taken of an axis: some truth patterns, or all."""
+
+
+@dataclass(frozen=True, eq=False)
+class AxisCells:
+    """Coverage of leaves by classes, sparse.
+
+    Args:
+        leaves: number of leaves of the axis.
+        keys: group keys in catalog order, one tuple each; a single () without groups.
+        types: DuckDB type of each key.
+        group, truths, leaf: indices, shape (c,); truths index `patterns`.
+        coverage: share of the leaf, shape (c,).
+        patterns: distinct truths of the class predicates.
+        factors: what rows are multiplied by.
+        whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
+    """
+
+    leaves: int
+    keys: tuple[tuple[Any, ...], ...]
+    types: tuple[str, ...]
+    group: IntArray
+    truths: IntArray
+    leaf: IntArray
+    coverage: FloatArray
+    patterns: tuple[tuple[bool, ...], ...]
+    factors: tuple[AtomFactor, ...] = ()
+    whole: bool = False
+
+    @cached_property
+    def cut(self) -> bool:
+        """True if a bin is cut by a predicate or a group."""
+        return bool(np.any(self.coverage < 1.0))
+
+
+def whole_axis(leaves: int) -> AxisCells:
+    """All leaves, fully."""
+    zeros = np.zeros(leaves, np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, np.arange(leaves), np.ones(leaves), ((),))
+
+
+def axis_sql(question: AxisQuery, release: Release, many: bool = False) -> str:
+    """The DuckDB statement that evaluates an axis question: atoms that hold, or coverage by group and leaf.
+
+    Args:
+        question: the question.
+        release: an open release.
+        many: whether there are so many atoms that those that hold are better added up where they are.
+    """
+    values = leaf_values(release, question)
+    inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields, *values.fields]
+    keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
+    truths = [f"{values.truth(each)} AS p{j}" for j, each in enumerate(question.classes)]
+    factors = [
+        f"CASE WHEN dp_kind <> 3 THEN ({values.sql(each, grouped=True)}) END AS x{j}"
+        for j, each in enumerate(question.factors)
+    ]
+    wanted = [values.truth(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    source = f"(SELECT {', '.join(inner)} FROM {values.source})"
+    if not keys and not truths and not factors:
+        if not many:
+            return (
+                f"SELECT leaf, weight FROM {source}{where}"  # added up in numpy: half the time of a GROUP BY
+            )
+        return f"SELECT leaf, SUM(weight) FROM {source}{where} GROUP BY leaf"
+    names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
+    rows = f"SELECT {', '.join([*keys, *truths, *factors, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
+    by = ", ".join([*names, "leaf"])
+    aggregates = ["SUM(weight) AS coverage", "MIN(atom) AS first"]
+    for j in range(len(factors)):
+        aggregates += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
+                  f"MIN(COALESCE(x{j}, 0))", f"MAX(COALESCE(x{j}, 0))")]  # fmt: skip
+    return f"SELECT {', '.join([by, *aggregates])} FROM ({rows}) GROUP BY {by} ORDER BY first"
+
+
+def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
+    """Evaluate an axis question.
+
+    Args:
+        release: an open release.
+        question: what to evaluate.
+
+    Returns:
+        The cells.
+
+    Raises:
+        DataError: DuckDB cannot evaluate an expression on the axis (a bad cast, a division by zero).
+    """
+    leaves = release.axes[question.axis].leaves
+    if question.whole:
+        return release.kept(("whole", leaves), lambda: whole_axis(leaves))
+    if question.plain and release.axes[question.axis].atomic and leaves <= MANY_ATOMS:
+        return _asked(
+            release, question, leaves
+        )  # numpy compares so few atoms in the time that it takes to look it up
+    return release.kept(question, lambda: _asked(release, question, leaves))  # it comes back with every chart
+
+
+def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
+    """The cells, with what a condition may mean for keys that are not shown."""
+    cells, axis = _ask(release, question, leaves), release.axes[question.axis]
+    if key_list(release, question.axis) is None or not (question.filters or question.classes):
+        return cells
+    undecided = [not decides(predicate, question, release) for predicate in question.filters]
+    open_classes = [j for j, each in enumerate(question.classes) if not decides(each, question, release)]
+    if not any(undecided) and not open_classes:
+        return cells
+    decided = [f for f, is_open in zip(question.filters, undecided, strict=True) if not is_open]
+    alone = replace(question, filters=(*decided, _UNSHOWN), factors=())
+    unshown = _ask(release, alone, leaves)
+    return _uncertain(cells, unshown, axis.other_leaf, open_classes, any(undecided))
+
+
+_UNSHOWN = Predicate(Expression(f"dp_kind = {OTHER}", frozenset()))
+
+
+def key_list(release: Release, axis: int) -> KeyListMeta | None:
+    """The list of keys that an axis is over; None where the catalog says its values."""
+    meta = release.axes[axis]
+    return release.meta.key_list(meta.table, meta.columns[0].column) if meta.columns else None
+
+
+def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool:
+    """True if a condition is the same for all keys that are not shown.
+
+    It is where the column is compared for equality with shown keys alone, or asked for NULL.
+    """
+    expression, names = predicate.expression, dict(question.columns)
+    if not expression.columns & names.keys():
+        return True
+    axis = release.axes[question.axis]
+    if {names.get(number) for number in expression.columns} != {axis.columns[0].name}:
+        return False
+    constants = expression.choices or expression.barred
+    if expression.of_null or not constants:
+        return expression.of_null
+    (number,) = expression.columns
+    source = f"(SELECT kind AS dp_kind, {', '.join(question.fields)} FROM axis_{question.axis})"
+    met = f"({expression.sql})" if expression.choices else f"NOT ({expression.sql})"
+    sql = f"SELECT COUNT(DISTINCT dp_c{number}) FROM {source} WHERE dp_kind IN (0, {OTHER}) AND {met}"
+    try:
+        return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]) == constants)
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
+
+
+def _uncertain(
+    cells: AxisCells, unshown: AxisCells, leaf: int | None, open_classes: Sequence[int], filtered: bool
+) -> AxisCells:
+    """Cells in which the leaf of unshown keys is taken as far as conditions decide.
+
+    Args:
+        cells: as evaluated.
+        unshown: that leaf alone, as far as decided filters keep it.
+        leaf: its position.
+        open_classes: class predicates that some unshown keys may meet.
+        filtered: whether such a condition filters.
+    """
+    keep = cells.leaf != leaf
+    patterns = {pattern: i for i, pattern in enumerate(cells.patterns)}
+    groups = {key: i for i, key in enumerate(cells.keys)}
+    rows = []
+    for group, truth, coverage in zip(unshown.group, unshown.truths, unshown.coverage, strict=True):
+        key = unshown.keys[int(group)]
+        if filtered and key not in groups:
+            continue  # a group of unshown keys alone, of which nobody knows whether it has a row
+        number = groups.setdefault(key, len(groups))
+        parts = _open_patterns(unshown.patterns[int(truth)], open_classes)
+        for i, pattern in enumerate(parts):
+            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(parts) - 1)
+            rows.append((number, patterns.setdefault(pattern, len(patterns)), leaf, float(coverage) * share))
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 4
+    group, truths, leaves = (
+        np.concatenate([old[keep], new.astype(np.int64)])
+        for old, new in zip((cells.group, cells.truths, cells.leaf), columns[:3], strict=True)
+    )
+    coverage = np.concatenate([cells.coverage[keep], columns[3].astype(np.float64)])
+    factors = tuple(_without(factor, keep, len(rows)) for factor in cells.factors)
+    return replace(
+        cells, keys=tuple(groups), group=group, truths=truths, leaf=leaves, coverage=coverage, patterns=tuple(patterns),
+        factors=factors,
+    )  # fmt: skip
+
+
+def _without(factor: AtomFactor, keep: BoolArray, added: int) -> AtomFactor:
+    """A factor is 0 in the leaf of unshown keys."""
+    return AtomFactor(*(np.concatenate([values[keep], np.zeros(added)]) for values in factor))
+
+
+def _open_patterns(pattern: tuple[bool, ...], open_classes: Sequence[int]) -> list[tuple[bool, ...]]:
+    """The truths that unshown keys may have: those of a key that meets no open condition first."""
+    places = list(open_classes)
+    if len(places) > MOST_UNDECIDED:
+        choices = [(), *((place,) for place in places), tuple(places)]
+    else:
+        choices = [tuple(p for p, met in zip(places, truths, strict=True) if met)
+                   for truths in product((False, True), repeat=len(places))]  # fmt: skip
+    return [tuple(i in met if i in places else truth for i, truth in enumerate(pattern)) for met in choices]
+
+
+def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
+    if release.axes[question.axis].atomic and question.plain and not leaf_values(release, question).finer:
+        atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
+        if atoms is not None:
+            return _covered(leaves, *atoms)
+    try:
+        answer = run(release, axis_sql(question, release, _many_atoms(release, question.axis)))
+        return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
+
+
+def _many_atoms(release: Release, axis: int) -> bool:
+    """True if an axis has more atoms than are worth fetching one by one."""
+    sql = f"SELECT COUNT(*) > {MANY_ATOMS} FROM axis_{axis}"
+    return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]))
+
+
+UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+"""What DuckDB raises of a statement that it cannot bind to columns and types."""
+
+
+def bad_expression(error: duckdb.Error) -> DataError:
+    """DuckDB's complaint, as a typed error of one line."""
+    reason = str(error).splitlines()[0].partition(" when casting from source column")[0]
+    if isinstance(error, UNBOUND):  # it names columns that are ours
+        reason = "an expression does not fit the types of its columns"
+    return DataError(reason[:300], hint="check its types and casts")
+
+
+def _grouped(
+    leaves: int, question: AxisQuery, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> AxisCells:
+    """Number groups and truths in order of appearance: rows come in order of their first atom."""
+    if not (question.groups or question.classes or question.factors):
+        atoms = np.array(rows, np.float64).reshape(len(rows), 2)
+        return _covered(leaves, atoms[:, 0].astype(np.int64), atoms[:, 1])
+    wide = len(question.groups)
+    stop = wide + len(question.classes)
+    keys: dict[tuple[Any, ...], int] = {}
+    patterns: dict[tuple[bool, ...], int] = {}
+    group = [keys.setdefault(row[:wide], len(keys)) for row in rows]
+    truths = [patterns.setdefault(row[wide:stop], len(patterns)) for row in rows]
+    if not wide:
+        keys = {(): 0}
+    values = np.array([row[stop + 3 :] for row in rows], np.float64).reshape(
+        len(rows), len(question.factors), 3
+    )
+    return AxisCells(
+        leaves, tuple(keys), types, np.array(group, np.int64), np.array(truths, np.int64),
+        np.array([row[stop] for row in rows], np.int64), _rounded([row[stop + 1] for row in rows]),
+        tuple(patterns) or ((False,) * len(question.classes),),
+        tuple(AtomFactor(*values[:, j].T) for j in range(len(question.factors))),
+    )  # fmt: skip
+
+
+def _covered(leaves: int, leaf: IntArray, weight: FloatArray) -> AxisCells:
+    """The cells of atoms that hold, which are one class."""
+    total = np.bincount(leaf, weight, leaves)
+    at = np.flatnonzero(total)
+    zeros = np.zeros(len(at), np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, at, _rounded(total[at]), ((),))
+
+
+def _rounded(coverage: Any) -> FloatArray:
+    values = np.asarray(coverage, np.float64)
+    return np.where(np.abs(values - 1.0) < NEAR, 1.0, values)
+
+
+def masks(cells: AxisCells, taken: Taken) -> FloatArray:
+    """Coverage of every leaf by every group, over what is taken.
+
+    Returns:
+        Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
+    """
+    if cells.whole:
+        if isinstance(taken, WeightedValues):
+            low, high = reach(replace(cells, whole=False), taken)
+            return np.where(np.isfinite(low), np.maximum(np.abs(low), np.abs(high)), 0.0)
+        return np.ceil(masks(replace(cells, whole=False), taken))
+    mask = np.zeros(len(cells.keys) * cells.leaves)
+    keep = classes_taken(cells, taken)
+    at = cells.group[keep] * cells.leaves + cells.leaf[keep]
+    if isinstance(taken, WeightedValues):
+        np.add.at(mask, at, cells.factors[taken.factor].total[keep])
+    else:
+        np.add.at(mask, at, cells.coverage[keep])
+        mask[at] = _rounded(np.minimum(mask[at], 1.0))  # few of many thousands: the others are 0
+    return mask.reshape(len(cells.keys), cells.leaves)
+
+
+def classes_taken(cells: AxisCells, taken: Taken) -> Any:
+    """Cells whose truth pattern is among the selected ones."""
+    truths = taken.truths if isinstance(taken, WeightedValues) else taken
+    return slice(None) if truths is None else np.isin(cells.truths, list(truths))
+
+
+class RowContribution(NamedTuple):
+    """The least and the most that one row of each leaf may count for in each group, shape (groups, leaves)."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+def reach(cells: AxisCells, taken: WeightedValues) -> RowContribution:
+    """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
+    keep, factor = classes_taken(cells, taken), cells.factors[taken.factor]
+    at = cells.group[keep], cells.leaf[keep]
+    low, high = (np.full((len(cells.keys), cells.leaves), edge) for edge in (np.inf, -np.inf))
+    np.minimum.at(low, at, factor.low[keep])
+    np.maximum.at(high, at, factor.high[keep])
+    partly = masks(cells, taken.truths) < 1.0
+    return RowContribution(
+        np.where(partly, np.minimum(low, 0.0), low), np.where(partly, np.maximum(high, 0.0), high)
+    )
+
+
+def special_leaves(axis: AxisMeta) -> tuple[int, ...]:
+    """Positions of the NULL, MISSING and OTHER leaves."""
+    return tuple(leaf for leaf in (axis.null_leaf, axis.missing_leaf, axis.other_leaf) if leaf is not None)

@@ -1,0 +1,274 @@
+"""Values of an axis column itself that the catalog alone says: domain lists, MIN, MAX and COUNT(DISTINCT). No noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import NotSupportedError, NoViewError
+from dpsql.executor.run import run
+from dpsql.intervals.forms import CatalogValue
+from dpsql.planner.axis_query import ask_axis, bad_expression
+from dpsql.planner.block import Block
+from dpsql.planner.leaf_values import AxisQuery, leaf_values
+from dpsql.planner.notes import Note
+from dpsql.planner.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column
+from dpsql.planner.schema import Schema
+from dpsql.planner.terms import ColumnRef, Condition, Every, Expression, Predicate, every, predicates
+from dpsql.release import Release
+from dpsql.release.format import ColumnMeta
+
+FUNCTIONS = {"min": "MIN({})", "max": "MAX({})", "count": "COUNT(DISTINCT {})"}
+
+
+def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
+    """A plan without a view: for each column some axis of the release that holds it.
+
+    Args:
+        block: a block without noisy terms.
+        release: an open release.
+        schema: its star.
+
+    Returns:
+        The plan; its groups are the domain's values that meet the block's conditions.
+
+    Raises:
+        NoViewError: a column that no axis holds.
+    """
+    placed = placements(block, schema)
+    for value in block.values:
+        if isinstance(value, CatalogValue) and any(c not in placed for c in value.expression.columns):
+            raise not_an_axis(value, block, schema)
+    missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed and not ref.partner]
+    people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
+    named = next((ref for i, ref in enumerate(block.columns) if i not in placed and ref in people), None)
+    if named is not None:
+        raise _no_list_of_people(named, block, schema)
+    if missing:
+        raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"], schema)
+    axes = tuple(dict.fromkeys(axis for axis, _ in placed.values()))
+    partners = _partners(block, schema, placed, release)
+    by_axis = _own(block.where, placed | partners)
+    questions = []
+    for axis in axes:
+        groups = tuple(g for g in block.groups if _axis(g, placed) == axis)
+        filters = (*by_axis.get(axis, ()), _in_domain(block, release, schema, axis))
+        used = {c for e in [*groups, *(p.expression for p in filters)] for c in e.columns}
+        columns = tuple((c, placed[c][1]) for c in sorted(used & set(placed)))
+        present = tuple((c, partners[c][1] or None) for c in sorted(used & set(partners)))
+        questions.append(AxisQuery(axis, columns, filters, groups, partners=present))
+    cells = tuple(ask_axis(release, question) for question in questions)
+    view = ReleaseView("the catalog", block.root, axes, {}, 0)
+    return ViewPlan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
+
+
+def _no_list_of_people(key: ColumnRef, block: Block, schema: Schema) -> NoViewError:
+    """The refusal of a DISTINCT or a GROUP BY of the key that names people."""
+    counted = f"COUNT(DISTINCT {key.column})"
+    return NoViewError(
+        f"{key} names single people, and no answer lists them",
+        hint=f"{counted} counts each of them once, and takes the same WHERE and GROUP BY",
+    ).at("FROM", block.span, schema.example(block.root))
+
+
+def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:
+    """For each placeholder an axis of the release that holds its column, few axes preferred."""
+    placed: dict[int, tuple[int, str]] = {}
+    chosen: list[int] = []
+    for number, ref in enumerate(block.columns):
+        offers = [] if ref.partner else _offers(ref, block, schema)
+        offers = sorted(offers, key=lambda offer: offer[0] not in chosen)
+        if offers:
+            placed[number] = (offers[0][0], offers[0][1].name)
+            chosen.append(offers[0][0])
+    return placed
+
+
+def _offers(ref: ColumnRef, block: Block, schema: Schema) -> list[tuple[int, ColumnMeta]]:
+    """Axes that hold a column for every row of its table; of a list also one that does for some (`reached_notes`)."""
+    offers = schema.axis_columns(ref) or schema.anywhere(ref, block.root)
+    if offers or any(isinstance(value, CatalogValue) for value in block.values):
+        return offers
+    reached = schema.reached(ref, block.root)
+    return reached if len({column.path for _, column in reached}) == 1 else []
+
+
+def reached_notes(block: Block, schema: Schema) -> list[Note]:
+    """Columns that are listed as far as the rows of another table reach them."""
+    notes = []
+    for ref in block.columns:
+        if not ref.partner and not schema.axis_columns(ref) and not schema.anywhere(ref, block.root):
+            for number, _ in _offers(ref, block, schema)[:1]:
+                through = schema.end_of(schema.axes[number].of, schema.axes[number].path)
+                notes.append(
+                    Note(f"{ref}: the values that some row of {through} has, not all of its table", flag=True)
+                )
+    return notes
+
+
+def _partners(
+    block: Block, schema: Schema, placed: Mapping[int, tuple[int, str]], release: Release
+) -> dict[int, tuple[int, str]]:
+    """For each partner that a row may have, an axis among those placed that says which rows have it."""
+    partners: dict[int, tuple[int, str]] = {}
+    for placed_number, (axis, name) in placed.items():
+        path = next(column.path for column in schema.axes[axis].columns if column.name == name)
+        base = path[: len(path) - len(block.columns[placed_number].path)]
+        for number, ref in enumerate(block.columns):
+            if ref.partner and number not in partners:
+                column = partner_column((*base, *ref.path), ref.column, axis, release)
+                partners |= {} if column is None else {number: (axis, column)}
+    return partners
+
+
+def _own(where: Condition, placed: dict[int, tuple[int, str]]) -> dict[int, list[Predicate]]:
+    """Conditions that lie on one axis; others do not narrow a domain."""
+    by_axis: dict[int, list[Predicate]] = {}
+    for operand in where.parts if isinstance(where, Every) else (where,):
+        inside = list(predicates(operand))
+        if isinstance(operand, Predicate) and inside and operand.expression.columns <= set(placed):
+            by_axis.setdefault(_axis(operand.expression, placed), []).append(operand)
+    return by_axis
+
+
+def _axis(expression: Expression, placed: dict[int, tuple[int, str]]) -> int:
+    axes = {placed[c][0] for c in expression.columns if c in placed}
+    if len(axes) > 1:
+        raise NotSupportedError(
+            "an expression compares columns of two axes", hint="compare each with a constant"
+        )
+    return axes.pop() if axes else next(iter(placed.values()), (0, ""))[0]
+
+
+def _in_domain(block: Block, release: Release, schema: Schema, axis: int) -> Predicate:
+    """Values of the domain and NULL; no partner only under LEFT JOIN, or for its foreign key; never out of domain."""
+    path = release.axes[axis].path
+    keys = (ref for ref in block.columns if (*ref.path, ref.column) == path)
+    through = path in block.joins or any(schema.dangles(block.root, key) for key in keys)
+    missing = ", 2" if through and not has_partner(block, release.axes[axis]) else ""
+    return Predicate(Expression(f"dp_kind IN (0, 1{missing})", frozenset()))
+
+
+def known_values(
+    known: CatalogValue, block: Block, plan: ViewPlan, release: Release, schema: Schema
+) -> tuple[str, list[Any]]:
+    """MIN, MAX or COUNT(DISTINCT) of an axis expression, for each group of its axis.
+
+    Args:
+        known: what is asked.
+        block: its block.
+        plan: the block's plan.
+        release: an open release.
+        schema: its star.
+
+    Returns:
+        (DuckDB type, one value for each group of the plan in row-major order of the plan's shape).
+
+    Raises:
+        NotSupportedError: the expression is not over one axis.
+    """
+    position, question = known_query(known, block, plan, schema)
+    if known.function == "count":
+        _check_heeded(known, block, question)
+    values = leaf_values(release, question)
+    keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
+    call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
+    source = (
+        f"(SELECT {', '.join(['kind AS dp_kind', *question.fields, *values.fields])} FROM {values.source})"
+    )
+    tests = [*question.filters, _in_domain(block, release, schema, question.axis)]
+    where = " AND ".join(dict.fromkeys(map(values.truth, tests)))
+    by = f" GROUP BY {', '.join(str(j + 1) for j in range(len(keys)))}" if keys else ""
+    sql = f"SELECT {', '.join([*keys, f'{call} AS v'])} FROM {source} WHERE {where}{by}"
+    try:
+        answer = run(release, sql)
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
+    return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
+
+
+def _check_heeded(known: CatalogValue, block: Block, question: AxisQuery) -> None:
+    """Refuse a COUNT(DISTINCT) whose condition or group is not over the axis that is counted.
+
+    Raises:
+        NotSupportedError: it is: the catalog lists values, and does not say which of them occur together.
+    """
+    heeded = {predicate.expression for predicate in question.filters} | set(question.groups)
+    operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
+    tests = [
+        predicate.expression for operand in operands for predicate in predicates(operand)
+        if not all(block.columns[n].partner for n in predicate.expression.columns)
+    ]  # fmt: skip
+    other = next((each for each in (*tests, *block.groups) if each not in heeded), None)
+    if other is not None:
+        words, try_this = known.expression.words(), f"SELECT COUNT(DISTINCT ..) FROM {block.root}"
+        raise NotSupportedError(
+            f"COUNT(DISTINCT {words}) is how many values the catalog lists, which does not say how many occur with "
+            f"{other.words()}",
+            hint=f"leave that out, or GROUP BY {words} and see whose COUNT(*) is above its noise",
+        ).at("SELECT", known.expression.span, try_this)
+
+
+def known_query(
+    form: CatalogValue, block: Block, plan: ViewPlan, schema: Schema
+) -> tuple[int | None, AxisQuery]:
+    """The query of the axis that holds an expression.
+
+    Returns:
+        (position of the axis in the plan, the plan's query of it); where the plan has no such axis, None and a query
+        without filters and groups.
+
+    Raises:
+        NotSupportedError: the expression is not over one axis.
+    """
+    everywhere = [
+        {(i, c.name) for i, c in schema.axis_columns(ref) or schema.anywhere(ref, block.root)}
+        for ref in (block.columns[n] for n in sorted(form.expression.columns))
+    ]
+    common = set.intersection(*[{i for i, _ in offers} for offers in everywhere]) if everywhere else set()
+    if not common:
+        raise not_an_axis(form, block, schema)
+    inside = [p for p, axis in enumerate(plan.view.axes) if axis in common]
+    axis = plan.view.axes[inside[0]] if inside else min(common)
+    names = {
+        n: min(name for i, name in offers if i == axis)
+        for n, offers in zip(sorted(form.expression.columns), everywhere, strict=True)
+    }
+    if not inside:
+        return None, AxisQuery(axis, tuple(names.items()))
+    question = plan.questions[inside[0]]
+    columns = tuple(sorted({**dict(question.columns), **names}.items()))
+    return inside[0], replace(question, columns=columns, classes=(), factors=())
+
+
+def _spread(by_group: dict[tuple[Any, ...], Any], plan: ViewPlan, position: int | None) -> list[Any]:
+    """Values by group of one axis -> values by group of the block."""
+    import itertools
+
+    if position is None:
+        return [next(iter(by_group.values()), None)] * max(1, _size(plan))
+    keys = plan.cells[position].keys
+    ranges = [range(size) for size in plan.shape]
+    return [by_group.get(keys[index[position]]) for index in itertools.product(*ranges)]
+
+
+def _size(plan: ViewPlan) -> int:
+    size = 1
+    for groups in plan.shape:
+        size *= groups
+    return size
+
+
+def not_an_axis(known: CatalogValue, block: Block, schema: Schema) -> NotSupportedError:
+    """The refusal of MIN, MAX, MEDIAN or COUNT(DISTINCT) of what is not an axis."""
+    columns = ", ".join(str(block.columns[n]) for n in sorted(known.expression.columns)) or "a constant"
+    name = {"count": "COUNT(DISTINCT ..)", "quantile": "a quantile"}.get(
+        known.function, known.function.upper()
+    )
+    try_this = schema.example(block.root)
+    return NotSupportedError(
+        f"{name} of {columns} would follow single rows: it is no axis of the release", hint=f"try {try_this}"
+    ).at("SELECT", known.expression.span, try_this)

@@ -1,0 +1,341 @@
+"""Caveats that no interval expresses: the population of an answer, and possible bias.
+
+**Whom.** A central release counts the rows that its curator holds. A local one counts the people who reported, exactly
+and without a word about the others: with 10,000 reports of 50,000 people COUNT(*) is 10,000 with an error of 0. Its
+catalog says whom they stand for (`participation:` under `collection:`). As they are, reports of
+
+| word | who reported | stands for everybody in |
+|---|---|---|
+| `all` | everybody of the population | every answer |
+| `random` | a random sample | averages, shares and quantiles |
+| `unknown` | nobody says | nothing |
+
+Counts and sums of a random sample are scaled to everybody where their number is known (`dpsql.federation.population`).
+
+**Bias.** Tables with `max_ids: auto` publish weighted shapes and one common factor. The factor puts back what weighting
+left out of the table as a whole; a group whose units own more or fewer rows than others stays off by some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from math import ceil
+from typing import NamedTuple
+
+from dpsql.catalog.devices import NONRESPONSES
+from dpsql.catalog.graph import is_count
+from dpsql.catalog.summaries import counts_for
+from dpsql.intervals.reads import weight_error
+from dpsql.planner.answerability import counts_only_units, entropy_caveat, overlap_caveat
+from dpsql.planner.block import Block
+from dpsql.planner.leaf_values import AxisQuery
+from dpsql.planner.past_bounds import past_bounds
+from dpsql.planner.plan import ViewPlan
+from dpsql.planner.terms import TRUE, Term
+from dpsql.release import Release
+from dpsql.release.format import AxisMeta, MeasureScale, Meta, ScaleMeta
+
+
+class Note(NamedTuple):
+    """A sentence under an answer; a flag is one without which its numbers would be misread."""
+
+    text: str
+    flag: bool = False
+
+
+class Reads(Enum):
+    """Views, measures and axes that a statement reads from a release."""
+
+    CATALOG = "public facts alone"
+    AVERAGES = "averages, shares and quantiles alone"
+    TOTALS = "counts or sums"
+
+
+class ParticipationNote(NamedTuple):
+    """Population that the reports of a local release represent.
+
+    Args:
+        word: the catalog's.
+        note: under every answer, but for what the catalog alone says.
+        everybody: what stands for everybody of the population.
+    """
+
+    word: str
+    note: str
+    everybody: frozenset[Reads]
+
+
+PARTICIPATIONS = {participation.word: participation for participation in (
+    ParticipationNote("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
+    ParticipationNote(
+        "random", "of the {} who reported, not of everybody: a random sample, says the catalog",
+        frozenset((Reads.CATALOG, Reads.AVERAGES)),
+    ),
+    ParticipationNote("unknown", "of the {} who reported, not of everybody", frozenset((Reads.CATALOG,))),
+)}  # fmt: skip
+"""Every participation by its word."""
+
+
+def reads_of(blocks: Iterable[Block]) -> Reads:
+    """Collect what the aggregate blocks of a statement read from a release.
+
+    Arithmetic outside of a block is not looked at: a share that the outer statement works out reads counts.
+    """
+    values = [value.subject for block in blocks for value in block.values]
+    noisy = [value for value in values if value is not None and value.is_noisy]
+    if not noisy:
+        return Reads.CATALOG
+    return Reads.AVERAGES if all(value.scale_free for value in noisy) else Reads.TOTALS
+
+
+def reported_notes(meta: Meta, block: Block) -> list[Note]:
+    """Notes on whom a block's numbers are about; none for a central release."""
+    if meta.local is None or reads_of([block]) is Reads.CATALOG:
+        return []
+    stands_for, reported = meta.local.stands_for, f"{meta.local.reporters:,}"
+    if stands_for is None:
+        return [Note(PARTICIPATIONS[meta.local.participation].note.format(reported), flag=True)]
+    rows = f"{stands_for.rows:,.0f}" + (f" +- {stands_for.error:,.0f}" if stands_for.error else "")
+    if stands_for.margins:
+        margins = f"weighted to the margins of {' and '.join(stands_for.margins)} in {stands_for.source}"
+        caveat = "right only where the respondents of a group are like everybody in it"
+        whom = "respondents of a random sample" if stands_for.random else "respondents, no random sample"
+        return [Note(f"of everybody: {reported} {whom}, {margins}; {caveat}", flag=True)]
+    return [
+        Note(
+            f"of everybody: shares of a random sample of {reported}, times {rows} rows ({stands_for.source})",
+            flag=True,
+        )
+    ]
+
+
+def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
+    """Notes on groups of values outside the domain: numbers and times have no label for them but NULL."""
+    columns, never = [], []
+    for question, cells in zip(plan.questions, plan.cells, strict=True):
+        axis = release.axes[question.axis]
+        if axis.null_leaf is None and axis.other_leaf is not None and _asks_null(question, axis):
+            never.append(f"{axis.table}.{axis.columns[0].column}")
+        if question.groups and axis.other_leaf in cells.leaf and axis.columns[0].type != "VARCHAR":
+            columns.append(f"{axis.table}.{axis.columns[0].column}")
+    lines = (
+        (columns, "groups without a value of {} hold values outside of the catalog's domain too"),
+        (never, "the catalog says of {}: never NULL; rows where it is count as values outside of the domain"),
+    )
+    return [Note(line.format(" and ".join(names))) for names, line in lines if names]
+
+
+def counted_null_notes(block: Block, release: Release) -> list[Note]:
+    """COUNT of a column that the catalog calls never NULL counts rows: publishing gives those with NULL a place too."""
+    measures = {statistic.measure for statistic in release.statistics}
+    summed = ", and its sums and averages take the middle of its bounds there"
+    return [
+        Note(
+            f"the catalog says of {column}: never NULL; COUNT({column}) counts rows where it is"
+            + (summed if column in measures else "")
+        )
+        for column in block.never_null
+    ]
+
+
+def _asks_null(question: AxisQuery, axis: AxisMeta) -> bool:
+    """True if a condition asks for NULL in the axis's own column."""
+    own = {number for number, name in question.columns if name == axis.columns[0].name}
+    own -= {number for number, _ in question.partners}
+    asked = (predicate.expression for predicate in (*question.filters, *question.classes))
+    return any(expression.of_null and expression.columns <= own for expression in asked)
+
+
+def channel_notes(plan: ViewPlan, release: Release) -> list[Note]:
+    """Population of answers from a view with a reported attribute."""
+    columns = {f"{release.axes[i].table}.{release.axes[i].columns[0].column}" for i in plan.view.axes}
+    return [
+        Note(
+            f"{column.column} is what people's devices reported (epsilon {column.epsilon_local} towards the curator); "
+            "answers about it are of those who reported, the others are where it IS NULL"
+            + NONRESPONSES[column.nonresponse].note
+        )
+        for column in release.meta.reported if column.column in columns
+    ]  # fmt: skip
+
+
+def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """Notes on how a view was scaled, and on rows beyond the contribution bound.
+
+    Args:
+        plan: the plan.
+        terms: what is read.
+        release: says what the scale is.
+    """
+    scale = release.scales.get(plan.view.of)
+    if scale is None or counts_only_units(terms):
+        return []
+    unit = release.meta.privacy.unit.partition(".")[0]
+    notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
+    notes += [Note(line, flag=True) for line in _open(scale, terms)]
+    if _of_a_part(plan, terms) and TOLD < scale.weighted_down < 1:
+        many = f"at most {ceil(100 * scale.weighted_down)}% of the rows"
+        notes.append(Note(f"{scale.of}: {many} belong to units of {unit} with more than {scale.tau} rows"))
+    notes += [Note(line) for line in _hidden(scale, unit)]
+    beyond = 1 - 1 / scale.measure("").factor
+    if beyond > WORTH_A_NOTE:
+        notes.append(
+            Note(
+                f"Of the rows of {scale.of} about {beyond:.0%} were left out by weights; a group may hold none of them "
+                "or more than twice its share."
+            )
+        )
+    return notes
+
+
+def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
+    """Reasons why intervals of totals and averages have no upper end."""
+    for factor in dict.fromkeys(scale.measure(term.measure) for term in terms):
+        if None in (factor.error.up, factor.mean_error.up):
+            summed = factor.measure and not is_count(factor.measure)
+            aggregates = f"sums of {factor.measure}" if summed else "counts and sums"
+            yield (
+                f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only; those of "
+                "shares, averages and quantiles reach as far as values do"
+            )
+
+
+def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
+    """The factors of rows and of each measure, as far as noise lets them be seen."""
+    factors = [
+        f"{f'sums of {each.measure}' if each.measure else 'counts'} are scaled by {each.factor:.2f}{_plus_minus(each)}"
+        for each in scale.measures
+        if each.left_out is not None and not is_count(each.measure)
+    ]
+    if not factors:
+        return f"{scale.of}: noise hides how many rows there are in all"
+    caveat = ", the same shift for all groups" + (" and part of their error bars" if inside else "")
+    return f"{scale.of}: at most {scale.tau} rows of each unit of {unit} were counted, so {', '.join(factors)}{caveat}"
+
+
+def _plus_minus(scale: MeasureScale) -> str:
+    """Half of the 95% interval of a factor; nothing where it has no upper end."""
+    return "" if scale.error.up is None else f" (+- {NORMAL * (scale.error.down + scale.error.up) / 2:.1%})"
+
+
+NORMAL = 1.96
+"""Standard errors on each side of a 95% interval."""
+
+TOLD = 0.005
+"""A part of a total that is not worth a note."""
+
+WORTH_A_NOTE = 0.01
+"""A part of the rows left out by weights from which groups have a note."""
+
+
+def _of_a_part(plan: ViewPlan, terms: Sequence[Term]) -> bool:
+    """True if an answer is about some of the rows: of all of them weights say nothing that the scale does not
+    hold."""
+    asked = any(question.groups or question.filters for question in plan.questions)
+    return asked or plan.where != TRUE or any(term.condition != TRUE for term in terms)
+
+
+def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
+    """The units that noise may hide, where they may own more rows than intervals of totals reach up to."""
+    up = scale.measure("").error.up
+    if up is None or not scale.unseen or scale.rows <= 0:
+        return
+    reach, share = NORMAL * up, scale.unseen * scale.unseen_above / scale.rows
+    percent = float(f"{100 * reach:.2g}")
+    if share > reach:
+        yield (
+            f"{scale.of}: noise may hide up to {scale.unseen:,} units of {unit} with more than {scale.unseen_above:,} "
+            f"rows each; if they own more than {percent:g}% of all (bots, resellers), totals are too low by the rest"
+        )
+
+
+def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """Notes on biased estimates: their intervals cover noise alone."""
+    name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
+    caveats = overlap_caveat(plan, terms, release), entropy_caveat(plan, terms, release)
+    notes = [*(Note(caveat, flag=True) for caveat in caveats if caveat), *scale_notes(plan, terms, release)]
+    if any(statistic.biased for statistic in read):
+        warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
+        notes.append(Note(f"view {name} {warning}"))
+    positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
+    if positive:
+        refitted = all(statistic.nonnegative_model is not None for statistic in positive)
+        whose = "from repeating their fit" if refitted else "those of the unbiased ones"
+        notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
+    elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
+        notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
+    outside = [
+        Note(f"rows out of the domain of {axis.name} are left out of its sums and averages")
+        for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
+        if axis.other_leaf is not None
+    ]
+    bounded = [] if counts_only_units(terms) else bounding_notes(plan.view.of, release)
+    bounded += excess_notes(plan, terms, release)
+    return [*channel_notes(plan, release), *notes, *outside, *summary_notes(plan, terms, release), *bounded]
+
+
+def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """Notes on the bound of one person's contribution to sums and averages of facts about people."""
+    table = release.catalog.privacy.unit.table
+    measures = [plan.view.statistics[term.measure].measure for term in terms]
+    axes = [release.axes[question.axis] for question in plan.questions if question.factors]
+    summed = [measure.partition(".")[::2] for measure in measures if not measure.startswith("count")]
+    summed += [(axis.columns[0].table, axis.columns[0].column) for axis in axes]
+    notes = []
+    for owner, column in dict.fromkeys(summed):
+        summary = (
+            release.catalog.tables[owner].summaries.get(column) if owner in release.catalog.tables else None
+        )
+        if summary is not None and counts_for(summary):
+            notes.append(Note(f"a row of {table} counts for {counts_for(summary)} of {column}"))
+    return notes
+
+
+def nobody_notes(of: str, release: Release) -> Iterator[Note]:
+    """Rows of a table that no unit owns, since a key on the way to the unit may be NULL; nothing measures how many."""
+    counted, table = release.catalog.star.tables.get(of), of
+    unit = None if counted is None else counted.unit
+    owned = unit is None or unit.table == release.catalog.privacy.unit.table
+    for column in () if unit is None or owned else (*unit.path, unit.column):
+        key = release.catalog.tables[table].foreign_keys[column]
+        if key.nullable:
+            yield Note(
+                f"{of}: rows whose {table}.{column} is NULL are nobody's, and in no answer; how many is not measured",
+                flag=True,
+            )
+        table = key.references
+
+
+def bounding_notes(of: str, release: Release) -> list[Note]:
+    """Notes on contribution bounding of a table's rows."""
+    weighed = [*nobody_notes(of, release)]
+    weighed += [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
+    tables = [table for table in release.meta.bounding if table.of == of]
+    return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
+
+
+def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """Notes on values beyond the bounds of measures whose sums are read, of rows that a curator holds."""
+    notes = list[Note]()
+    for measure, above, bound in past_bounds(plan, release):
+        beyond = release.meta.excess_of(plan.view.of, measure)
+        known = beyond is not None and beyond.both is None
+        caveat = "the interval allows for them" if known else "how many there are was not measured"
+        side = "above" if above else "below"
+        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {caveat}", not known))
+    for measure in dict.fromkeys(
+        term.measure for term in terms if "." in term.measure and not is_count(term.measure)
+    ):
+        beyond = release.meta.excess_of(plan.view.of, measure)
+        if beyond is not None:
+            notes.append(Note(beyond.note(), beyond.misread))
+        elif release.meta.local is None:
+            notes.append(Note(UNKNOWN_EXCESS.format(measure), flag=True))
+    return notes
+
+
+UNKNOWN_EXCESS = (
+    "{}: values beyond its bounds count as the nearest bound; how many there are was not measured"
+)
+WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"

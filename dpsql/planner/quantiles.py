@@ -1,0 +1,357 @@
+"""MEDIAN and QUANTILE of an axis column, from counts along the axis.
+
+The block is asked once more, grouped along the column too. Running sums of those counts are prefix answers: they are
+exact sums of leaves, so no node is counted twice. The quantile is the first value of the domain at which the running
+count reaches its share; its interval inverts the interval of "count up to here minus share of all" along the column.
+Where one person owns many rows that interval holds the share of all rows, those beyond the bound too.
+
+| the column | is counted along | |
+|---|---|---|
+| rises from leaf to leaf | leaves | a leaf's rows lie evenly on its values, which are looked up in one leaf alone |
+| anything else | its values | |
+
+Both give the same value. An axis of prices holds a million values in a thousand leaves.
+
+**Privacy**: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import NotSupportedError
+from dpsql.executor.recombine import TermEstimates
+from dpsql.executor.run import run
+from dpsql.intervals.fieller import LAPLACE_KURTOSIS, quantile
+from dpsql.intervals.forms import CatalogValue, one
+from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
+from dpsql.intervals.scale import beyond_noise
+from dpsql.planner.axis_query import FloatArray
+from dpsql.planner.block import Block
+from dpsql.planner.leaf_values import AxisQuery, leaf_values
+from dpsql.planner.plan import Box
+from dpsql.planner.schema import Schema
+from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every
+from dpsql.release import ColumnMeta, Release
+from dpsql.row_expressions import identifier as quoted
+
+LEVEL, NORMAL = 0.95, 1.959964
+"""A standard error is that of a normal value with the same interval."""
+DAY = timedelta(days=1)
+
+
+class Steps(Protocol):
+    """Ordered steps along which counts are accumulated."""
+
+    def value(self, step: int, part: float) -> Any:
+        """The first value of a step at which so much of its count is reached."""
+
+    def bounds(self, step: int) -> tuple[Any, Any]:
+        """The least and the largest value that a row counted in a step may have."""
+
+
+class ValueSteps(NamedTuple):
+    """Each value is a step.
+
+    Args:
+        values: in order.
+        first, last: for each value those between which a row may lie: the ends of its leaf.
+    """
+
+    values: Sequence[Any]
+    first: Sequence[int]
+    last: Sequence[int]
+
+    def value(self, step: int, part: float) -> Any:
+        return self.values[step]
+
+    def bounds(self, step: int) -> tuple[Any, Any]:
+        return self.values[self.first[step]], self.values[self.last[step]]
+
+
+class LeafSteps(NamedTuple):
+    """Each leaf is a step.
+
+    Args:
+        release: an open release.
+        source: a SELECT of `v`, the column's values of the leaf that its placeholder takes.
+        leaves: numbers of the leaves.
+    """
+
+    release: Release
+    source: str
+    leaves: Sequence[int]
+
+    def value(self, step: int, part: float) -> Any:
+        leaf, size = self.leaves[step], self._size(step)
+        offset = min(max(math.ceil(part * size) - 1, 0), size - 1)
+        sql = f"SELECT v FROM ({self.source}) ORDER BY v LIMIT 1 OFFSET {offset}"
+        return run(self.release, sql, (leaf,)).rows[0][0]
+
+    def bounds(self, step: int) -> tuple[Any, Any]:
+        return self.value(step, 0.0), self.value(step, 1.0)
+
+    def _size(self, step: int) -> int:
+        """Number of values in a leaf."""
+        leaf, sql = self.leaves[step], f"SELECT COUNT(*) FROM ({self.source})"
+        return int(self.release.kept((sql, leaf), lambda: run(self.release, sql, (leaf,)).rows[0][0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """One group's counts along the column.
+
+    Args:
+        counts: of each step, in the order of the column.
+        steps: what they count.
+        at: the share.
+        error: standard error of "count up to and with a step, minus share of all".
+        z: standard errors on each side of an interval of a level.
+        view: what the counts come from.
+    """
+
+    counts: FloatArray
+    steps: Steps
+    at: float
+    error: Callable[[int], float]
+    z: Callable[[float], float]
+    view: str = ""
+
+    @cached_property
+    def running(self) -> FloatArray:
+        """Counts up to and with each step, made monotone."""
+        return np.maximum.accumulate(np.cumsum(self.counts))
+
+    @property
+    def empty(self) -> bool:
+        """True if nobody is in the group."""
+        return not len(self.running) or bool(self.running[-1] <= 0)
+
+    def value(self) -> Any:
+        """The value at which the running count reaches its share; None of a group of nobody."""
+        if self.empty:
+            return None
+        wanted = self.at * self.running[-1]
+        wanted -= 1e-9 * max(1.0, abs(wanted))
+        step = int(np.searchsorted(self.running, wanted))
+        count = self.counts[step]
+        share = 1.0 - (np.cumsum(self.counts)[step] - wanted) / count if count > 0 else 0.0
+        return self.steps.value(step, float(min(max(share, 0.0), 1.0)))
+
+    def ends(self, level: float) -> tuple[Any, Any]:
+        """The interval of the value; None of a group of nobody, and where nothing bounds the counts' error.
+
+        It begins with the first value at which the upper end of the running count's interval reaches the share, and
+        ends with the first at which the lower end does. Inside of a leaf rows may lie anywhere.
+        """
+        if self.empty:
+            return None, None
+        z = self.z(level)
+        low, high = (self._first(sign * z) for sign in (1.0, -1.0))
+        if low is None or high is None:
+            return None, None
+        return self.steps.bounds(low)[0], self.steps.bounds(high)[1]
+
+    def _first(self, errors: float) -> int | None:
+        """The first step at which the running count, moved by so many standard errors, reaches the share."""
+        steps = len(self.running)
+        if any(math.isnan(self.error(step)) for step in (0, steps - 1)):
+            return None
+        above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
+        first = bisect_left(range(steps), True, key=lambda step: above[step] + errors * self.error(step) >= 0)
+        return min(first, steps - 1)
+
+    def stderr(self) -> float | None:
+        """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
+        low, high = self.ends(LEVEL)
+        if low is None or isinstance(low, str | bool):
+            return None
+        width = high - low
+        return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
+
+
+Ask = Callable[[Block, Expression], tuple[Sequence[list[Any]], Sequence[str], TermEstimates]]
+"""Answers a block along an expression: columns of its relation, their types, and the answers."""
+
+
+def quantiles(
+    known: CatalogValue,
+    block: Block,
+    keys: Sequence[tuple[Any, ...]],
+    ask: Ask,
+    release: Release,
+    schema: Schema,
+) -> tuple[str, list[Prefix]]:
+    """The type of a quantile, and each group's counts along its column.
+
+    Args:
+        known: the column and the share.
+        block: its block.
+        keys: group keys of the block, in order.
+        ask: answers other blocks.
+        release: an open release.
+        schema: its star.
+
+    Raises:
+        NotSupportedError: the column is grouped by already.
+    """
+    column = known.expression
+    if column in block.groups:
+        raise NotSupportedError(
+            "a quantile of a grouped column is the column itself", hint="select the column"
+        )
+    rising = _rising(column, block, release, schema)
+    if rising is not None:
+        leaf = replace(column, sql="leaf", comparisons=(), constants=None)
+        columns, _, answered = ask(_along(column, leaf, block), leaf)
+        question = next(question for question in answered.plan.questions if leaf in question.groups)
+        if question.groups == (leaf,) and not question.classes:
+            source = _values_of_a_leaf(column, question, release)
+            return rising.type, _prefixes(
+                known, keys, columns, answered, lambda leaves, *_: LeafSteps(release, source, leaves)
+            )
+    columns, types, answered = ask(_along(column, column, block), column)
+    return types[-2], _prefixes(known, keys, columns, answered, _values(column))
+
+
+def quantiles_of(block: Block) -> tuple[CatalogValue, ...]:
+    """The different quantiles that a block asks for, or errors of."""
+    subjects = dict.fromkeys(value.subject for value in block.values)
+    return tuple(form for form in subjects if isinstance(form, CatalogValue) and form.is_noisy)
+
+
+def known_rows(column: Expression, block: Block) -> Block:
+    """The block that counts the rows of each of its groups whose value of a column is known."""
+    present = replace(
+        column, sql=f"(({column.sql}) IS NOT NULL AND dp_kind = 0)", comparisons=(), constants=None
+    )
+    where = every([block.where, Predicate(present)])
+    return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
+
+
+def _along(column: Expression, group: Expression, block: Block) -> Block:
+    """The block that counts rows for each of its groups and along a column."""
+    return replace(known_rows(column, block), groups=(*block.groups, group))
+
+
+def _rising(column: Expression, block: Block, release: Release, schema: Schema) -> ColumnMeta | None:
+    """The column of an axis, where an expression is nothing more and its values rise from leaf to leaf."""
+    if len(column.columns) != 1 or column.sql != f"dp_c{min(column.columns)}":
+        return None
+    offers = schema.axis_columns(block.columns[min(column.columns)])
+    return offers[0][1] if offers and all(_rises(release, axis, meta) for axis, meta in offers) else None
+
+
+def _rises(release: Release, axis: int, column: ColumnMeta) -> bool:
+    """True if every value of a leaf is more than all of the leaf before."""
+    if column.type == "VARCHAR":  # a collation is no order of leaves
+        return False
+    name = quoted(column.name)
+    ends = (
+        f"SELECT leaf, MIN({name}) AS low, MAX({name}) AS high FROM axis_{axis} WHERE kind = 0 GROUP BY leaf"
+    )
+    sql = f"SELECT bool_and(low > before) FROM (SELECT low, lag(high) OVER (ORDER BY leaf) AS before FROM ({ends}))"
+    return bool(release.kept(sql, lambda: run(release, sql).rows[0][0] is not False))
+
+
+def _values_of_a_leaf(column: Expression, question: AxisQuery, release: Release) -> str:
+    """The SELECT of the column's values of one leaf that meet the axis's conditions."""
+    values = leaf_values(release, question)
+    fields = ["leaf", "kind AS dp_kind", *question.fields, *values.fields]
+    source = f"(SELECT {', '.join(fields)} FROM {values.source})"
+    wanted = [values.truth(predicate) for predicate in question.filters]
+    return f"SELECT {column.sql} AS v FROM {source} WHERE {' AND '.join(['leaf = ?', *wanted])}"
+
+
+def _prefixes(
+    known: CatalogValue,
+    keys: Sequence[tuple[Any, ...]],
+    columns: Sequence[list[Any]],
+    answered: TermEstimates,
+    steps: Callable[[list[Any], npt.NDArray[np.int64], TermEstimates], Steps],
+) -> list[Prefix]:
+    """Counts of each group.
+
+    Args:
+        known: the column and the share.
+        keys: group keys of the block, in order.
+        columns: of the relation along the column: dp_at, group keys, the step, the count.
+        answered: its answer.
+        steps: what steps in their order are.
+
+    Returns:
+        One prefix for each key.
+    """
+    rows_of: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(
+        zip(*columns[1:-2], strict=True) if len(columns) > 3 else [()] * len(columns[0])
+    ):
+        rows_of.setdefault(key, []).append(row)
+    step, counts = columns[-2], columns[-1]
+    boxes = answered.plan.boxes_of(TRUE)
+    # A running count may be one draw: its tails, which never make an interval too short.
+    kurtosis = LAPLACE_KURTOSIS if answered.laplace else 0.0
+    prefixes = []
+    for key in keys:
+        rows = np.array(sorted(rows_of.get(key, []), key=lambda row: step[row]), np.int64)
+        number = np.array([counts[row] for row in rows])
+        error = _error(rows, number, known.at, boxes, answered)
+        prefixes.append(
+            Prefix(
+                number, steps([step[row] for row in rows], rows, answered), known.at, error,
+                partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
+            )
+        )  # fmt: skip
+    return prefixes
+
+
+def _error(
+    rows: npt.NDArray[np.int64], counts: FloatArray, at: float, boxes: Sequence[Box], answered: TermEstimates
+) -> Callable[[int], float]:
+    """Standard error of the count up to and with a step, minus a share of all."""
+    total = float(counts.sum())
+
+    @cache
+    def error(step: int) -> float:
+        below = (np.arange(len(rows)) <= step).astype(np.float64)
+        noise = answered.errors.spread(rows, below - at, boxes)
+        # about the step's own share: what all rows have in common moves no share
+        share = min(max(float(below @ counts) / total, 0.0), 1.0) if total > 0 else at
+        return math.hypot(noise, _share_error(rows, below - share, answered))
+
+    return error
+
+
+def _share_error(rows: npt.NDArray[np.int64], weights: FloatArray, answered: TermEstimates) -> float:
+    """Standard error, beyond the noise, of a weighted sum of counts: groups and rows that bounding left out."""
+    term = MeasuredTerm(0, answered, Term("count"))
+    moved = Weights(np.zeros(len(rows), np.int64), rows, weights)
+    beyond = beyond_noise(LinearNumbers(1, {term: moved})) if len(rows) else None
+    return 0.0 if beyond is None else math.sqrt(float((beyond.scale + beyond.spread + beyond.tail)[0]))
+
+
+def _values(
+    column: Expression,
+) -> Callable[[Sequence[Any], npt.NDArray[np.int64], TermEstimates], ValueSteps]:
+    """Steps of single values, which know the ends of the leaf that they lie in."""
+
+    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: TermEstimates) -> ValueSteps:
+        plan = answered.plan
+        position = next(i for i, question in enumerate(plan.questions) if column in question.groups)
+        cells = plan.cells[position]
+        leaf_of = dict(zip(cells.group.tolist(), cells.leaf.tolist(), strict=True))
+        leaves = [leaf_of[group] for group in answered.errors.index[position][rows].tolist()]
+        last = {leaf: place for place, leaf in enumerate(leaves)}
+        first = {leaf: len(leaves) - 1 - place for place, leaf in enumerate(reversed(leaves))}
+        return ValueSteps(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
+
+    return steps

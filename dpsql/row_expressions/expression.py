@@ -1,0 +1,299 @@
+"""An expression of one row, as a curator writes it in `derive`, `expr` or a source: parsed, checked, written again.
+
+What reaches the engine is never the curator's text but what the parser understood, so no bracket, comment or
+quote of the text can change what stands around it. Parts that are not on the lists of `dpsql.row_expressions` are refused.
+
+Errors on single rows are NULLs: `RowExpression.over` is put inside TRY by whoever runs it. What TRY does not catch is
+refused here: patterns that come from rows, text that grows without bound. The engine must not take common parts out of
+TRY (`disabled_optimizers`, see `dpsql.engines`).
+
+**Privacy**: a value that follows from one row alone and can stop nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dpsql.errors import CatalogError, SqlSyntaxError
+from dpsql.row_expressions import NAMED_SCALARS, OPERATORS, SCALARS, VALUES, guard, words
+from dpsql.row_expressions.guard import check_text
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+    Node: TypeAlias = Expr
+else:
+    Node = getattr(exp, "Expr", exp.Expression)  # the parser has renamed its base class between versions
+
+MOST_BYTES = 16 * 1024
+MOST_GROWTH = 64
+"""A text may become this many times as long, or 64,000 characters where it does not come from a column."""
+COLUMN = 1000
+"""Characters of a column's texts, for the bound above."""
+
+ROW = (OPERATORS | SCALARS | VALUES) - {"Tuple"}
+
+TYPES = words("""
+    BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT UINT128 DECIMAL FLOAT DOUBLE
+    VARCHAR TEXT CHAR DATE TIME TIMESTAMP TIMESTAMPNTZ TIMESTAMPTZ DATETIME INTERVAL
+""")
+
+PATTERNS = words("Like ILike SimilarTo RegexpLike RegexpILike RegexpReplace RegexpExtract Escape")
+NAMED_PATTERNS = words("regexp_matches regexp_full_match")
+NAMED_PADS = words("lpad rpad")
+NAMED_DATES = words("strftime")
+SMALL, A_CODE = 64, 16
+"""Characters of a number, a date, a day's name; and of what one character of a date's pattern becomes."""
+
+
+@dataclass(frozen=True)
+class RowExpression:
+    """A checked expression.
+
+    Args:
+        columns: the columns it mentions, in order, as it spells them.
+        sql: how it is written again, columns quoted.
+    """
+
+    columns: tuple[str, ...]
+    sql: str
+    _tree: Node = field(repr=False, compare=False)
+
+    def over(self, columns: Mapping[str, str]) -> str:
+        """The expression with SQL in place of its columns.
+
+        Args:
+            columns: column in lower case -> SQL that binds as tightly as a name; others stay as they are.
+
+        >>> row_expression("price * 2").over({"price": 'TRY_CAST("price" AS BIGINT)'})
+        'TRY_CAST("price" AS BIGINT) * 2'
+        """
+        return write(self._tree, columns)
+
+
+@lru_cache(maxsize=1024)
+def row_expression(text: str) -> RowExpression:
+    """Check an expression over one table's columns.
+
+    Args:
+        text: SQL without a SELECT.
+
+    Returns:
+        The expression.
+
+    Raises:
+        CatalogError: it does not parse, or is more than a pure expression of one row.
+
+    >>> row_expression("EXTRACT(hour FROM sold_at)").columns
+    ('sold_at',)
+    """
+    tree = parse_one(text)
+    check_row(tree)
+    for column in tree.find_all(exp.Column):
+        if column.table:
+            raise CatalogError(f"`{column.sql()}` names a table", hint="write the column's name alone")
+    return RowExpression(
+        tuple(dict.fromkeys(c.name for c in tree.find_all(exp.Column))), write(tree, {}), tree
+    )
+
+
+def parse_one(text: str) -> Node:
+    """One expression or statement as a tree, within the limits of `guard`.
+
+    Raises:
+        CatalogError: too long, too deep, not parsable, or not exactly one.
+    """
+    try:
+        if len(check_text(text).encode()) > MOST_BYTES:
+            raise CatalogError(f"the SQL is longer than {MOST_BYTES} bytes", hint="shorten it")
+        trees = guard.parse(text, "duckdb")
+    except SqlSyntaxError as error:
+        raise CatalogError(str(error)) from None
+    except (SqlglotError, RecursionError, ValueError, IndexError, AttributeError, TypeError, KeyError):
+        # the tokenizer raises plain Python errors on some broken input
+        raise CatalogError("the SQL does not parse", hint="check quotes and brackets") from None
+    if len(trees) != 1:
+        raise CatalogError(f"there are {len(trees)} statements", hint="write exactly one")
+    return trees[0]
+
+
+def write(tree: Node, columns: Mapping[str, str]) -> str:
+    """A checked tree as DuckDB's SQL: every name quoted, no comments, read back once to be sure.
+
+    Raises:
+        CatalogError: what is written does not read back as the same.
+    """
+    try:
+        text = tree.sql("duckdb", identify=True, comments=False)
+        again = sqlglot.parse_one(text, read="duckdb")
+        if again.sql("duckdb", identify=True, comments=False) != text:
+            raise CatalogError(
+                "the SQL cannot be written again as it was read", hint="write it in a simpler form"
+            )
+        if not columns:
+            return text
+        replaced = tree.transform(lambda node: _replaced(node, columns))
+        return str(replaced.sql("duckdb", identify=True, comments=False))
+    except (SqlglotError, RecursionError, ValueError):
+        raise CatalogError("the SQL cannot be written again", hint="write it in a simpler form") from None
+
+
+class ColumnName(NamedTuple):
+    """A column as an expression writes it: the table before its dot, or an empty text, and its name."""
+
+    table: str
+    name: str
+
+
+def column_name(node: Node) -> ColumnName | None:
+    """The column that an expression is, brackets removed; None where it is more than one."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return ColumnName(node.table, node.name) if isinstance(node, exp.Column) else None
+
+
+def column_names(node: Node) -> list[ColumnName]:
+    """Every column of an expression."""
+    return [ColumnName(column.table, column.name) for column in node.find_all(exp.Column)]
+
+
+def over_columns(tree: Node, sql: Callable[[ColumnName], str]) -> str:
+    """A checked expression of one row as DuckDB's SQL, NULL where it fails, each column written by a function.
+
+    Args:
+        tree: what `check_row` accepts.
+        sql: a column -> SQL that binds as tightly as a name.
+
+    Raises:
+        CatalogError: what is written does not read back as the same.
+    """
+    write(tree, {})
+
+    def replaced(node: Node) -> Node:
+        name = column_name(node) if isinstance(node, exp.Column) else None
+        return node if name is None else exp.Var(this=sql(name))
+
+    return f"TRY({tree.copy().transform(replaced).sql('duckdb', identify=True, comments=False)})"
+
+
+def _replaced(node: Node, columns: Mapping[str, str]) -> Node:
+    if isinstance(node, exp.Column) and node.name.lower() in columns:
+        return exp.Var(this=columns[node.name.lower()])
+    return node
+
+
+def check_row(tree: Node) -> None:
+    """Refuse what is more than a pure expression of one row.
+
+    Raises:
+        CatalogError: names the part.
+    """
+    for node in tree.walk():
+        name = type(node).__name__
+        if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
+            name = str(node.this).lower()
+            if isinstance(node, exp.AnonymousAggFunc) or name not in NAMED_SCALARS:
+                raise _refused(f"function {name}")
+        elif name not in ROW:
+            raise _refused(_spoken(node))
+        _check_part(node)
+    try:
+        longest = growth(tree, columns)
+    except Unbounded as error:
+        raise CatalogError(str(error), hint="write it as a whole number") from None
+    if longest > MOST_GROWTH * COLUMN:
+        raise CatalogError(
+            f"text could become more than {MOST_GROWTH} times as long",
+            hint="repeat, pad or replace by fewer characters; memory that runs out would tell of a row",
+        )
+
+
+def _refused(construct: str) -> CatalogError:
+    return CatalogError(
+        f"{construct} is not on the list of pure functions of one row",
+        hint="use columns of the row and functions of docs/curator.md, or prepare the column in the source's data",
+    )
+
+
+def _spoken(node: Node) -> str:
+    """A part by the word that people write."""
+    names = getattr(node, "sql_names", None)
+    return str(names()[0]).lower() if isinstance(node, exp.Func) and names else type(node).__name__.upper()
+
+
+def _check_part(node: Node) -> None:
+    """Check what the lists cannot express: types, and that patterns are literals."""
+    if isinstance(node, exp.Column) and (not isinstance(node.this, exp.Identifier) or node.args.get("db")):
+        raise CatalogError(f"`{node.sql()}` is not a column", hint="write a column's name")
+    if isinstance(node, exp.DataType) and not (
+        isinstance(node.this, exp.DataType.Type) and node.this.name in TYPES
+    ):
+        raise _refused(f"type {node.sql('duckdb')}")
+    called = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+    if type(node).__name__ in PATTERNS or called in NAMED_PATTERNS:
+        arguments = node.expressions[1:] if called else [p for k, p in node.args.items() if k != "this"]
+        loose = [p for p in arguments if isinstance(p, Node) and not isinstance(p, (exp.Literal, exp.Null))]
+        if loose:
+            raise CatalogError("a pattern comes from a column", hint="write the pattern as a literal")
+    if isinstance(node, exp.Escape) and len(node.expression.name) != 1:
+        raise CatalogError("ESCAPE takes one character", hint="such as ESCAPE '!'")
+
+
+def columns(node: Node) -> int | None:
+    """Columns as `growth` expects them, wherever they come from."""
+    return COLUMN if isinstance(node, exp.Column) else None
+
+
+class Unbounded(ValueError):
+    """Error for a text that is repeated or padded by an amount that does not stand in the statement."""
+
+
+def growth(node: Node, known: Callable[[Node], int | None]) -> int:
+    """The most characters of an expression's value: DuckDB's memory limit does not count texts being computed.
+
+    It computes 2,048 at a time, so a bound on each is a bound on all.
+
+    Args:
+        node: the expression.
+        known: those of a column or another part, None if its parts tell.
+
+    Raises:
+        Unbounded: nothing in the statement bounds it.
+
+    >>> growth(parse_one("replace(name, 'a', 'bb') || '!'"), columns)
+    2001
+    """
+    if (known_length := known(node)) is not None:
+        return known_length
+    if isinstance(node, exp.Literal):
+        return len(node.name)
+    of = {id(child): growth(child, known) for child in node.iter_expressions()}
+    lengths = list(of.values())
+    called = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+    if isinstance(node, (exp.DPipe, exp.Concat)):
+        return sum(lengths)
+    if isinstance(node, exp.ConcatWs):
+        return sum(lengths) + len(lengths) * max(lengths)
+    if isinstance(node, exp.Repeat):
+        return of[id(node.this)] * _number(node.args.get("times"))
+    if isinstance(node, exp.Pad) or called in NAMED_PADS:
+        length = node.expressions[1:2] if called else [node.expression]
+        return max(lengths) + _number(length[0] if length else None)
+    if isinstance(node, (exp.Replace, exp.RegexpReplace)):
+        return of[id(node.this)] * max(1, of.get(id(node.args.get("replacement")), 0))
+    if isinstance(node, exp.TimeToStr) or called in NAMED_DATES:
+        return A_CODE * max([SMALL, *lengths])
+    return max([SMALL, *lengths])
+
+
+def _number(node: object) -> int:
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal():
+        return int(node.name)
+    raise Unbounded("a length comes from a column")

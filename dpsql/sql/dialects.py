@@ -1,0 +1,217 @@
+"""Operations that are spelled alike in two systems and mean something else: what a statement's dialect means by them.
+
+| written | in | means here |
+|---|---|---|
+| `a / b` of integers | PostgreSQL, Trino, T-SQL, SQLite, .. | `a // b` (`sql.typed`, which knows the columns' types) |
+| `CAST(x AS INT)` | T-SQL, SQLite, Spark, .. | the integer towards 0; elsewhere the nearest |
+| `LIKE '50\\%'` | PostgreSQL, MySQL, BigQuery, .. | `LIKE '50\\%' ESCAPE '\\'` |
+| `a ~ 'x'` | DuckDB | all of the text matches; elsewhere a part of it |
+| `SUBSTRING(a, -1, 3)` | PostgreSQL | characters -1, 0 and 1; elsewhere counted from the end |
+| day 1 of a week | MySQL, BigQuery, Spark, T-SQL | Sunday; in DuckDB and PostgreSQL that is 0 |
+| `t::timestamptz` | everywhere | `t::timestamp` in UTC: times of a release have no zone |
+| `t::timestamptz AT TIME ZONE 'Asia/Tokyo'` | everywhere | what Tokyo's clock shows at t |
+| `t::timestamp AT TIME ZONE 'Asia/Tokyo'` | everywhere | the moment, in UTC, at which that clock shows t |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError
+from dpsql.row_expressions.expression import Node
+from dpsql.sql.parse import refusal
+
+POSTGRES = frozenset({"postgres", "redshift", "materialize", "risingwave"})
+MYSQL = frozenset({"mysql", "singlestore", "doris", "starrocks"})
+SPARK = frozenset({"spark", "spark2", "databricks"})
+TRUNCATING = SPARK | {"tsql", "fabric", "sqlite", "hive", "clickhouse", "drill"}
+"""Dialects in which an integer cast drops the digits after the point."""
+BACKSLASH = POSTGRES | MYSQL | SPARK | {"bigquery", "hive", "clickhouse"}
+"""Dialects in which a backslash in a LIKE pattern takes the next character as it is."""
+SUNDAY_1 = MYSQL | SPARK | {"bigquery", "hive", "tsql", "fabric"}
+"""Dialects in which Sunday is day 1 of a week."""
+MONDAY_0 = MYSQL | SPARK
+"""Dialects whose WEEKDAY counts from Monday."""
+SUNDAY_WEEKS = MYSQL | {"bigquery", "tsql", "fabric"}
+"""Dialects whose weeks are not those of ISO 8601."""
+DAY_OF_WEEK = ("DAYOFWEEK", "DOW", "WEEKDAY", "DW")
+ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+
+
+def native(tree: Node, dialect: str) -> Node:
+    """A parsed statement in which such operations say what their dialect means.
+
+    Args:
+        tree: changed in place.
+        dialect: the parser's name of it.
+
+    Returns:
+        The statement.
+
+    Raises:
+        NotSupportedError: what has no equal here.
+
+    >>> import sqlglot
+    >>> native(sqlglot.parse_one("SELECT a LIKE '5\\\\%' FROM t", read="postgres"), "postgres").sql("duckdb")
+    "SELECT a LIKE '5\\\\%' ESCAPE '\\\\' FROM t"
+    """
+    for node in reversed(list(tree.walk(bfs=False))):  # what is inside comes first
+        change = CHANGES.get(type(node))
+        new = node if change is None else change(node, dialect)
+        if new is not node and node is tree:
+            tree = new
+        elif new is not node:
+            node.replace(new)
+    return tree
+
+
+def _like(node: Node, dialect: str) -> Node:
+    pattern = node.expression
+    escaped = isinstance(pattern, exp.Literal) and "\\" in str(pattern.this)
+    if dialect not in BACKSLASH or not escaped or isinstance(node.parent, exp.Escape):
+        return node
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _matches(node: Node, dialect: str) -> Node:
+    """DuckDB's own operator; its REGEXP_MATCHES stands in the text as a call, whose name has a place there."""
+    operator = dialect == "duckdb" and not node.args.get("flag") and "start" not in node.meta
+    if not operator:
+        return node
+    return exp.Anonymous(this="regexp_full_match", expressions=[node.this.copy(), node.expression.copy()])
+
+
+def _substring(node: Node, dialect: str) -> Node:
+    start, length = _whole(node.args.get("start")), _whole(node.args.get("length"))
+    if dialect not in POSTGRES or start is None or start >= 1:
+        return node
+    if node.args.get("length") is not None and length is None:
+        raise refusal(
+            NotSupportedError, "SUBSTRING before the first character with a length that is computed", at=node,
+            hint="begin at 1",
+        )  # fmt: skip
+    node.set("start", exp.Literal.number(1))
+    if length is not None:
+        node.set("length", exp.Literal.number(max(0, start + length - 1)))
+    return node
+
+
+def _whole(node: Node | None) -> int | None:
+    """An integer as it is written, or None."""
+    if isinstance(node, exp.Neg):
+        inner = _whole(node.this)
+        return None if inner is None else -inner
+    plain = isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdecimal()
+    return int(str(node.this)) if plain and node is not None else None
+
+
+def _day_of_week(node: Node, dialect: str) -> Node:
+    if dialect not in SUNDAY_1:
+        return node
+    return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+
+
+def _extract(node: Node, dialect: str) -> Node:
+    field = node.this.name.upper()
+    if dialect in POSTGRES and dialect != "redshift":
+        node.meta["fractional"] = True  # a numeric, whose quotient by an integer keeps its digits
+    if dialect in SUNDAY_WEEKS and field in ("WEEK", "WK", "WW"):
+        raise _odd_week(node)
+    return _day_of_week(node, dialect) if field in DAY_OF_WEEK else node
+
+
+def _week(node: Node, dialect: str) -> Node:
+    if dialect in SUNDAY_WEEKS:
+        raise _odd_week(node)
+    return node
+
+
+def _odd_week(node: Node) -> NotSupportedError:
+    return refusal(
+        NotSupportedError, "weeks here are those of ISO 8601, and this dialect counts others", at=node,
+        hint="group by the days, or write the statement in DuckDB's dialect",
+    )  # fmt: skip
+
+
+def _called(node: Node, dialect: str) -> Node:
+    """WEEKDAY, which the parser has no type for."""
+    if str(node.this).lower() != "weekday" or dialect not in MONDAY_0:
+        return node
+    iso = exp.DayOfWeekIso(this=node.expressions[0].copy())
+    return exp.Paren(this=exp.Sub(this=iso, expression=exp.Literal.number(1)))
+
+
+def _cast(node: Node, dialect: str) -> Node:
+    assert isinstance(node, exp.Cast)
+    if node.to.this in exp.DataType.INTEGER_TYPES and dialect in TRUNCATING:
+        node.meta["truncates"] = True
+    if node.to.this not in ZONED:
+        return node
+    text = node.this
+    if isinstance(text, exp.Literal) and text.is_string:
+        text.set("this", _in_utc(str(text.this)))
+    node.set("to", exp.DataType.build("TIMESTAMP"))
+    node.meta["zoned"] = True
+    return node
+
+
+MOVED = (exp.Paren, exp.Add, exp.Sub, exp.TimestampTrunc, exp.DateTrunc)
+"""What gives a time with a zone where its first part is one."""
+
+
+def _is_zoned(node: Node) -> bool:
+    """True if an expression is a moment, in UTC here, and not what some clock shows."""
+    return bool(node.meta.get("zoned")) or (isinstance(node, MOVED) and _is_zoned(node.this))
+
+
+def _in_zone(node: Node, dialect: str) -> Node:
+    """AT TIME ZONE in DuckDB's words, by its table of zones; UTC takes the place of the session's zone."""
+    zone, time = node.args.get("zone"), node.this
+    if node.meta.get("by_place"):
+        return node
+    if not isinstance(zone, exp.Literal) or not zone.is_string:
+        raise refusal(NotSupportedError, "AT TIME ZONE with a zone that is computed", at=node,
+                      hint="write its name: AT TIME ZONE 'Europe/Riga'")  # fmt: skip
+    shown, name = _is_zoned(time), str(zone.this)
+    moved: Node = exp.Cast(this=time.copy(), to=exp.DataType.build("TIMESTAMP"))
+    moved.meta["zoned"] = shown
+    if name.upper() != "UTC":
+        if name.lower() not in zones():
+            raise refusal(NotSupportedError, f"there is no time zone {name[:40]!r}", at=zone,
+                          hint="write its place, such as 'Europe/Riga', since short names differ")  # fmt: skip
+        there, here = (exp.Literal.string("UTC"), zone.copy()), (zone.copy(), exp.Literal.string("UTC"))
+        for name_literal in there if shown else here:
+            moved = exp.AtTimeZone(this=moved, zone=name_literal)
+            moved.meta["by_place"] = True
+    moved.meta["zoned"] = not shown
+    return moved
+
+
+@cache
+def zones() -> frozenset[str]:
+    """DuckDB's names of time zones by their place, in lower case."""
+    names = duckdb.connect().execute("SELECT name FROM pg_timezone_names() WHERE name LIKE '%/%'").fetchall()
+    return frozenset(name.lower() for (name,) in names if not name.startswith("Etc/"))
+
+
+def _in_utc(text: str) -> str:
+    """A time as it is written, without its zone."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:  # DuckDB says what is wrong with it
+        return text
+    return text if time.tzinfo is None else str(time.astimezone(UTC).replace(tzinfo=None))
+
+
+CHANGES: dict[type[Node], Callable[[Node, str], Node]] = {
+    exp.Like: _like, exp.ILike: _like, exp.RegexpLike: _matches, exp.RegexpFullMatch: _matches,
+    exp.Substring: _substring,
+    exp.DayOfWeek: _day_of_week, exp.Extract: _extract, exp.Week: _week, exp.Anonymous: _called, exp.Cast: _cast,
+    exp.TryCast: _cast, exp.AtTimeZone: _in_zone,
+}  # fmt: skip
+"""Node types of such operations."""

@@ -1,0 +1,278 @@
+"""The text of one statement -> a tree of which every part is allowed, and errors that point back into the text.
+
+The text is guarded before anything parses it. Then there is one list for node types and one for functions; a part that
+stands on neither is refused. All that are listed are pure: no clock, no random number, no file, no setting, so the
+same statement has the same answer.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from dpsql.errors import Error, InterfaceError, NotSupportedError, ProgrammingError, SqlSyntaxError
+from dpsql.intervals.errorfunctions import ERRORS
+from dpsql.row_expressions import (
+    AGGREGATES,
+    NAMED_OVER_ROWS,
+    NAMED_SCALARS,
+    OPERATORS,
+    SCALARS,
+    SHAPES,
+    VALUES,
+    WINDOWS,
+    guard,
+)
+from dpsql.row_expressions.expression import Node
+from dpsql.row_expressions.guard import check_text
+from dpsql.sql.settings import read_change
+
+E = TypeVar("E", bound=Error)
+Span = tuple[int, int]
+
+
+def span(node: Node | None) -> Span | None:
+    """First and last character of a node in the text it was parsed from, or None."""
+    if node is None:
+        return None
+    starts, ends = [], []
+    for descendant in node.walk():
+        if "start" in descendant.meta and "end" in descendant.meta:
+            starts.append(int(descendant.meta["start"]))
+            ends.append(int(descendant.meta["end"]))
+    return (min(starts), max(ends)) if starts else None
+
+
+def refusal(
+    kind: type[E],
+    reason: str,
+    *,
+    clause: str = "",
+    at: Node | None = None,
+    nearest: str = "",
+    hint: str = "",
+) -> E:
+    """An error that knows its place; `pointed` adds the caret once the whole text is at hand.
+
+    Args:
+        kind: class of the error.
+        reason: one line.
+        clause: SELECT, FROM, WHERE ..
+        at: the node to underline.
+        nearest: the nearest statement that works.
+        hint: what to do; by default the nearest statement.
+
+    Returns:
+        The error, to be raised.
+    """
+    advice = hint or (f"try {nearest}" if nearest else "")
+    error = kind(" ".join(reason.split()), hint=" ".join(advice.split()))
+    return error.at(clause, span(at), nearest)
+
+
+def pointed(error: E, text: str) -> E:
+    """The same error with the line of the statement and carets under its part.
+
+    Args:
+        error: an error, with or without a position.
+        text: the statement.
+
+    Returns:
+        The error; its message stays one line.
+    """
+    if error.position is None or error.caret:
+        return error
+    start, end = error.position
+    if not 0 <= start < len(text):
+        return error
+    begin = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", start)
+    line = text[begin : stop if stop >= 0 else len(text)]
+    width = max(1, min(end + 1, begin + len(line)) - start)
+    error.caret = f"{line}\n{' ' * (start - begin)}{'^' * width}"
+    return error
+
+
+DEFAULT_DIALECT = "duckdb"
+
+
+def parse(text: str, dialect: str = "") -> Node:
+    """Guard the text and parse its one statement.
+
+    Args:
+        text: the statement.
+        dialect: a sqlglot dialect; empty for the default, which reads DuckDB and Postgres.
+
+    Returns:
+        A query: SELECT, set operation or parenthesised query.
+
+    Raises:
+        SqlSyntaxError: a guard's limit, not parsable, not exactly one statement, not a query.
+        InterfaceError: unknown dialect.
+    """
+    reader = known_dialect(dialect)
+    check_text(text)
+    try:
+        statements = guard.parse(text, reader)
+    except ParseError as error:
+        raise _located(error) from error
+    except (
+        SqlglotError,
+        RecursionError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        TypeError,
+        KeyError,
+    ) as error:
+        # the tokenizer raises plain Python errors on some broken input
+        raise SqlSyntaxError("the statement does not parse", hint="check quotes and brackets") from error
+    if len(statements) != 1:
+        raise SqlSyntaxError(f"there are {len(statements)} statements", hint="send exactly one")
+    tree = statements[0]
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if not isinstance(tree, exp.Query):
+        raise refusal(
+            SqlSyntaxError,
+            f"{type(tree).__name__.upper()} is not a query",
+            at=tree,
+            hint=_instead(text),
+            clause="statement",
+        )
+    tree.meta["dialect"] = reader
+    return tree
+
+
+def _instead(text: str) -> str:
+    """Alternative to a statement that is no query: a single question has no session to set anything for."""
+    change = read_change(text)
+    if change is None or change.verb == "SHOW":
+        return "a release only answers SELECT"
+    return "set it in a connection, the shell or the server; for one question pass nonnegative=True"
+
+
+@lru_cache(maxsize=64)
+def known_dialect(dialect: str) -> str:
+    """The dialect's name, checked."""
+    name = dialect.strip().lower() or DEFAULT_DIALECT
+    try:
+        sqlglot.Dialect.get_or_raise(name)
+    except (ValueError, SqlglotError) as error:
+        hint = "for instance duckdb, postgres, tsql"
+        raise InterfaceError(f"there is no SQL dialect {dialect!r}", hint=hint) from error
+    return name
+
+
+def _located(error: ParseError) -> SqlSyntaxError:
+    detail = error.errors[0] if error.errors else {}
+    highlight = str(detail.get("highlight") or "")
+    place = f" near {highlight[:40]!r}" if highlight.strip() else ""
+    quote = f' quote it if it is a name ("{highlight}"),' if highlight.isidentifier() else ""
+    line, column = detail.get("line"), detail.get("col")
+    at = f" at line {line}, column {column}" if line else ""
+    return refusal(
+        SqlSyntaxError,
+        f"the statement does not parse{at}{place}",
+        clause="statement",
+        hint=f"check the spelling there,{quote} or name its dialect",
+    )
+
+
+NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
+
+ALLOWED = (
+    SHAPES
+    | {"Exists", "DateBin", "AtTimeZone", "ExplodingGenerateSeries", "GenerateSeries"}
+    | VALUES
+    | OPERATORS
+    | SCALARS
+    | AGGREGATES
+    | WINDOWS
+)
+
+REASONS = {
+    "Rand": "random numbers would make the answer differ from time to time",
+    "Placeholder": "a placeholder has no value here; bind it in execute()",
+    "Parameter": "a placeholder has no value here; bind it in execute()",
+    "IgnoreNulls": "the value of a single row is not published; group by it, or use MIN or MAX",
+    "Lateral": "a lateral join would read rows",
+    "Pivot": "PIVOT is not supported; use COUNT(*) FILTER (WHERE ..)",
+}
+
+
+def check(tree: Node) -> None:
+    """Refuse the statement if any part of it is not on the lists.
+
+    Args:
+        tree: a parsed statement.
+
+    Raises:
+        NotSupportedError: names the part, its place and, where there is one, the way round.
+    """
+    for node in tree.walk():
+        node_type = type(node).__name__
+        if node_type in ALLOWED:
+            if isinstance(node, exp.Table):
+                _check_table(node)
+            if isinstance(node, exp.With) and node.args.get("recursive"):
+                raise refusal(NotSupportedError, "recursive CTEs are not supported", clause="WITH", at=node)
+            continue
+        if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
+            called = str(node.this).lower()
+            if called in NAMED or called in ERRORS:
+                continue
+            raise refusal(
+                NotSupportedError,
+                f"function {called} is not on the list of pure functions",
+                at=node,
+                hint="docs/sql.md has the list",
+            )
+        reason = REASONS.get(node_type, f"{node_type} is not supported")
+        raise refusal(
+            NotSupportedError,
+            reason,
+            at=node if not isinstance(node, exp.Query) else None,
+            hint="" if node_type in REASONS else "docs/sql.md lists what is",
+        )
+
+
+def check_ordinals(query: Node, count: int) -> None:
+    """Refuse ORDER BY a number that no item of the select list has: a hidden column may have it.
+
+    Args:
+        query: a SELECT or what UNION and its kin make of several.
+        count: how many items were written, stars spelled out.
+
+    Raises:
+        ProgrammingError: with the number's place.
+    """
+    order = query.args.get("order")
+    for key in (term.this for term in order.expressions) if order is not None else ():
+        if isinstance(key, exp.Literal) and key.is_int and not 1 <= int(key.this) <= count:
+            raise no_item(key, "ORDER BY", count)
+
+
+def no_item(key: exp.Literal, clause: str, count: int) -> ProgrammingError:
+    """The refusal of a number that is no place in a select list of some items."""
+    reason = f"{clause} {key.this}: there is no such select item"
+    return refusal(ProgrammingError, reason, at=key, clause=clause, hint=f"use 1 to {count}")
+
+
+def _check_table(node: exp.Table) -> None:
+    """A table is a plain name: no function, no file, no sample, no time travel."""
+    extras = {k for k, v in node.args.items() if v} - {"this", "db", "catalog", "alias"}
+    if not extras and isinstance(node.this, (exp.ExplodingGenerateSeries, exp.GenerateSeries)):
+        return
+    if extras or not isinstance(node.this, exp.Identifier):
+        raise refusal(
+            NotSupportedError,
+            "FROM takes names of tables and generate_series, not other functions, files or samples",
+            at=node,
+            clause="FROM",
+            hint="name a table",
+        )

@@ -1,0 +1,390 @@
+"""One SELECT over rows -> one block, and the SELECT over its groups that takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
+from dpsql.intervals.forms import ErrorOf, Form, is_form, one
+from dpsql.planner.block import Block
+from dpsql.planner.terms import Term, every
+from dpsql.row_expressions.expression import Node
+from dpsql.sql.aggregates import aggregate, error_call, form_of
+from dpsql.sql.binding import Binding, condition, derived, expression, joined
+from dpsql.sql.finer_groups import (
+    Finer,
+    Inner,
+    JoinedAnswer,
+    add_waiting,
+    asked_once,
+    exist,
+    extract_answer_joins,
+    is_joint,
+    is_of_answer,
+    needs_answer,
+    of_partners,
+    one_partner,
+    regrouped,
+    waiting,
+)
+from dpsql.sql.from_clause import aggregates, bind_from, conjuncts, placed, resolve
+from dpsql.sql.moments import expand_moment
+from dpsql.sql.parse import no_item, refusal, span
+from dpsql.sql.paths import check_tests, find_paths
+from dpsql.sql.semijoin import join_members
+from dpsql.sql.statement import (
+    AT,
+    BlockDraft,
+    Context,
+    RewrittenQuery,
+    Scope,
+    is_aggregate,
+    is_error_call,
+    named,
+    output_name,
+    quoted_column,
+    unaliased,
+)
+from dpsql.sql.typed import kind
+
+
+@dataclass
+class Builder:
+    """A SELECT being turned into a block.
+
+    Args:
+        context: the statement.
+        binding: the rows.
+        draft: the block.
+        number: of the block.
+        inner: rewrites queries inside of it.
+        groups: GROUP BY expressions, resolved.
+        keys: what stands for them, where that is no column of the relation.
+        aliases: of the select list.
+        again: whether the block's groups are added up to the statement's.
+        relation: the block's relation, where its columns stand beside those of answers.
+        beside: aggregates of answers' columns over several groups.
+    """
+
+    context: Context
+    binding: Binding
+    draft: BlockDraft
+    number: int
+    inner: Inner
+    groups: list[Node] = field(default_factory=list)
+    keys: list[Node] = field(default_factory=list)
+    aliases: dict[str, Node] = field(default_factory=dict)
+    again: bool = False
+    relation: str = ""
+    beside: list[Node] = field(default_factory=list)
+
+    def column(self, name: str) -> exp.Column:
+        """A column of the relation that takes the rows' place."""
+        return exp.column(name, self.relation or None)
+
+    def resolved(self, node: Node) -> Node:
+        """Columns resolved; names that only the select list knows replaced by what they stand for."""
+        copy = node.copy()
+        root = exp.Paren(this=copy)
+        for column in list(root.find_all(exp.Column)):
+            name = column.name.lower()
+            inside = any(name in source.columns for source in self.binding.rows.sources)
+            if not column.table and not inside and name in self.aliases:
+                column.replace(exp.Paren(this=placed(self.aliases[name], column)))
+        node = derived(self.binding, resolve(self.binding.rows, root, self.context.schema).this)
+        while isinstance(node, exp.Paren):
+            node = node.this
+        return node
+
+    def forms(self) -> dict[str, Form]:
+        """Form of each value column so far; none where the block's groups are finer than the statement's."""
+        values = [] if self.again else self.draft.values
+        return {f"v{i}": v for i, v in enumerate(values) if is_form(v)}
+
+
+def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> RewrittenQuery:
+    """Turn an aggregating SELECT over rows into a block.
+
+    Args:
+        context: the statement; gains a draft.
+        select: the SELECT; changed in place to read `dp_block_<b>`.
+        scope: CTEs.
+        track: whether to carry row numbers for error bars.
+        inner: rewrites queries inside of it.
+
+    Returns:
+        The shape of the SELECT that takes its place.
+    """
+    answers = extract_answer_joins(context, select, scope, inner)
+    rows = bind_from(context, select, scope, None, [answer.beside for answer in answers])
+    join_members(context, rows, scope)
+    later = [conjunct for conjunct in rows.conditions if needs_answer(conjunct)]
+    answers += exist(context, later, scope, inner)
+    rows.conditions = [conjunct for conjunct in rows.conditions if not needs_answer(conjunct)]
+    paths = find_paths(rows, context.schema)
+    check_tests(rows, paths, [*rows.conditions, *later])
+    binding = Binding(rows, paths, context.schema)
+    place = span(select)
+    draft = BlockDraft(Block(paths.root, (), (), every([]), (), (), place))
+    builder = Builder(context, binding, draft, len(context.drafts), inner)
+    context.add(draft)
+    _select_list(builder, select)
+    _groups(builder, select)
+    listing = not _has_aggregates(select, with_order=False)
+    met = [(conjunct, condition(binding, derived(binding, conjunct))) for conjunct in rows.conditions]
+    where = every([*(test for _, test in met if not binding.ties_axes(test)), *joined(binding)])
+    later += [conjunct for conjunct, test in met if binding.ties_axes(test)]
+    groups, shape = _over_groups(builder, select, scope, track, answers, later)
+    keys = tuple(expression(binding, group) for group in groups)
+    draft.block = Block(
+        paths.root,
+        tuple(paths.joins),
+        tuple(binding.columns),
+        where,
+        keys,
+        tuple(draft.values),
+        place,
+        listing,
+        tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
+        context.release,
+        tuple(binding.never_null),
+    )
+    return shape
+
+
+def _over_groups(
+    builder: Builder,
+    select: exp.Select,
+    scope: Scope,
+    track: bool,
+    answers: list[JoinedAnswer],
+    later: list[Node],
+) -> tuple[list[Node], RewrittenQuery]:
+    """The block's groups, and the SELECT over them."""
+    block_keys = [group for group in builder.groups if not is_joint(builder.binding, group)]
+    if not (answers or later or len(block_keys) < len(builder.groups)):
+        return builder.groups, _outer(builder, select, track)
+    relation = f"dp_block_{builder.number}"
+    finer = Finer(builder.context, builder.binding, scope, builder.inner, relation, list(block_keys))
+    keys = [finer.over(group.copy()) for group in builder.groups]
+    tests = waiting(
+        builder.binding.rows, answers, [derived(builder.binding, conjunct) for conjunct in later], finer
+    )
+    builder.again = finer.keys != block_keys or not all(map(one_partner, answers))
+    if not builder.again:
+        builder.relation, builder.keys = relation, keys
+        shape = _outer(builder, select, track)
+        add_waiting(select, answers, tests)
+        return finer.keys, shape
+    shape = _outer(builder, select, False)
+    again = regrouped(keys, builder.draft, answers, tests, relation, builder.beside)
+    select.set("from_", exp.From(this=again))
+    return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
+
+
+def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
+    expressions: list[Node] = [*select.expressions]
+    for key in ("having", "qualify", *(("order",) if with_order else ())):
+        if select.args.get(key) is not None:
+            expressions.append(select.args[key])
+    return any(aggregates(expression) for expression in expressions)
+
+
+def _select_list(builder: Builder, select: exp.Select) -> None:
+    """Refuse raw rows; remember what the aliases stand for."""
+    grouped = select.args.get("group") is not None or select.args.get("distinct") is not None
+    root = builder.binding.paths.root
+    if not grouped and not _has_aggregates(select):
+        raise refusal(
+            RawRowsError,
+            f"the statement asks for rows of {root}, and a release holds none",
+            at=next(iter(select.expressions), None),
+            clause="SELECT",
+            nearest=builder.context.schema.example(root),
+        )
+    for projection in select.expressions:
+        if isinstance(projection, exp.Star) or (
+            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
+        ):
+            raise refusal(
+                RawRowsError,
+                "SELECT * over groups would need every column",
+                at=projection,
+                clause="SELECT",
+                nearest=builder.context.schema.example(root),
+            )
+        if isinstance(projection, exp.Alias):
+            builder.aliases.setdefault(projection.alias.lower(), projection.this)
+    builder.aliases = {k: v for k, v in builder.aliases.items() if not aggregates(v)} | {
+        k: v for k, v in builder.aliases.items() if aggregates(v)
+    }
+
+
+def _groups(builder: Builder, select: exp.Select) -> None:
+    """GROUP BY expressions: columns, aliases, ordinals, ALL; SELECT DISTINCT groups by everything."""
+    group = select.args.get("group")
+    if group is None:
+        distinct = select.args.get("distinct")
+        if distinct is not None and not _has_aggregates(select, with_order=False):
+            if distinct.args.get("on"):
+                raise refusal(
+                    NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY"
+                )
+            items = [unaliased(key) for key in select.expressions]
+            select.set("distinct", None)
+        else:
+            items = []
+    elif group.args.get("all"):
+        items = [unaliased(key) for key in select.expressions if not aggregates(key)]
+    else:
+        if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
+            raise refusal(
+                NotSupportedError,
+                "CUBE, ROLLUP and GROUPING SETS are not supported",
+                clause="GROUP BY",
+                hint="use UNION ALL of one GROUP BY each",
+            )
+        items = [_ordinal(key, select) for key in group.expressions]
+    for key in items:
+        resolved = builder.resolved(key)
+        if aggregates(resolved):
+            raise refusal(
+                ProgrammingError,
+                "GROUP BY holds an aggregate",
+                at=key,
+                clause="GROUP BY",
+                hint="group by a column",
+            )
+        if resolved not in builder.groups and resolved.find(exp.Column) is not None:
+            builder.groups.append(resolved)
+
+
+def _ordinal(key: Node, select: exp.Select) -> Node:
+    if isinstance(key, exp.Literal) and not key.is_string:
+        number = int(key.this) if str(key.this).isdigit() else 0
+        if not 1 <= number <= len(select.expressions):
+            raise no_item(key, "GROUP BY", len(select.expressions))
+        return unaliased(select.expressions[number - 1])
+    return key
+
+
+def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
+    """Rewrite every clause over the columns k<j> and v<j> of the block's relation."""
+
+    def over(node: Node) -> Node:
+        return rewritten(builder, builder.resolved(node))
+
+    names, items, forms, kinds = [], [], [], []
+    for projection in select.expressions:
+        names.append(output_name(projection))
+        kinds.append(kind(builder.resolved(unaliased(projection)), builder.binding.kind))
+        node = over(unaliased(projection))
+        items.append(named(node, names[-1]))
+        form = form_of(node, builder.forms())
+        forms.append({builder.number: form} if form is not None else {})
+    having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
+    conditions = [
+        over(conjunct)
+        for conjunct in conjuncts(having.this if having is not None else None)
+        if not _always_true(conjunct)
+    ]
+    select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
+    if qualify is not None:
+        select.set("qualify", exp.Qualify(this=over(qualify.this)))
+    if order is not None:
+        _order(order, names, over)
+    carriers = {}
+    if track and not select.args.get("distinct"):
+        hidden = builder.context.fresh()
+        items.append(named(builder.column(AT), hidden))
+        carriers[hidden] = builder.number
+    for key in ("group", "having", "joins", "from_"):
+        select.set(key, None)
+    select.set("expressions", items)
+    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(f"dp_block_{builder.number}"))))
+    unique = _unique(builder, items, names)
+    return RewrittenQuery(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
+
+
+def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
+    """The columns that hold the keys, if all keys are shown."""
+    shown = {unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
+             if isinstance(unaliased(projection), exp.Column)}  # fmt: skip
+    keys = [f"k{j}" for j in range(len(builder.groups))]
+    return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
+
+
+def _always_true(node: Node) -> bool:
+    """HAVING COUNT(1) > 0, which BI tools add: every group of the domain is shown."""
+    return (
+        isinstance(node, exp.GT)
+        and isinstance(node.left, exp.Count)
+        and isinstance(node.right, exp.Literal)
+        and str(node.right.this) == "0"
+    )
+
+
+def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> None:
+    outputs = {name.lower(): name for name in names}
+    for term in order.expressions:
+        node = term.this
+        if isinstance(node, exp.Literal):
+            continue
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in outputs:
+            term.set("this", quoted_column(outputs[node.name.lower()]))
+        else:
+            term.set("this", over(node))
+
+
+def rewritten(builder: Builder, node: Node) -> Node:
+    """A resolved expression over groups, as an expression over the block's relation."""
+    for j, group in enumerate(builder.groups):
+        if node == group:
+            return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
+    if is_error_call(node):
+        return _error_column(builder, node)
+    if is_aggregate(node) and any(map(is_of_answer, node.find_all(exp.Column))):
+        if not builder.again:
+            return of_partners(node, builder.column(builder.draft.value(one(Term("count")))), False)
+        if node not in builder.beside:
+            builder.beside.append(node.copy())
+        return exp.column(f"j{builder.beside.index(node)}")
+    moment = expand_moment(builder.binding, node) if is_aggregate(node) else None
+    if moment is not None:
+        return rewritten(builder, moment)
+    if is_aggregate(node):
+        return builder.column(builder.draft.value(aggregate(builder.binding, node)))
+    if isinstance(node, exp.Subquery):
+        asked_once(builder.binding.rows, node)
+        builder.inner.scalar(node)
+        return node
+    if isinstance(node, exp.Column):
+        raise refusal(
+            ProgrammingError,
+            f"column {node.name!r} is neither grouped nor aggregated",
+            at=node,
+            clause="SELECT",
+            hint="add it to GROUP BY",
+        )
+    skip = node.this if isinstance(node, exp.Window) else None  # it stays; its arguments are over groups
+    for child in list(node.iter_expressions()):
+        if child is skip:
+            for argument in list(child.iter_expressions()):
+                argument.replace(rewritten(builder, argument))
+        else:
+            child.replace(rewritten(builder, child))
+    return node
+
+
+def _error_column(builder: Builder, node: Node) -> Node:
+    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
+    error, inner, level = error_call(node)
+    form = form_of(rewritten(builder, inner.copy()), builder.forms())
+    if form is not None and not builder.context.carries:
+        return builder.column(builder.draft.value(ErrorOf(error, form, level)))
+    for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
+        argument.replace(rewritten(builder, argument))
+    return node

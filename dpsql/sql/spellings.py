@@ -1,0 +1,293 @@
+"""Rewrites of other systems' spellings into those of DuckDB.
+
+| written | becomes |
+|---|---|
+| `TO_CHAR(t, 'YYYY-MM')` | `STRFTIME(t, '%Y-%m')` |
+| `TO_TIMESTAMP(n)` | 1970-01-01, moved by so many seconds |
+| `x = ANY (ARRAY['a', 'b'])`, `x = ANY ('{a,b}')` | `x IN ('a', 'b')` |
+| `(SELECT DATE '2025-01-31' + 1)` | its expression |
+| `WIDTH_BUCKET(x, 0, 100, 5)` | `CASE WHEN x < 0 THEN 0 WHEN x >= 100 THEN 6 ELSE FLOOR((x - 0) * 5 / 100) + 1 END` |
+| `(a) = (b)` | `a = b` |
+| `OFFSET 5 ROWS FETCH NEXT 10 ROWS ONLY` | `LIMIT 10 OFFSET 5` |
+| `FROM (a JOIN b ON ..) JOIN c ON ..` | `FROM a JOIN b ON .. JOIN c ON ..` |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from typing import NamedTuple
+
+from sqlglot import exp, parse_one
+
+from dpsql.errors import NotSupportedError
+from dpsql.row_expressions.expression import Node
+from dpsql.sql.parse import refusal
+
+
+def normal(tree: Node) -> Node:
+    """A parsed statement with such spellings replaced.
+
+    Args:
+        tree: changed in place.
+
+    Raises:
+        NotSupportedError: what would mean something else in other words.
+
+    >>> import sqlglot
+    >>> normal(sqlglot.parse_one("SELECT a = ANY ('{x,y}') FROM t", read="duckdb")).sql("duckdb")
+    "SELECT a IN ('x', 'y') FROM t"
+    """
+    for node in reversed(list(tree.walk(bfs=False))):  # what is inside comes first
+        change = SPELLINGS.get(type(node))
+        new = node if change is None else change(node)
+        if new is not node and node is tree:
+            tree = new
+        elif new is not node:
+            node.replace(new)
+    return tree
+
+
+def _called(node: Node) -> Node:
+    one = str(node.this).lower() == "trunc" and len(node.expressions) == 1
+    return exp.Trunc(this=node.expressions[0]) if one else node
+
+
+def _since_1970(node: Node) -> Node:
+    """A time without a zone, as all times of a release are."""
+    start = exp.cast(exp.Literal.string("1970-01-01"), "TIMESTAMP")
+    return exp.DateAdd(this=start, expression=node.this, unit=exp.var("SECOND"))
+
+
+ARRAY = re.compile(r"\{[^{}\"\\\\,]+(,[^{}\"\\\\,]+)*\}")
+"""PostgreSQL's text of an array of plain words; quotes, NULLs and arrays in it are not read."""
+
+
+def _compared(node: Node) -> Node:
+    """`= ANY (list)`, and columns in brackets."""
+    for side in ("this", "expression"):
+        if isinstance(node.args[side], exp.Paren) and isinstance(node.args[side].unnest(), exp.Column):
+            node.set(side, node.args[side].unnest())
+    return _any_of(node)
+
+
+def _any_of(node: Node) -> Node:
+    """x = ANY (list), and x <> ALL (list)."""
+    inside = node.expression
+    if not isinstance(inside, exp.Any if isinstance(node, exp.EQ) else exp.All):
+        return node
+    collection = inside.this.this if isinstance(inside.this, exp.Paren) else inside.this
+    if isinstance(collection, exp.Query):
+        membership = exp.In(
+            this=node.this,
+            query=collection if isinstance(collection, exp.Subquery) else exp.Subquery(this=collection),
+        )
+    elif isinstance(collection, (exp.Array, exp.Tuple)):
+        membership = exp.In(this=node.this, expressions=collection.expressions)
+    elif isinstance(collection, exp.Literal) and ARRAY.fullmatch(str(collection.this)):
+        words = str(collection.this)[1:-1].split(",")
+        membership = exp.In(this=node.this, expressions=[exp.Literal.string(word.strip()) for word in words])
+    else:
+        return node
+    return membership if isinstance(node, exp.EQ) else exp.Not(this=membership)
+
+
+CODES = {
+    "yyyy": "%Y", "yy": "%y", "mm": "%m", "dd": "%d", "ddd": "%j", "hh24": "%H", "hh12": "%I", "hh": "%I", "mi": "%M",
+    "ss": "%S", "us": "%f", "iyyy": "%G", "iw": "%V", "am": "%p", "pm": "%p", "fmmm": "%-m", "fmdd": "%-d",
+    "fmhh24": "%-H",
+}  # fmt: skip
+"""Codes of TO_CHAR in either case, and STRFTIME's for the same text."""
+
+
+class NameCode(NamedTuple):
+    """A code for a name: STRFTIME's, and the width to which blanks fill it."""
+
+    code: str
+    width: int = 0
+
+
+NAMES = {
+    "Month": NameCode("%B", 9), "Day": NameCode("%A", 9), "Mon": NameCode("%b"), "Dy": NameCode("%a"),
+    "FMMonth": NameCode("%B"), "FMDay": NameCode("%A"), "FMMon": NameCode("%b"), "FMDy": NameCode("%a"),
+}  # fmt: skip
+"""Codes of names; without FM the long ones are filled up."""
+NAMES_FIRST = sorted(NAMES, key=len, reverse=True)
+LONGEST_FIRST = sorted(CODES, key=len, reverse=True)
+PIECE = re.compile(
+    rf'(?P<text>"[^"]*"|[^A-Za-z"]+)|(?P<name>{"|".join(NAMES_FIRST)})|(?P<code>(?i:{"|".join(LONGEST_FIRST)}))|(?P<other>.)'
+)
+
+
+def _to_char(node: Node) -> Node:
+    """TO_CHAR of a time, piece by piece.
+
+    Raises:
+        NotSupportedError: a code that would mean something else.
+    """
+    written = node.args.get("format")
+    if not isinstance(written, exp.Literal) or not written.is_string:
+        return node
+    pieces: list[Node] = []
+    run = ""
+    for piece in PIECE.finditer(str(written.this)):
+        text, code = piece.group(), piece.group().lower()
+        if piece.lastgroup == "other":
+            raise refusal(
+                NotSupportedError, f"TO_CHAR with the format {str(written.this)[:40]!r}", at=written,
+                hint="it takes YYYY, MM, DD, HH24, MI, SS, IYYY, IW, Month, Mon, Day, Dy and quoted text",
+            )  # fmt: skip
+        if piece.lastgroup == "name" and NAMES[text].width:
+            single = _padded(node.this, NAMES[text])
+        else:
+            plain = text.strip('"').replace("%", "%%")
+            run += (
+                NAMES[text].code
+                if piece.lastgroup == "name"
+                else CODES.get(code, plain)
+                if piece.lastgroup == "code"
+                else plain
+            )
+            continue
+        pieces += [*([_formatted(node.this, run)] if run else []), single]
+        run = ""
+    pieces += [_formatted(node.this, run)] if run or not pieces else []
+    return reduce(lambda first, second: exp.DPipe(this=first, expression=second), pieces)
+
+
+def _padded(time: Node, name: NameCode) -> Node:
+    """A month's or a weekday's name, filled up with blanks."""
+    blank, width = exp.Literal.string(" "), exp.Literal.number(name.width)
+    return exp.Pad(this=_formatted(time, name.code), expression=width, fill_pattern=blank, is_left=False)
+
+
+def _formatted(time: Node, text: str) -> Node:
+    return exp.TimeToStr(this=time.copy(), format=exp.Literal.string(text))
+
+
+def _fetch(node: Node) -> Node:
+    plain = node.args.get("limit_options")
+    if plain is not None and (plain.args.get("percent") or plain.args.get("with_ties")):
+        return node
+    return exp.Limit(expression=node.args.get("count") or exp.Literal.number(1))
+
+
+def _joined(select: Node) -> Node:
+    """A FROM clause without brackets around joins."""
+    first = select.args.get("from_")
+    if first is None:
+        return select
+    joins = [join for nested in select.args.get("joins") or [] for join in _spread(nested)]
+    inner = _relations(first.this)
+    first.set("this", inner[0])
+    select.set("joins", [*inner[1], *joins] or None)
+    return select
+
+
+def _relations(relation: Node) -> tuple[Node, list[exp.Join]]:
+    """A relation, and what is joined to it inside of its brackets."""
+    relation_joins = relation.args.get("joins") or []
+    inner = relation.this if isinstance(relation, exp.Subquery) and not relation.alias else None
+    if isinstance(inner, (exp.Table, exp.Subquery)):
+        first, joins = _relations(inner)
+    elif relation_joins:
+        first, joins = relation, []
+    else:
+        return relation, []
+    relation.set("joins", None)
+    return first, [*joins, *(flat_join for join in relation_joins for flat_join in _spread(join))]
+
+
+def _spread(join: exp.Join) -> list[exp.Join]:
+    """A join to joined relations, one after the other.
+
+    Raises:
+        NotSupportedError: an outer join to an inner one, which takes both partners or none.
+    """
+    first, inner = _relations(join.this)
+    if not inner:
+        return [join]
+    side = str(join.args.get("side") or "")
+    if side and any(str(inner_join.args.get("side") or "") != side for inner_join in inner):
+        raise refusal(
+            NotSupportedError, f"a {side} JOIN to joined tables takes all of their partners or none", at=first,
+            clause="JOIN", hint=f"{side} JOIN them one after the other",
+        )  # fmt: skip
+    on = join.args.get("on")
+    join.set("this", first)
+    if on is not None and not side:  # it may name any of them
+        join.set("on", None)
+        last = inner[-1]
+        last.set("on", on if last.args.get("on") is None else exp.and_(last.args["on"], on, copy=False))
+    return [join, *inner]
+
+
+def _constant(node: Node) -> Node:
+    """A scalar subquery without FROM or any other clause is its expression."""
+    select = node.this
+    plain = isinstance(select, exp.Select) and {key for key, value in select.args.items() if value} == {
+        "expressions"
+    }
+    lists = (exp.In, exp.Any, exp.All)
+    in_expression = (
+        isinstance(node.parent, (exp.Condition, exp.Alias, exp.Select)) and node.arg_key != "from_"
+    )
+    if (
+        not plain
+        or not in_expression
+        or isinstance(node.parent, lists)
+        or node.alias
+        or len(select.expressions) != 1
+    ):
+        return node
+    single = select.expressions[0]
+    single = single.this if isinstance(single, exp.Alias) else single
+    return (
+        node
+        if isinstance(single, exp.Star) or single.find(exp.Column, exp.AggFunc)
+        else exp.Paren(this=single)
+    )
+
+
+def _width_bucket(node: Node) -> Node:
+    """The number of one of equal bins, 0 below them and one more than there are above them.
+
+    Raises:
+        NotSupportedError: bounds that are no numbers, or that lie the other way round.
+    """
+    low, high, bins = (_number(node.args.get(key)) for key in ("min_value", "max_value", "num_buckets"))
+    if low is None or high is None or bins is None or bins < 1 or bins != int(bins) or low >= high:
+        raise refusal(
+            NotSupportedError,
+            "WIDTH_BUCKET with these bounds",
+            at=node,
+            hint="write WIDTH_BUCKET(x, 0, 100, 5)",
+        )
+    value, bounds = node.this, (node.args["min_value"], node.args["max_value"], node.args["num_buckets"])
+    text = (
+        "CASE WHEN x < {0} THEN 0 WHEN x >= {1} THEN {2} + 1 WHEN x IS NULL THEN NULL "
+        "ELSE CAST(FLOOR((x - {0}) * {2} / ({1} - {0})) AS INT) + 1 END"
+    ).format(*(bound.sql("duckdb") for bound in bounds))
+    parsed = parse_one(text, read="duckdb")
+    return parsed.transform(
+        lambda part: exp.Paren(this=value.copy()) if isinstance(part, exp.Column) else part
+    )
+
+
+def _number(node: Node | None) -> Decimal | None:
+    """A number as it is written."""
+    if isinstance(node, exp.Paren):
+        return _number(node.this)
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    return Decimal(str(node.this)) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+SPELLINGS: dict[type[Node], Callable[[Node], Node]] = {
+    exp.Anonymous: _called, exp.ToChar: _to_char, exp.Fetch: _fetch, exp.EQ: _compared, exp.NEQ: _any_of,
+    exp.Select: _joined, exp.UnixToTime: _since_1970, exp.Subquery: _constant, exp.WidthBucket: _width_bucket,
+}  # fmt: skip
+"""Node types of such spellings."""

@@ -1,0 +1,243 @@
+"""Centres, totals, shares and low bounds of the user-level recipe."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt, prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.budget import scaled_denominator
+from dpsql.contributions import clipping
+from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions.constants import LOW_QUANTILES
+from dpsql.contributions.histogram import (
+    NoisyHistogram,
+    NoisyTotal,
+    PeopleEstimate,
+    centre,
+    draw_total,
+    pooled,
+    spread,
+)
+from dpsql.contributions.norm_clipping import (
+    LARGEST_PURE,
+    UNIT,
+    WhitenedStatistic,
+    pure_bound,
+    typical_square,
+    whiten,
+)
+from dpsql.contributions.selection import (
+    LARGEST_BOUND,
+    ContributionHistogram,
+    counts_of,
+    low_quantile,
+    recipe_shares,
+    row_edges,
+)
+from dpsql.contributions.tail import last_clear
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import draw_view
+from dpsql.mechanisms.designs.weighted_leaves import ONE_LEVEL, shape_strategy
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
+from dpsql.noise import ZeroNoise
+from tests.strategies import dense
+from tests.userlevel_star import open_table, write_star
+
+
+@pytest.mark.parametrize("law", CLIPPINGS)
+@pytest.mark.parametrize("public_rows", [True, False])
+@pytest.mark.parametrize("measures", [[], ["a"], ["a", "b", "c"]])
+def test_shares_add_to_one_exactly(measures, public_rows, law):
+    steps, views = recipe_shares(CLIPPINGS[law].shares, measures, public_rows=public_rows)
+    assert sum(steps.values(), Fraction(0)) + views == 1
+    assert all(share > 0 for share in steps.values())
+    least = Fraction(79 if law == GAUSSIAN else 80, 100)
+    assert views >= least
+    if measures and not public_rows:
+        assert views == least
+
+
+def test_the_centre_stays_inside_the_clip_range():
+    rows = NoisyTotal(1000, 10.0, 3)
+    assert centre(NoisyTotal(250_000, 1.0, 9), rows, 0, 1000) == 250
+    assert centre(NoisyTotal(-5, 1.0, 9), rows, 0, 1000) == 20
+    assert centre(NoisyTotal(10**9, 1.0, 9), rows, 0, 1000) == 980
+    assert centre(NoisyTotal(-4000, 1.0, 9), rows, -100, 100) == -4
+    assert centre(NoisyTotal(999, 1.0, 9), NoisyTotal(20, 10.0, 3), 0, 1000) == 500
+
+
+def test_pooling_is_the_inverse_variance_mean():
+    found = pooled([PeopleEstimate(10.0, 1.0), PeopleEstimate(13.0, 2.0)])
+    assert found.value == pytest.approx(10.6) and found.sd == pytest.approx(0.8**0.5)
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 2000), st.data())
+def test_a_deviation_is_below_its_bound(lower, width, data):
+    mid = data.draw(st.integers(lower, lower + width))
+    assert 1 <= spread(mid, lower, lower + width) <= max(1, width // 2)
+
+
+def test_totals_are_drawn_at_their_bound():
+    assert draw_total(77, 10, Fraction(1), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(
+        10 * 2 * 2**0.5, rel=1e-2
+    )
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).value == -77
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("n", [1, 12, ONE_LEVEL, ONE_LEVEL + 1, 366])
+def test_a_shape_has_unit_columns_and_covers_every_leaf(n, norm):
+    strategy = shape_strategy(n, LAWS[norm]).strategy
+    columns = (np.abs(dense(strategy) * strategy.budget[:, None]) ** norm).sum(axis=0)
+    assert columns.min() > 0 and columns.max() <= strategy.total**norm
+    assert len(strategy.budget) == n if n <= ONE_LEVEL else len(strategy.budget) < n + 2 * n**0.5
+
+
+def test_a_typical_person_pays_for_rows_that_gather_hers():
+    leaves, levels = shape_strategy(100, GAUSSIAN).strategy, shape_strategy(101, GAUSSIAN).strategy
+    assert typical_square([leaves], [False], 10) == 10 + Fraction(100, 100)
+    assert typical_square([leaves], [True], 10) == 110
+    assert typical_square([leaves, leaves], [False, True], 10) == 10 + Fraction(100, 100)
+    assert typical_square([levels], [False], 10) > 10 + Fraction(100, 101)
+
+
+def test_shapes_without_budget_are_refused():
+    with pytest.raises(InternalError):
+        whiten(
+            [WhitenedStatistic(Fraction(2, 3), Fraction(1)), WhitenedStatistic(Fraction(1, 2), Fraction(1))]
+        )
+    with pytest.raises(InternalError):
+        whiten([WhitenedStatistic(Fraction(0), Fraction(1))])
+    assert pure_bound(10, 1850, 493) == 493 * 12
+    assert pure_bound(1, 3, 100) == 3
+
+
+def owned(people: list[int]) -> ContributionHistogram:
+    """Rows per unit, without noise worth the name."""
+    value = np.array([*people, *[0] * (17 - len(people))])
+    return ContributionHistogram(NoisyHistogram(row_edges(), value, 1.0))
+
+
+@pytest.mark.parametrize("law", CLIPPINGS)
+def test_the_low_bound_weighs_noise_against_what_is_left_out(tmp_path, law):
+    """rel^2 + out^2 over eight quantiles, by the sum itself; never off the grid, whatever histograms show."""
+    table = open_table(write_star(tmp_path, [], {}, delta="0" if law == LAPLACE else "1e-6"), ZeroNoise())
+    rng = np.random.default_rng(1)
+    middles = np.array([1.0, *(2**0.5 * 2**i for i in range(15)), 2.0**15])
+    for _ in range(30):
+        people = owned((rng.pareto(1.0, rng.integers(2, 12)) * 10 ** rng.uniform(0, 4)).astype(int).tolist())
+        rows = float(rng.integers(0, 10**6))
+        share = low_quantile(table.plan, "sales", people, rows, lambda s, tau: float(tau * 40))
+        assert share in LOW_QUANTILES
+        value, losses = people.histogram.value, {}
+        last = last_clear(people.histogram)
+        kept_people = np.where((np.arange(17) <= last + 1) & (value >= 2), value, 0)
+        cells = [prod(table.plan.shape(s)) for s in counts_of(table.statistics).values()]
+        for q in LOW_QUANTILES:
+            tau = max(1, round(people.quantile(q)))
+            kept = float(kept_people @ np.minimum(middles, tau))
+            if kept > 0:
+                out = 1 - kept / max(rows, float(kept_people @ middles), kept)
+                noise = float(np.median([(tau * 40) ** 0.5 * each / kept for each in cells]))
+                losses[q] = noise**2 + out**2
+        if losses:
+            assert losses[share] == pytest.approx(min(losses.values()))
+    assert low_quantile(table.plan, "sales", owned([0]), 0.0, lambda s, tau: 1.0) == 0.9
+
+
+def test_noise_lowers_the_bound_and_what_is_left_out_raises_it(tmp_path):
+    table = open_table(write_star(tmp_path, [], {}), ZeroNoise())
+    people = owned([100, 200, 300, 300, 200, 100, 50, 20])
+    quiet, loud = (
+        low_quantile(table.plan, "sales", people, 0.0, lambda s, tau, size=size: size * tau**2)
+        for size in (0.01, 100.0)
+    )
+    assert quiet == 0.99 > loud
+
+
+def test_far_quantiles_are_read_off_bins_up_to_the_last_clear_one():
+    """Three people in a bin of 8,192 rows and 40 in the next: a tenth of all, and none of them is read."""
+    people = [100, 200, 300, 300, 8]
+    clear, noisy = (
+        ContributionHistogram(NoisyHistogram(row_edges(), np.array([*people, *far]), 4.0))
+        for far in ([0] * 12, [0] * 8 + [11, 15, 0, 0])
+    )
+    assert clear.tail.last == noisy.tail.last == 3
+    for share in (0.95, 0.98, 0.99):
+        assert noisy.quantile(share) == clear.quantile(share) <= 8.0
+    assert noisy.quantile(0.9) != clear.quantile(0.9)
+
+
+def test_shares_of_rows_above_a_bound_are_what_people_below_it_leave():
+    """A far bin of three people moves nothing: they own what is left of all rows, not what bins show of them."""
+    clear = owned([100, 200, 300, 300])
+    noisy = owned([100, 200, 300, 300, *[0] * 10, 3])
+    fewest = 100 + 2 * 200 + 3 * 300 + 5 * 300
+    for tau in (1, 3, 6, 8):
+        assert noisy.owned_above(tau, fewest) == clear.owned_above(tau, fewest)
+    # Bins are believed less five standard errors of the rows that they begin with.
+    assert clear.owned_above(1, fewest) == pytest.approx(1 - (100 - 5) / fewest)
+    assert clear.owned_above(8, fewest) == pytest.approx(5 * (1 + 2**2 + 3**2 + 5**2) ** 0.5 / fewest)
+    # Of 5 to 8 rows each, all people may own more than 6.
+    assert clear.owned_above(6, fewest) == clear.owned_above(4, fewest)
+    assert clear.owned_above(6, fewest) == pytest.approx(
+        1 - (100 + 400 + 900 - 5 * (1 + 2**2 + 3**2) ** 0.5) / fewest
+    )
+    # More rows than people own for sure may be anybody's; of none that is known, all may be theirs.
+    assert clear.owned_above(8, 2 * fewest) > 0.5 and clear.owned_above(8, 0) == 1.0
+
+
+def test_no_released_choice_can_make_a_draw_fail():
+    """The largest rows, tau and spread that a catalog allows still leave the noise its 64 bits."""
+    reach, tau = 1 << 30, 1 << 15
+    for mu2 in (Fraction(1, 10**4), Fraction(1)):
+        parts = [
+            WhitenedStatistic(Fraction(1, 2), Fraction(tau**2)),
+            WhitenedStatistic(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
+        ]
+        whitening = whiten(parts)
+        for index in range(2):
+            variance = whitening.variance(index, whitening.largest_clip(mu2), mu2)
+            assert isqrt(int(variance)) + 1 < (1 << 63) // 512
+    assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
+    assert scaled_denominator(LARGEST_BOUND) >= 1 << 12
+    assert scaled_denominator(UNIT * LARGEST_PURE) >= 1 << 12
+
+
+@pytest.mark.parametrize("axes", [[101], [366, 101]])
+def test_long_axes_leave_the_clip_of_sums_of_cents_alone(axes):
+    """Sums that average 160.00, at (1, 1e-9): noise of 64 bits has room for norms far beyond the typical one."""
+    strategies = [shape_strategy(n, GAUSSIAN).strategy for n in axes]
+    size = typical_square(strategies, [False] * len(axes), 16)
+    total = prod(strategy.total for strategy in strategies)
+    whitening = whiten([WhitenedStatistic(Fraction(1, 2), size * value**2, total) for value in (1, 16_000)])
+    assert whitening.largest_clip(Fraction(16, 1000)) > 1000 << whitening.point
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_the_expected_noise_is_that_of_the_draw(tmp_path, delta):
+    """Under a delta at the norm of a typical unit: a spend of mu^2, not of rho."""
+    table = open_table(write_star(tmp_path, [], {}, delta=delta), ZeroNoise()).centred({"sales.amount": 1000})
+    shape, tau = CLIPPINGS[table.law], 8
+    if table.law == GAUSSIAN:
+        whitening = whiten(clipping.whitened_parts(table, tau))
+        spend = sum((s.spend for s in table.statistics.values()), Fraction(0))
+        draw = clipping.whitened_draw(table, whitening, 1 << whitening.point, spend)
+    for i, statistic in table.statistics.items():
+        zeros = np.zeros(table.plan.shape(statistic), np.int64)
+        if table.law == GAUSSIAN:
+            drawn = draw(i, zeros).view.variance_at_unit_budget / UNIT**2
+        else:
+            strategies = table.plan.strategies(statistic)
+            reach = UNIT * clipping.pure_reach(statistic, tau)
+            drawn = (
+                draw_view(zeros, strategies, statistic.spend, reach, ZeroNoise()).variance_at_unit_budget
+                / UNIT**2
+            )
+        assert shape.cell_variance(table.plan, statistic, tau) == pytest.approx(drawn, rel=0.01)

@@ -1,0 +1,402 @@
+"""`dpsql design`: views for questions. They answer them, err as predicted, and read as if written by hand."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql import api
+from dpsql.catalog import load_catalog
+from dpsql.central.axes import axis_maker, open_public
+from dpsql.central.central import publish_release
+from dpsql.contributions.guess import Guess
+from dpsql.curator.design import CatalogDesign, design_catalog, rounded
+from dpsql.curator.design.views import Designed
+from dpsql.curator.forecast import dry_answerer, priced_plan
+from dpsql.errors import CatalogError, InterfaceError, NoViewError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.interfaces.cli import all_commands, cli
+from dpsql.noise import ZeroNoise
+from dpsql.release import open_release
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+CATALOG = """\
+# Written by hand; what stands here stays.
+dpsql: 1
+name: shop
+source: {{kind: duckdb, root: "{root}", tables: {{sales: sales, customer: customer, product: product}}}}
+privacy: {{lineage: shop, cap: 100, unit: row, epsilon: 20}}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    columns: {{age: {{type: int, lower: 18, upper: 89}}, region: {{type: string, categories: [n, s]}}}}
+  product: {{role: dimension, key: pid, private: false, columns: {{kind: {{type: string}}, class: {{type: string}}}}}}
+  sales:
+    role: fact
+    foreign_keys: {{customer_id: customer, pid: product}}  # who and what
+    columns:
+      price: {{type: int, lower: 0, upper: 100, measure: true}}
+      qty: {{type: int, lower: 0, upper: 9, measure: true}}
+      grams: {{type: int, lower: 0, upper: 5000000}}
+      sold: {{type: date, lower: 2024-01-01, upper: 2025-12-31}}
+views:
+  old: {{of: sales, axes: [customer.age], measures: [count, sales.price]}}
+ledger: ledger.duckdb  # after the views
+"""
+TABLES = """
+CREATE TABLE customer AS SELECT i AS customer_id, 18 + i % 70 AS age,
+    CASE WHEN i % 3 = 0 THEN 'n' ELSE 's' END AS region
+    FROM range(300) AS r(i);
+CREATE TABLE product AS SELECT i AS pid, 'k' || i % 6 AS kind, 'c' || (i % 6) // 2 AS class
+    FROM range(30) AS r(i);
+CREATE TABLE sales AS SELECT i % 300 AS customer_id, i % 30 AS pid, i % 101 AS price, i % 10 AS qty,
+    (i * 977) % 5000000 AS grams,
+    DATE '2024-01-01' + CAST(i % 731 AS INTEGER) AS sold FROM range(6000) AS r(i);
+"""
+QUESTIONS = (
+    "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age BETWEEN 30 AND 49 "
+    "GROUP BY region",
+    "SELECT kind, SUM(price * qty) AS revenue FROM sales JOIN product ON sales.pid = product.pid GROUP BY kind",
+    "SELECT class, DATE_TRUNC('quarter', sold) AS q, SUM(price) AS p FROM sales JOIN product "
+    "ON sales.pid = product.pid GROUP BY class, q",
+    "SELECT COUNT(*) AS n FROM sales WHERE grams BETWEEN 123456 AND 2345678",
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("design")
+    with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+        connection.execute(TABLES)
+    (folder / "shop.yaml").write_text(CATALOG.format(root=folder / "shop.duckdb"))
+    (folder / "q.sql").write_text(";\n".join(QUESTIONS[:2]) + ";\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def designed(publishes: None, shop: Path) -> CatalogDesign:
+    file = shop / "shop.yaml"
+    return design_catalog(file.read_text(), file, QUESTIONS, Guess(300, 6000))
+
+
+def exactly(catalog: Path, release: Path) -> ReleaseEngine:
+    publish_release(load_catalog(catalog), release, noise=ZeroNoise(), key=bytes(32))
+    return ReleaseEngine(open_release(release, insecure=True))
+
+
+def test_what_is_designed_answers_the_questions(shop: Path, designed: CatalogDesign, tmp_path: Path) -> None:
+    assert designed.served == len(QUESTIONS)
+    written = tmp_path / "designed.yaml"
+    written.write_text(designed.text)
+    answerer = exactly(written, tmp_path / "designed.dpsql")
+    with duckdb.connect(str(shop / "shop.duckdb"), read_only=True) as connection:
+        for sql in QUESTIONS:
+            plain = sorted(
+                (*map(str, row[:-1]), float(row[-1])) for row in connection.execute(sql).fetchall()
+            )
+            answer = answerer.query(sql)
+            found = sorted((*map(str, row[:-1]), float(row[-1])) for row in answer.rows)
+            assert [row[-1] for row in found if row[-1]] == pytest.approx([row[-1] for row in plain])
+            assert not any(part for row in answer.model_bound for part in row if part)  # no leaf is cut
+    answerer.release.close()
+
+
+def test_predictions_are_relative_to_what_is_expected(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    few, many = (
+        design_catalog(file.read_text(), file, QUESTIONS[:1], Guess(n, n)).questions[0] for n in (100, 1000)
+    )
+    assert few.relative == pytest.approx(10 * many.relative)  # type: ignore[operator]
+    median = many.columns[0].median
+    assert many.relative == pytest.approx(median / (1000 * 20 / 72 / 2), rel=0.05)  # type: ignore[operator]
+
+
+def test_the_text_reads_as_if_written_by_hand(designed: CatalogDesign) -> None:
+    made = designed
+    for kept in (
+        "# Written by hand; what stands here stays.",
+        "# who and what",
+        "ledger: ledger.duckdb  # after the views",
+    ):
+        assert kept in made.text
+    assert "  old:" not in made.text and made.text.count("views:") == 1
+    revenue = '    measures:\n      revenue: {expr: "price * qty", scale: 0, lower: 0, upper: 900}\n    role: fact\n'
+    assert revenue in made.text
+    axes = {str(axis): name for name, view in made.views.items() for axis in view["axes"]}
+    assert "{'axis': 'sales.sold', 'cuts': {'width': 'quarter'}}" in axes
+    assert (
+        "{'axis': 'sales.grams', 'cuts': ['123456', '2345679']}" in axes
+    )  # more values than leaves: cut where asked
+    assert "customer.age" in axes  # few values need no cuts
+    assert sum(Fraction(view["share"]) for view in made.views.values()) == 1
+
+
+def test_measures_go_into_flow_style_too(shop: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb")
+    at, end = text.index("  sales:\n"), text.index("views:")
+    flow = """  sales: {role: fact, foreign_keys: {customer_id: customer, pid: product}, columns: {
+    price: {type: int, lower: 0, upper: 100, measure: true}, qty: {type: int, lower: 0, upper: 9}}}
+"""
+    made = design_catalog(text[:at] + flow + text[end:], shop / "shop.yaml", QUESTIONS[1:2], None)
+    assert (
+        'sales: {measures: {revenue: {expr: "price * qty", scale: 0, lower: 0, upper: 900}}, role: fact'
+        in made.text
+    )
+
+
+def test_what_cannot_be_served_says_why(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    asked = (
+        QUESTIONS[0],
+        "SELECT * FROM sales",
+        "SELECT COUNT(DISTINCT customer_id) FROM sales",
+        "SELECT COUNT(*) FROM nothing",
+    )
+    made = design_catalog(file.read_text(), file, asked, None)
+    reasons = [question.refusal or "" for question in made.questions]
+    parts = ("", "holds none", "write `unit: customer.customer_id`", "nothing")
+    assert all(part in reason for part, reason in zip(parts, reasons, strict=True)), reasons
+    with pytest.raises(CatalogError, match="no statement can be served"):
+        design_catalog(file.read_text(), file, ("SELECT age FROM customer LIMIT 3",), None)
+    with pytest.raises(InterfaceError, match="no question"):
+        design_catalog(file.read_text(), file, (), None)
+
+
+def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    before = tmp_path / "before" / "shop.yaml"
+    before.write_text((shop / "shop.yaml").read_text())
+    answerer = exactly(before, tmp_path / "before" / "old.dpsql")
+    sql = QUESTIONS[2]
+    with pytest.raises(NoViewError) as refused:
+        answerer.query(sql)
+    answerer.release.close()
+    view = str(refused.value).split("`")[1]
+    axes = "[{axis: product, by: [class]}, sales.sold]"
+    assert view == f"class_by_sold: {{of: sales, axes: {axes}, measures: [count, sales.price]}}"
+    more = tmp_path / "more.yaml"
+    more.write_text((shop / "shop.yaml").read_text().replace("views:\n", f"views:\n  {view}\n"))
+    again = exactly(more, tmp_path / "more.dpsql")
+    assert len(again.query(sql).rows) >= 3 * 8
+    again.release.close()
+
+
+@pytest.mark.slow
+def test_all_pairs_of_axes_are_a_cube(shop: Path) -> None:
+    text = (shop / "shop.yaml").read_text().replace("epsilon: 20", "epsilon: 1, delta: 1e-6")
+    homes = {"age": "customer", "region": "customer", "qty": "", "kind": "product", "price": ""}
+    joins = {
+        "customer": " JOIN customer USING (customer_id)",
+        "product": " JOIN product ON sales.pid = product.pid",
+        "": "",
+    }
+    pairs = []
+    for a, b in combinations(homes, 2):
+        joined = "".join(joins[home] for home in dict.fromkeys((homes[a], homes[b])))
+        pairs.append(f"SELECT {a}, {b}, COUNT(*) AS n FROM sales{joined} GROUP BY {a}, {b}")
+    made = design_catalog(text, shop / "shop.yaml", pairs, None)
+    assert made.served == len(pairs)
+    (cube,) = made.views.values()
+    assert (cube["ways"], len(cube["axes"])) == (2, 5)
+
+
+def test_coarse_and_fine_questions_about_the_same_columns_are_views_of_their_own(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    text = file.read_text().replace(
+        "epsilon: 20", "epsilon: 1, delta: 1e-6"
+    )  # rows of one law, however many views
+    joined = "FROM sales JOIN product ON sales.pid = product.pid GROUP BY"
+    coarse = f"SELECT class, EXTRACT(YEAR FROM sold) AS y, SUM(price) AS p {joined} class, y"
+    fine = f"SELECT kind, sold, SUM(price * qty) AS p {joined} kind, sold"
+    both = design_catalog(text, file, (coarse, fine), Guess(300, 6000))
+    alone = design_catalog(text, file, (coarse,), Guess(300, 6000))
+    assert len(both.views) == 2
+    half = both.questions[0].relative / alone.questions[0].relative  # type: ignore[operator]
+    # the other one takes half of the budget, mu^2, and nothing else
+    assert half == pytest.approx(math.sqrt(2), rel=0.05)
+
+
+def test_a_city_tells_its_nation(shop: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES)
+        connection.execute("ALTER TABLE customer ADD COLUMN city VARCHAR DEFAULT 'n0 c0'")
+        connection.execute("ALTER TABLE customer ADD COLUMN nation VARCHAR DEFAULT 'n0'")
+        connection.execute(
+            "CREATE TABLE place AS SELECT 'n' || i // 4 AS nation, 'n' || i // 4 || ' c' || i AS city "
+            "FROM range(20) AS r(i)"
+        )
+    levels = "{type: string, from: place, axis: {levels: [nation, city]}}"
+    text = (
+        CATALOG.format(root=tmp_path / "shop.duckdb")
+        .replace("customer: customer,", "customer: customer, place: place,")
+        .replace("columns: {age:", f"columns: {{city: {levels}, nation: {{type: string, from: place}}, age:")
+        .replace("tables:\n  customer", "tables:\n  place: {role: domain}\n  customer")
+    )
+    (tmp_path / "shop.yaml").write_text(text)
+    asked = [
+        f"SELECT {column}, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY {column}"
+        for column in ("nation", "city")
+    ]
+    made = design_catalog(text, tmp_path / "shop.yaml", asked, None)
+    assert made.served == 2
+    (view,) = made.views.values()
+    assert view["axes"] == ["customer.city"]
+
+
+def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb")
+    for old, new in (
+        ("unit: row", "unit: customer.customer_id"),
+        ("    key: customer_id", "    key: customer_id\n    private: true"),
+        ("  # who and what", "\n    max_ids: 30"),
+    ):
+        text = text.replace(old, new)
+    asked = [
+        "SELECT COUNT(DISTINCT customer_id) AS n FROM sales",
+        "SELECT kind, COUNT(DISTINCT customer_id) AS n, COUNT(*) AS m FROM sales "
+        "JOIN product ON sales.pid = product.pid GROUP BY kind",
+    ]
+    made = design_catalog(text, tmp_path / "shop.yaml", asked, Guess(300, 6000))
+    assert made.served == 2 and any("people" in view["measures"] for view in made.views.values())
+    (tmp_path / "designed.yaml").write_text(made.text)
+    designed = load_catalog(tmp_path / "designed.yaml")
+    with closing(open_public(designed)) as public:
+        priced = priced_plan(designed, axis_maker(designed, public))
+    with dry_answerer(priced) as dry:
+        dry_run = dry.query(asked[0])
+        spread, noise = dry_run.stderr_rows[0][0], dry_run.noise_rows[0][0]
+    assert made.questions[0].columns[0].median == pytest.approx(spread)
+    assert made.questions[0].relative == pytest.approx(noise / 300)  # people, not rows
+    each = design_catalog(
+        text, tmp_path / "shop.yaml", ["SELECT COUNT(*) / COUNT(DISTINCT customer_id) FROM sales"], None
+    )
+    assert each.served == 1  # rows and people of one view, which answers them apart
+    answerer = exactly(tmp_path / "designed.yaml", tmp_path / "designed.dpsql")
+    assert answerer.query(asked[0]).scalar() == 300
+    answerer.release.close()
+
+
+def test_what_no_view_can_count_says_why_and_leaves_the_others_alone(shop: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb").replace("unit: row", "unit: customer.customer_id")
+    text = text.replace("    key: customer_id", "    key: customer_id\n    private: true")
+    text = text.replace("of: sales, axes: [customer.age], measures: [count, sales.price]",
+                        "of: customer, axes: [customer.age], measures: [count]")  # fmt: skip
+    asked = [
+        "SELECT region, COUNT(*) AS n FROM customer GROUP BY region",
+        "SELECT COUNT(*) AS n FROM sales WHERE qty > 5",
+    ]
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert [question.refusal is None for question in made.questions] == [True, False]
+    assert "max_ids" in (made.questions[1].refusal or "")
+
+
+def test_derived_columns_are_axes_by_name_and_by_expression(shop: Path) -> None:
+    derived = """
+    derive: {weekday: "EXTRACT(DOW FROM sold)"}
+    columns:
+      weekday: {type: int, lower: 0, upper: 6}"""
+    text = (shop / "shop.yaml").read_text().replace("\n    columns:\n      price", f"{derived}\n      price")
+    asked = ["SELECT weekday, COUNT(*) AS n FROM sales GROUP BY weekday",
+             "SELECT EXTRACT(DOW FROM sold) AS w, COUNT(*) AS n FROM sales GROUP BY w"]  # fmt: skip
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert made.served == 2
+    assert [view["axes"] for view in made.views.values()] == [["sales.weekday"]]
+
+
+def test_a_foreign_key_is_an_axis_by_the_key_it_names(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    asked = ("SELECT pid, COUNT(*) AS n FROM sales GROUP BY pid",)
+    made = design_catalog(file.read_text(), file, asked, None)
+    assert made.served == 1
+    assert [view["axes"] for view in made.views.values()] == [[{"axis": "product", "by": ["pid"]}]]
+
+
+def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path: Path) -> None:
+    log = "axes: [{axis: customer.age, workload: [[18, 30], [30, 45, 2]]}]"
+    (tmp_path / "shop.yaml").write_text((shop / "shop.yaml").read_text().replace("axes: [customer.age]", log))
+    all_commands()
+    run = CliRunner().invoke(cli, ["design", str(tmp_path / "shop.yaml"), "--workload", str(shop / "q.sql")])
+    assert run.exit_code == 0, run.output
+    assert (
+        "views.old: `workload` of customer.age is not used" in run.output and "workload: [[" not in run.output
+    )
+
+
+def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
+    all_commands()
+    output = tmp_path / "drafted.yaml"
+    run = CliRunner().invoke(
+        cli, ["init", str(shop / "shop.duckdb"), "-o", str(output), "--workload", str(shop / "q.sql")]
+    )
+    assert run.exit_code == 0, run.output
+    assert "2 of 2 questions are served" in run.output
+    assert all(each.refusal is None for each in api.plan(output, QUESTIONS[:2]).queries)
+
+
+def test_the_command_shows_views_and_errors(shop: Path, tmp_path: Path) -> None:
+    all_commands()
+    words = ["design", str(shop / "shop.yaml"), "--workload", str(shop / "q.sql")]
+    run = CliRunner().invoke(cli, [*words, "--units", "300", "--rows", "6000"])
+    assert run.exit_code == 0, run.output
+    assert run.output.startswith("views:\n") and "of a typical answer" in run.output
+    assert CliRunner().invoke(cli, [*words, "--units", "3"]).exit_code == 2
+    written = tmp_path / "out.yaml"
+    assert CliRunner().invoke(cli, [*words, "-o", str(written)]).exit_code == 0
+    assert load_catalog(written).views
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60))
+def test_round_shares_add_up(weights: list[float]) -> None:
+    parts = rounded(weights)
+    assert sum(parts) == 1 and min(parts) > 0
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_parts_of_one_question_are_the_known_best(power: int) -> None:
+    errors = {"count": 3.0, "t.x": 40.0}
+    view = Designed((), "t", (), (errors,), tuple(errors), power)
+    best = {name: error ** (1 / (power + 1)) for name, error in errors.items()}
+    assert view.parts == pytest.approx(
+        {name: part / sum(best.values()) for name, part in best.items()}, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("axes", [7, pytest.param(9, marks=pytest.mark.slow)])
+def test_one_column_questions_under_a_delta_make_no_cube_of_all_their_axes(axes: int, tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(axes)]  # a cube of seven has 10^7 cells
+    columns = ", ".join(f"{name}: {{type: int, lower: 0, upper: 9}}" for name in names)
+    values = ", ".join(f"(i * {i + 3}) % 10 AS {name}" for i, name in enumerate(names))
+    duckdb.connect().execute(f"COPY (SELECT {values} FROM range(500) AS r(i)) TO '{tmp_path}/t.parquet'")
+    text = (
+        "dpsql: 1\nname: t\nsource: {kind: parquet, tables: {t: t.parquet}}\n"
+        "privacy: {lineage: t, cap: 100, unit: row, epsilon: 1, delta: 1.0e-6}\n"
+        f"tables: {{t: {{role: fact, columns: {{{columns}}}}}}}\n"
+        "views: {old: {of: t, axes: [t.c0], measures: [count]}}\n"
+    )
+    questions = [f"SELECT {name}, COUNT(*) FROM t GROUP BY 1" for name in names]
+    found = design_catalog(text, tmp_path / "t.yaml", questions, None)
+    (tmp_path / "new.yaml").write_text(found.text)
+    views = load_catalog(tmp_path / "new.yaml").views
+    assert {axis.axis.rpartition(".")[2] for view in views.values() for axis in view.axes} == set(names)
+
+
+def test_a_count_of_a_measure_that_nobody_sums_is_a_count(shop: Path) -> None:
+    """Its view holds how many rows have a value, and not the values."""
+    text = CATALOG.format(root=shop / "shop.duckdb").replace(
+        "measure: true}\n      qty", "measure: true, nullable: true}\n      qty"
+    )
+    asked = ("SELECT region, COUNT(price) FROM sales JOIN customer USING (customer_id) GROUP BY region",)
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert [question.refusal for question in made.questions] == [None]
+    assert '"count(sales.price)"' in made.text and "sales.price," not in made.text

@@ -1,0 +1,112 @@
+"""Forecasts follow from the catalog and from public guesses in it alone, and leave out no term."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.catalog import parse_catalog
+from dpsql.contributions.guess import Guess, stated_guess
+from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
+from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.curator.forecast import PlanReport, plan_catalog
+from dpsql.errors import CatalogError
+from dpsql.interfaces.cli.draft import _design_lines
+from dpsql.interfaces.cli.plan import plan_text
+
+QUESTIONS = {
+    "a library": (
+        "(ARRAY['north', 'south', 'east'])[1 + row % 3] AS branch, row % 40 AS days, row % 29 / 2.0 AS fee",
+        ["SELECT branch, COUNT(*) FROM rows GROUP BY branch", "SELECT SUM(fee), COUNT(*) FROM rows WHERE days < 10"],
+    ),
+    "a course": (
+        "(ARRAY['a', 'b'])[1 + row % 2] AS module, row % 31 AS clicks",
+        ["SELECT module, SUM(clicks) FROM rows GROUP BY module"],
+    ),
+    "visits": (
+        "DATE '2024-01-01' + CAST(row % 366 AS INT) AS day, row % 55 AS minutes",
+        ["SELECT COUNT(*) FROM rows WHERE day >= '2024-07-01'"],
+    ),
+}  # fmt: skip
+GUESS = (60, 3000, 90)
+
+
+def source(folder: Path, columns: str, people: int, each: int) -> Path:
+    """People with as many rows each; values of columns come again after some hundreds of rows."""
+    folder.mkdir(parents=True)
+    with duckdb.connect() as raw:
+        raw.execute(f"CREATE TABLE people AS SELECT range AS person_id FROM range({people})")
+        raw.execute(f"CREATE TABLE numbered AS SELECT range AS row FROM range({people * each})")
+        raw.execute(f"CREATE TABLE rows AS SELECT row // {each} AS person_id, {columns} FROM numbered")
+        for table in ("people", "rows"):
+            raw.execute(f"COPY {table} TO '{folder / table}.parquet'")
+    return folder
+
+
+def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ...]) -> tuple[str, str]:
+    """The text of a draft, and what is printed of its design."""
+    choices = CuratorChoices(
+        "people.person_id",
+        frozenset(),
+        "1",
+        "4",
+        data_dependent=False,
+        guesses={"rows": guess} if guess else {},
+    )
+    made = draft_from_source(data, folder / "c.yaml", "c", lambda _: choices, DraftWorkload(questions))
+    assert made.design is not None
+    text = made.text.replace(str(data), "DATA")
+    return text, "\n".join(_design_lines(made.design))
+
+
+def forecast(folder: Path, text: str, data: Path, questions: list[str]) -> PlanReport:
+    marks = groups_of(open_marks(parse_catalog(text.replace("DATA", str(data)))))
+    confirmed, _ = confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))
+    return plan_catalog(parse_catalog(confirmed), questions, compare=False)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_files_that_differ_in_all_counts_give_one_draft_and_one_forecast(tmp_path: Path, name: str):
+    columns, questions = QUESTIONS[name]
+    sides = []
+    for people, each in ((700, 10), (900, 24)):
+        folder = tmp_path / f"{people}"
+        data = source(folder / "data", columns, people, each)
+        text, printed = drafted(folder, data, questions, GUESS)
+        sides.append((text, printed, plan_text(forecast(folder, text, data, questions))))
+    assert sides[0] == sides[1]
+    assert "guess: {units: 60, rows: 3000, most_rows: 90}" in sides[0][0]
+    assert "±" in sides[0][2]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_without_a_guess_no_number_is_printed_at_user_level(tmp_path: Path, name: str):
+    columns, questions = QUESTIONS[name]
+    data = source(tmp_path / "data", columns, 300, 10)
+    text, printed = drafted(tmp_path, data, questions, ())
+    assert "guess:" not in text and "±" not in printed and "+-" not in printed
+    report = forecast(tmp_path, text, data, questions)
+    assert all(
+        column.median is None and column.wants_guess == "rows" for q in report.queries for column in q.columns
+    )
+    answers, _, _ = plan_text(report).partition("the release:")
+    assert not any("±" in line for line in answers.splitlines()[1:])
+    assert "needs `guess: {units: .., rows: ..}` on rows in the catalog" in answers
+
+
+def test_a_guess_keeps_one_digit(tmp_path: Path):
+    columns, questions = QUESTIONS["a course"]
+    data = source(tmp_path / "data", columns, 300, 10)
+    text, _ = drafted(tmp_path, data, questions, (599, 16049, 44))
+    catalog = parse_catalog(text)
+    assert "guess: {units: 600, rows: 20000, most_rows: 40}" in text
+    typed = parse_catalog(
+        text.replace("{units: 600, rows: 20000, most_rows: 40}", "{units: 599, rows: 16049, most_rows: 44}")
+    )
+    assert typed.to_json() == catalog.to_json()
+    assert stated_guess(typed) == Guess(600, 20000, most=40.0)
+    for wrong in ("{units: 9, rows: 2}", "{units: 2, rows: 100, most_rows: 3}", "{units: 0, rows: 1}"):
+        with pytest.raises(CatalogError, match="guess"):
+            parse_catalog(text.replace("{units: 600, rows: 20000, most_rows: 40}", wrong))

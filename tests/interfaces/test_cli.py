@@ -1,0 +1,217 @@
+"""Commands as scripts call them: output, JSON, exit codes, completion, doctor."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.command import dpsql_command
+from tests.interfaces_release import build
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("cli"))
+
+
+def dpsql(*arguments: str | Path, folder: Path | None = None) -> tuple[str, str, int]:
+    """Standard output, standard error and exit code."""
+    done = dpsql_command(*arguments, cwd=folder)
+    return done.stdout, done.stderr, done.returncode
+
+
+def test_query_formats(shop: Path) -> None:
+    statement = "SELECT 1 AS a, 'x' AS b"
+    shown = {
+        style: dpsql("query", shop, statement, "--format", style)[0]
+        for style in ("csv", "json", "jsonl", "markdown", "table")
+    }
+    assert shown["csv"] == "a,b\n1,x\n"
+    assert json.loads(shown["json"]) == [{"a": 1, "b": "x"}]
+    assert shown["jsonl"] == '{"a": 1, "b": "x"}\n'
+    assert shown["markdown"] == "| a | b |\n|---|---|\n| 1 | x |\n"
+    assert shown["table"] == "a  b\n-  -\n1  x\n"
+
+
+def test_query_json_has_errors_beside_values(shop: Path) -> None:
+    out, _, code = dpsql(
+        "query",
+        shop,
+        "SELECT COUNT(*) AS n, DP_STDERR(COUNT(*), 'noise') AS noise FROM sales",
+        "--format",
+        "json",
+    )
+    (row,) = json.loads(out)
+    assert code == 0
+    assert 2900 < row["n"] < 3100
+    assert 0 < row["noise"] < 30
+    assert row["n_stderr"] == pytest.approx((row["n_high"] - row["n_low"]) / 2 / 1.96, rel=1e-4)
+    assert row["n_low"] < row["n"] < row["n_high"]
+    assert row["n_bound"] == 0
+
+
+def test_explain_json_agrees_with_query(shop: Path) -> None:
+    statement = "SELECT COUNT(*) AS n FROM sales"
+    report = json.loads(dpsql("explain", shop, statement, "--json")[0])
+    (row,) = json.loads(dpsql("query", shop, statement, "--format", "json")[0])
+    assert report["columns"] == ["n"]
+    assert report["stderr"] == [[row["n_stderr"]]]
+    assert report["plan"] == dpsql("explain", shop, statement)[0].splitlines()
+
+
+def test_budget_says_what_is_left(shop: Path) -> None:
+    report = json.loads(dpsql("budget", shop.with_suffix(".yaml"), "--json")[0])
+    (lineage,) = report["lineages"]
+    assert (lineage["cap"], lineage["spent"], lineage["left"]) == ("2000", "80", "1920")
+    (release,) = lineage["releases"]
+    assert sum(float(eval_fraction(line["amount"])) for line in release["spends"]) == pytest.approx(80)
+    text, _, code = dpsql("budget", shop.with_suffix(".yaml"))
+    assert text.startswith(
+        "shop: 80 of 2000 epsilon spent, 1920 left (unit customer.customer_id, add_remove)\n"
+    )
+    assert code == 0
+
+
+def eval_fraction(text: str) -> float:
+    """`4/5` as a number."""
+    above, _, below = text.partition("/")
+    return int(above) / int(below or 1)
+
+
+def test_publish_again_charges_nothing(tmp_path: Path) -> None:
+    build(tmp_path).unlink()  # its stamp is gone, and so is the id that the ledger knows
+    other = tmp_path / "again.dpsql"
+    out, err, code = dpsql("publish", tmp_path / "shop.yaml", "-o", other, "--json")
+    report = json.loads(out)
+    assert (report["drawn"], report["charged"], report["left"], code) == (True, "80", "1840", 0)
+    assert err == ""  # progress is for terminals
+    again = json.loads(dpsql("publish", tmp_path / "shop.yaml", "-o", other, "--json")[0])
+    assert (again["drawn"], again["release_id"]) == (False, report["release_id"])
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    build(tmp_path).unlink()  # its stamp is gone, and so is the id that the ledger knows
+    command = [
+        sys.executable,
+        "-m",
+        "dpsql",
+        "publish",
+        str(tmp_path / "shop.yaml"),
+        "-o",
+        str(tmp_path / "b.dpsql"),
+    ]
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=follower, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+        assert process.wait() == 0
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    assert b"planned: 5 statistics" in shown
+    assert b"published" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("query", "absent.dpsql", "SELECT 1"), 2, "there is no release at absent.dpsql"),
+        (("budget", "absent.yaml"), 2, "absent.yaml"),
+        (("publish", "absent.yaml", "-o", "x.dpsql"), 2, "absent.yaml"),
+        (("nothing",), 2, "No such command"),
+    ],
+)
+def test_errors_are_one_line_with_a_code(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, word: str
+) -> None:
+    out, err, got = dpsql(*arguments, folder=tmp_path)
+    assert (out, got) == ("", code)
+    assert word in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sql_errors_point_into_the_statement(shop: Path) -> None:
+    _, err, code = dpsql("query", shop, "SELECT COUNT(*) FROM sale")
+    assert code == 1
+    first, line, caret = err.splitlines()
+    assert first.startswith("dpsql: there is no table 'sale'; did you mean sales?")
+    assert line == "SELECT COUNT(*) FROM sale"
+    assert caret == "                     ^^^^"
+
+
+def test_doctor(shop: Path, tmp_path: Path) -> None:
+    out, _, code = dpsql("doctor", shop)
+    assert code == 0
+    assert f"ok   {shop}: release shop, 3 views" in out
+    (tmp_path / "bad.dpsql").write_text("no")
+    report = json.loads(dpsql("doctor", tmp_path / "bad.dpsql", "--json")[0])
+    assert [each["what"] for each in report["findings"] if not each["fine"]] == [str(tmp_path / "bad.dpsql")]
+    assert dpsql("doctor", tmp_path / "bad.dpsql")[2] == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    out, _, code = dpsql("completion", shell)
+    assert code == 0
+    assert "_DPSQL_COMPLETE" in out
+
+
+def test_completion_of_commands() -> None:
+    environment = {
+        **os.environ,
+        "_DPSQL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "dpsql pub",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "dpsql"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert "plain,publish" in done.stdout
+
+
+def test_a_full_standard_output_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was done stays done; the line says so."""
+    echo = click.echo
+
+    def full(message: object = None, *, err: bool = False, **others: object) -> None:
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        echo(message, err=err)
+
+    monkeypatch.setattr(click, "echo", full)
+    catalog = tmp_path / "survey.yaml"
+    catalog.write_bytes((Path(__file__).parents[2] / "catalog" / "survey.yaml").read_bytes())
+    done = dpsql_command("budget", catalog)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+    assert "this is done, but what it says cannot be written (No space left on device)" in done.stderr
+
+
+def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*words: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("dpsql.api.budget", broken)
+    done = dpsql_command("budget", tmp_path / "shop.yaml")
+    assert (done.returncode, done.stderr) == (
+        4, "dpsql: the machine refused: out of memory; give the process more memory, then run the same command again\n",
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""AHEAD as a kind of collection: rounds planned from reports, a release, plain SQL with errors that hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dpsql
+from benchmarks.local.simulated import one_row_each, simulate_tallies
+from dpsql.catalog import load_catalog
+from dpsql.client.plan import read_plan
+from dpsql.curator.audit.contents import check_tables
+from dpsql.errors import CatalogError, DataError
+from dpsql.interfaces.cli import cli
+from dpsql.local import rounds
+from dpsql.local.collector import CollectionManifest
+from dpsql.local.rounds import adaptive_content
+from dpsql.local.run import Reports, collect, write_plan
+from dpsql.local.simulate import simulate_reports, write_spool
+from dpsql.local.survey import public_axis_maker, survey_of
+from dpsql.matrices.boxes import BoxVariance, from_columns
+from dpsql.release import open_release
+
+CATALOG = """
+dpsql: 1
+name: places
+privacy: {lineage: town, cap: 2, unit: row, epsilon: 2}
+collection: {kind: ahead}
+tables:
+  stop:
+    role: fact
+    columns:
+      x: {type: int, lower: 0, upper: 31, cuts: {width: 1}, out_of_domain: drop}
+      y: {type: int, lower: 0, upper: 31, cuts: {width: 1}, out_of_domain: drop}
+views: {all: {of: stop, axes: AXES, measures: [count]}}
+"""
+PEOPLE = 40_000
+
+
+def catalog_file(folder: Path, axes: str) -> Path:
+    path = folder / "c.yaml"
+    path.write_text(CATALOG.replace("AXES", axes))
+    return path
+
+
+def stops(axes: int) -> np.ndarray:
+    """Two clusters and a few people everywhere."""
+    rng = np.random.default_rng(99)
+    near = np.where(
+        rng.random(PEOPLE)[:, None] < 0.6,
+        rng.normal(9, 1.2, (PEOPLE, axes)),
+        rng.normal(24, 0.8, (PEOPLE, axes)),
+    )
+    far = rng.integers(0, 32, (PEOPLE, axes))
+    return np.clip(np.rint(np.where(rng.random(PEOPLE)[:, None] < 0.05, far, near)), 0, 31).astype(np.int64)
+
+
+def played(folder: Path, axes: str, said: np.ndarray, seed: int) -> Path:
+    """A release by rounds in law: tallies alone, no report is made."""
+    catalog = load_catalog(catalog_file(folder, axes))
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    rng = np.random.default_rng(seed)
+    plan = read_plan(rounds.first_plan(rounds.rounds_design(survey, PEOPLE)))
+    drawn = rng.integers(0, plan.rounds, PEOPLE)
+    while True:
+        tallies = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)
+        if plan.round + 1 == plan.rounds:
+            break
+        plan = read_plan(rounds.after_round(plan, tallies[0]))
+    target = folder / f"{seed}.dpsql"
+    adaptive_content(survey, plan, tallies, CollectionManifest(1, 1, 1, {}), f"{seed:032x}").write(target)
+    return target
+
+
+@pytest.mark.usefixtures("publishes")
+def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
+    catalog, said = catalog_file(tmp_path, "[stop.x]"), stops(1)
+    drawn = np.random.default_rng(1).integers(0, 5, PEOPLE)
+    after = None
+    for number in range(5):
+        plan_file, spool = tmp_path / f"{number}.json", tmp_path / f"{number}.parquet"
+        predictions = write_plan(catalog, plan_file, PEOPLE, "", after).predictions
+        assert predictions[0].error > 0
+        plan = read_plan(plan_file.read_bytes())
+        assert (plan.round, plan.rounds, len(json.loads(plan.raw)["earlier"])) == (number, 5, number)
+        mine = one_row_each(said[drawn == number])
+        write_spool(spool, simulate_reports(plan, mine, np.random.default_rng(number + 7)))
+        after = Reports(plan_file, [spool], b"k" * 32)
+        if number < 4:
+            with pytest.raises(DataError, match="of 5; a release is made of the last"):
+                collect(after, tmp_path / "no.dpsql", "a" * 32)
+    assert after is not None
+    with pytest.raises(DataError, match="was the last"):
+        write_plan(catalog, tmp_path / "6.json", PEOPLE, "", after)
+    collect(after, tmp_path / "r.dpsql", "a" * 32)
+    found = dpsql.query(
+        "SELECT COUNT(*), COUNT(*) FILTER (WHERE x < 16) FROM stop", release=tmp_path / "r.dpsql"
+    )
+    whole, left = (float(v) for v in found.rows[0])
+    assert whole == pytest.approx(PEOPLE, abs=1)
+    error = float(np.asarray(found.stderr, dtype=float)[0, 1])
+    assert 0 < error < 0.02 * PEOPLE
+    assert abs(left - (said < 16).sum()) < 4 * error
+    release = open_release(tmp_path / "r.dpsql")
+    assert release.meta.local is not None
+    assert release.meta.local.rounds == 5
+    assert not [check for check in check_tables(release) if check.held is False]
+    release.close()
+    other = tmp_path / "other.yaml"
+    other.write_text(catalog.read_text().replace("upper: 31", "upper: 30", 1))
+    with pytest.raises(DataError, match="not a round of this catalog"):
+        write_plan(other, tmp_path / "7.json", PEOPLE, "", after)
+
+
+@pytest.mark.usefixtures("publishes")
+@pytest.mark.parametrize(
+    ("axes", "kinds"),
+    [("[stop.x]", (True, False)), pytest.param("[stop.x, stop.y]", (False,), marks=pytest.mark.slow)],
+)
+def test_intervals_hold_the_truth(tmp_path: Path, axes: str, kinds: tuple[bool, ...]) -> None:
+    said = stops(2)[:, : len(axes.split(","))]
+    rng = np.random.default_rng(4)
+    bounds = [np.sort(rng.choice(33, 2, replace=False)) for _ in range(24 * said.shape[1])]
+    boxes = [bounds[i : i + said.shape[1]] for i in range(0, len(bounds), said.shape[1])]
+    tests = [
+        " AND ".join(f"{c} BETWEEN {a} AND {b - 1}" for c, (a, b) in zip("xy", box, strict=False))
+        for box in boxes
+    ]
+    exact = [
+        int(np.all([(said[:, i] >= a) & (said[:, i] < b) for i, (a, b) in enumerate(box)], axis=0).sum())
+        for box in boxes
+    ]
+    sql = "SELECT " + ", ".join(f"COUNT(*) FILTER (WHERE {t})" for t in tests) + " FROM stop"
+    held: dict[bool, list[float]] = {kind: [] for kind in kinds}
+    for seed in range(12):
+        made = played(tmp_path, axes, said, seed)
+        for kind in kinds:
+            result = dpsql.query(sql, release=made, nonnegative=kind)
+            low, high = (np.asarray(side, dtype=float)[0] for side in result.interval(0.95))
+            held[kind].append(float(np.mean((low <= exact) & (exact <= high))))
+    for kind in kinds:
+        assert np.mean(held[kind]) > 0.92, kind
+
+
+def test_boxes_read_back_and_hold_whole_boxes_without_what_is_inside() -> None:
+    bounds = np.array([[[0, 2], [0, 4]], [[2, 4], [0, 2]], [[2, 4], [2, 4]]])
+    root = np.random.default_rng(0).standard_normal((3, 3))
+    model = BoxVariance(bounds, root @ root.T, np.array([1.0, 2.0, 3.0]))
+    first, second = np.array([[1.0, 1, 0, 0], [1, 0, 0, 0]]), np.ones((2, 4))
+    found = model.covariance([first, second])
+    assert found[0] == pytest.approx(model.sums[0, 0])
+    assert found[1] == pytest.approx(model.sums[0, 0] / 4 + 0.25)
+    again = from_columns(model.columns())
+    np.testing.assert_allclose(
+        again.covariance([first, second], [second, first]), model.covariance([first, second], [second, first])
+    )
+
+
+@pytest.mark.parametrize(
+    ("collection", "says"),
+    [("{kind: ahead, row_share: 0.1}", "leave out row_share"), ("{kind: ahead, tau: 2}", "leave out tau")],
+)
+def test_what_rounds_do_not_take(tmp_path: Path, collection: str, says: str) -> None:
+    path = catalog_file(tmp_path, "[stop.x]")
+    path.write_text(path.read_text().replace("{kind: ahead}", collection))
+    with pytest.raises(CatalogError, match=says):
+        load_catalog(path)
+
+
+@pytest.mark.parametrize(
+    ("axes", "phrase"), [("[stop.x]", "on one axis"), ("[stop.x, stop.y]", "narrow clusters")]
+)
+def test_the_plan_says_where_ahead_is_dominated(tmp_path: Path, axes: str, phrase: str) -> None:
+    catalog = str(catalog_file(tmp_path, axes))
+    command = ["collection-plan", catalog, "-o", str(tmp_path / "1.json"), "--people", "40000"]
+    shown = CliRunner().invoke(cli, command).output
+    (line,) = [line for line in shown.splitlines() if "dominated" in line]
+    assert "`kind: auto`" in line and phrase in line
+    Path(catalog).write_text(Path(catalog).read_text().replace("{kind: ahead}", "{epsilon: 2}"))
+    assert "dominated" not in CliRunner().invoke(cli, command).output
