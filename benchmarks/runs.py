@@ -119,7 +119,7 @@ RUNS: tuple[Run, ...] = (
         "python -m benchmarks.mutants.run",
         (
             "benchmarks/mutants",
-            *(f"tests/{room}" for room in ("noise", "budget", "ledger", "mechanisms", "privacy")),
+            *(f"tests/{part}" for part in ("noise", "budget", "ledger", "mechanisms", "privacy")),
         ),
     ),
     *(
@@ -132,7 +132,7 @@ RUNS: tuple[Run, ...] = (
             ("pythons", "python -m tests.suites --python"),
         )
     ),
-    Run("wire", "Doors", "make wire", ("tests/interfaces", "Makefile")),
+    Run("wire", "Interfaces", "make wire", ("tests/interfaces", "Makefile")),
     Run(
         "production-serving",
         "Production",

@@ -28,7 +28,7 @@ Exact = NewType("Exact", IntArray)
 """Integers computed from raw rows. They reach noise in `dpsql.mechanisms.distribution` and are stored nowhere else."""
 
 Noisy = NewType("Noisy", IntArray)
-"""Integers with noise. `dpsql.mechanisms.distribution` alone makes them; only they are stored, reconciled and estimated from."""
+"""Integers with noise. `dpsql.mechanisms.distribution` makes them; only they are stored or estimated from."""
 FloatArray = npt.NDArray[np.float64]
 
 

@@ -138,7 +138,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shops_published_once(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """Workers of one run share the shops of `interfaces_release`; `make quick` publishes none, and must see who does."""
+    """Workers of a run share the shops of `interfaces_release`; `make quick` publishes none, and sees who does."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     quick = "not publishes" in request.config.getoption("markexpr")

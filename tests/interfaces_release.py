@@ -1,4 +1,4 @@
-"""A small release for the doors' tests: a shop of 400 people, published with repeatable draws.
+"""A small release for the interfaces' tests: a shop of 400 people, published with repeatable draws.
 
 The stamp `insecure_entropy` is taken off this copy, so that commands open it as they open a real one. Thirty modules
 take the same shop: a run of the tests publishes it once (`ORIGINALS`, set by tests/conftest.py), and each gets a

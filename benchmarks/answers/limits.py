@@ -1,8 +1,8 @@
-"""Does a request end at its limits at every door? A cross join of 365 days and 730 items, with its errors.
+"""Does a request end at its limits at every interface? A cross join of 365 days and 730 items, with its errors.
 
     python -m benchmarks.answers.limits
 
-Every door runs in a process of its own. Seconds are those of a request over its limit (30 s), megabytes what the
+Every interface runs in a process of its own. Seconds are those of a request over its limit (30 s), megabytes what the
 process has held over a small statement. Then clients leave, and servers are told to end, in the middle of the errors:
 seconds until the process works no more, and until it has ended. Linux alone tells these as they are read here. Ten
 minutes of one core.
@@ -80,7 +80,7 @@ LONG = STATEMENTS["error functions"]
 
 
 class Seen(NamedTuple):
-    """What a door took: seconds of its longest request, and megabytes over the small statement."""
+    """What an interface took: seconds of its longest request, and megabytes over the small statement."""
 
     seconds: float
     megabytes: float
@@ -122,27 +122,27 @@ def in_shell(release: Path, sql: str) -> Iterator[Callable[[], object]]:
     yield lambda: evaluate(InputPiece(sql, False), state)
 
 
-DOORS = {"dbapi": in_dbapi, "api": in_api, "shell": in_shell}
+INTERFACES = {"dbapi": in_dbapi, "api": in_api, "shell": in_shell}
 
 
-def inside(door: str, release: Path, sql: str) -> Seen:
-    """Ask at a door of this process."""
-    for work in DOORS[door](release, SMALL):
+def inside(interface: str, release: Path, sql: str) -> Seen:
+    """Ask at an interface of this process."""
+    for work in INTERFACES[interface](release, SMALL):
         work()
     before, slowest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0.0
-    for work in DOORS[door](release, sql):
+    for work in INTERFACES[interface](release, sql):
         start = time.monotonic()
         try:
             work()
         except Error as error:
-            print(f"  {door}: {error}", file=sys.stderr)
+            print(f"  {interface}: {error}", file=sys.stderr)
         slowest = max(slowest, time.monotonic() - start)
     return Seen(slowest, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
-def in_child(door: str, release: Path, sql: str) -> Seen:
+def in_child(interface: str, release: Path, sql: str) -> Seen:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.answers.limits", door, str(release), sql]
+    command = [sys.executable, "-m", "benchmarks.answers.limits", interface, str(release), sql]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return Seen(*json.loads(done.stdout.splitlines()[-1]))
 
@@ -287,18 +287,20 @@ def at_page(release: Path, figures: Figures) -> None:
         )
 
 
-def tell(figures: Figures, door: str, name: str, seen: Seen) -> None:
-    """Two figures of a door."""
-    figures.at_most("limits: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS, f"{door}, {name}")
-    figures.at_most("limits: megabytes", seen.megabytes, MOST_MEGABYTES, f"{door}, {name}")
+def tell(figures: Figures, interface: str, name: str, seen: Seen) -> None:
+    """Two figures of an interface."""
+    figures.at_most(
+        "limits: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS, f"{interface}, {name}"
+    )
+    figures.at_most("limits: megabytes", seen.megabytes, MOST_MEGABYTES, f"{interface}, {name}")
 
 
 def measure(folder: Path) -> int:
     """Print the figures; the exit code."""
     figures, release = Figures(), build(folder)
     for name, sql in STATEMENTS.items():
-        for door in DOORS:
-            tell(figures, door, name, in_child(door, release, sql))
+        for interface in INTERFACES:
+            tell(figures, interface, name, in_child(interface, release, sql))
         tell(figures, "command", name, at_command(release, sql))
     at_wire(release, figures)
     at_page(release, figures)

@@ -22,7 +22,7 @@ from dpsql.client.plan import largest_weight
 from dpsql.local.estimate import axis_table
 from dpsql.local.mechanisms import ahead
 from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload, simplex_fit, system
-from dpsql.local.mechanisms.smooth import stack
+from dpsql.local.mechanisms.priors import stack
 from dpsql.local.mechanisms.truncation import level_edges
 from dpsql.local.oracles import choose_oracle
 from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach

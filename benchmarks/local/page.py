@@ -219,7 +219,7 @@ def several_axes(given: argparse.Namespace) -> Blocks:
 
 
 def rounds(given: argparse.Namespace) -> Blocks:
-    """AHEAD through its door beside the default plan, a table for each epsilon."""
+    """AHEAD as shipped beside the default plan, a table for each epsilon."""
     blocks = {}
     for name, cases in local_rounds.TABLES.items():
         found = {case: local_rounds.compared(case, given.runs) for case in cases}

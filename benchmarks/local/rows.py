@@ -169,7 +169,7 @@ def two_axes(figures: Figures, runs: int) -> None:
         figures.table(f"one row and a bit, two axes, coverage, {name}", float(np.mean(values)))
 
 
-def affordable(everybody: int, rng: np.random.Generator) -> RespondentRows:
+def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:
     """People of 1 to 12 rows; those of many have early days and the first two kinds."""
     rows = np.minimum(rng.geometric(0.35, everybody), 12)
     first = np.concatenate([[0], np.cumsum(rows)])

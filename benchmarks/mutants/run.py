@@ -3,7 +3,7 @@
     python -m benchmarks.mutants.run [--count 400] [--seed 40]
 
 Defects are drawn without replacement, each of all modules with the same chance. One is planted in a copy of the
-package, and the tests of its room run until one fails, at most 60 s of CPU; a mutant that is still running then is
+package, and the tests of its package run until one fails, at most 60 s of CPU; a mutant that is still running then is
 killed, as a suite that hangs is noticed. What survives is printed with its line. Results are kept in
 build/mutants.jsonl, so a stopped run goes on: a killed mutant for as long as its module and the file of the test that
 failed are as they were, a survivor for as long as its module and all its tests are.
@@ -34,7 +34,7 @@ from benchmarks.mutants.equivalent import EQUIVALENT
 PROJECT = Path(__file__).resolve().parents[2]
 STORED = PROJECT / "build" / "mutants.jsonl"
 CPU_SECONDS, KILLED = 60, 0.95
-ROOMS = {
+PACKAGES = {
     "dpsql/noise": ("tests/noise",),
     "dpsql/budget": ("tests/budget",),
     "dpsql/mechanisms/distribution.py": (
@@ -64,8 +64,8 @@ class Mutant(NamedTuple):
 def mutants() -> list[Mutant]:
     """Every defect of every module."""
     listed = []
-    for room, tests in ROOMS.items():
-        place = PROJECT / room
+    for part, tests in PACKAGES.items():
+        place = PROJECT / part
         for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
             module = str(path.relative_to(PROJECT))
             listed += [Mutant(module, defect, tests) for defect in defects(path.read_text("utf-8"))]
@@ -76,11 +76,11 @@ def refuse_failing_tests() -> None:
     """The package as it is must pass in its copy: tests that fail anyway would kill every mutant.
 
     Raises:
-        RuntimeError: a room's tests fail without a defect.
+        RuntimeError: a package's tests fail without a defect.
     """
-    for room, tests in ROOMS.items():
-        if killer(Mutant(room, None, tests)) != SURVIVED:
-            raise RuntimeError(f"{room}: {' '.join(tests)} fail without a defect")
+    for part, tests in PACKAGES.items():
+        if killer(Mutant(part, None, tests)) != SURVIVED:
+            raise RuntimeError(f"{part}: {' '.join(tests)} fail without a defect")
 
 
 SURVIVED = "nothing"
@@ -88,7 +88,7 @@ SURVIVED = "nothing"
 
 
 def killer(mutant: Mutant) -> str:
-    """The file of the test that fails, the room's tests if they hang, `SURVIVED` if all pass."""
+    """The file of the test that fails, the package's tests if they hang, `SURVIVED` if all pass."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("dpsql", "tests", "benchmarks", "docs", "catalog"):
             shutil.copytree(

@@ -73,7 +73,7 @@ class Currency(Protocol):
     def epsilon(self, amount: Fraction, /) -> Fraction:
         """The epsilon that an amount implies, rounded up."""
 
-    def room(self, amount: Fraction, /) -> Fraction:
+    def payable(self, amount: Fraction, /) -> Fraction:
         """The largest epsilon of one more release that an amount still holds, rounded down."""
 
     def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
@@ -108,7 +108,7 @@ class Epsilon:
         """The same: amounts are epsilons."""
         return amount
 
-    epsilon = room = pure = counted
+    epsilon = payable = pure = counted
 
     def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
         """A part for each move."""
@@ -131,7 +131,7 @@ class Mu2:
         key_delta: the part of it that choosing keys may spend; the curve has the rest.
 
     >>> mu2 = Mu2(Fraction(1, 10**6))
-    >>> mu2.room(mu2.counted(Fraction(4))) <= 4 <= mu2.epsilon(mu2.counted(Fraction(4))) + Fraction(1, 10**9)
+    >>> mu2.payable(mu2.counted(Fraction(4))) <= 4 <= mu2.epsilon(mu2.counted(Fraction(4))) + Fraction(1, 10**9)
     True
     """
 
@@ -150,7 +150,7 @@ class Mu2:
     def epsilon(self, amount: Fraction) -> Fraction:
         return epsilon_of(amount, self.delta - self.key_delta)
 
-    def room(self, amount: Fraction) -> Fraction:
+    def payable(self, amount: Fraction) -> Fraction:
         """In steps of 10^-9."""
         room = Fraction(math.floor(self.epsilon(amount) * _ROOM_GRAIN), _ROOM_GRAIN)
         return room if room <= 0 or self.counted(room) <= amount else room - Fraction(1, _ROOM_GRAIN)

@@ -4,8 +4,8 @@ An expression sees columns that its table declares and those derived before it; 
 that a CSV file and a Parquet file mean the same. `check_binding` has the engine bind each to an empty table of the
 declared types before any row is opened: what does not bind there could not be published, such as text plus a number.
 
-**Privacy**: each is a function of one row that is NULL where it fails (`dpsql.row_expressions.expression`). Checking them
-reads the catalog alone; the tables are empty.
+**Privacy**: each is a function of one row that is NULL where it fails (`dpsql.row_expressions.expression`). Checking
+them reads the catalog alone; the tables are empty.
 """
 
 from __future__ import annotations

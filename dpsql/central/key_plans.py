@@ -151,7 +151,7 @@ def list_limits(catalog: Catalog, make_axis: AxisMaker) -> dict[str, int]:
     """
     limits = {}
     for column in private_columns(catalog):
-        limit = min([column.keys.most or LARGEST_LIST, *_rooms(catalog, column, make_axis)])
+        limit = min([column.keys.most or LARGEST_LIST, *_cells_left(catalog, column, make_axis)])
         if limit < max(1, column.keys.most or 0, len(column.keys.always)):
             raise CatalogError(
                 f"tables.{column.table}.columns.{column.column}.categories: `most` does not fit the `cells` of views "
@@ -162,7 +162,7 @@ def list_limits(catalog: Catalog, make_axis: AxisMaker) -> dict[str, int]:
     return limits
 
 
-def _rooms(catalog: Catalog, column: PrivateColumn, make_axis: AxisMaker) -> Iterator[int]:
+def _cells_left(catalog: Catalog, column: PrivateColumn, make_axis: AxisMaker) -> Iterator[int]:
     """For each view how many keys its cells allow, its private axes alike."""
     for name in column.views:
         view = catalog.star.views[name]

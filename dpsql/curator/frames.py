@@ -1,7 +1,7 @@
 """`dpsql.Catalog`: a catalog as a typed object, drafted from data frames.
 
-The model is the YAML file's: `to_yaml` writes it, `dpsql.catalog.load_catalog` reads it back to an equal one. Frames are
-not part of it; `publish` and `plan` are given them.
+The model is the YAML file's: `to_yaml` writes it, `dpsql.catalog.load_catalog` reads it back to an equal one. Frames
+are not part of it; `publish` and `plan` are given them.
 
 **Privacy**: `from_frames` reads raw rows, as `dpsql init` does; what it read is marked, and publishing refuses while a
 mark is left.

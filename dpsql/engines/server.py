@@ -5,8 +5,9 @@ same for all of them: which tables may be read, keys of one type, public tables,
 `ServerSession` and a line in `dpsql.engines.registry`.
 
 What DuckDB does with casts that give NULL where they fail is refused here, from the schema, such as text that holds
-numbers. `derive`, `expr` and SELECTs over one private table are written of total expressions (`dpsql.row_expressions.total`);
-those that are not total are refused. A view of the curator's, with `trusted: true`, does the same.
+numbers. `derive`, `expr` and SELECTs over one private table are written of total expressions
+(`dpsql.row_expressions.total`); those that are not total are refused. A view of the curator's, with `trusted: true`,
+does the same.
 
 **Privacy**: sees raw rows, and hands out rows of public tables and cells. Nothing is written to the server.
 """

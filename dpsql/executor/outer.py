@@ -10,11 +10,9 @@ asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
-from weakref import WeakSet
 
 import duckdb
 import numpy as np
@@ -55,7 +53,7 @@ from dpsql.intervals.selection import NOTHING, UNCOUNTED, Candidates, NoisySelec
 from dpsql.planner.axis_query import UNBOUND, IntArray
 from dpsql.planner.notes import Note
 from dpsql.planner.schema import Listing
-from dpsql.release.request import Request, check, paced, requested, size_of, take
+from dpsql.release.request import MemoryCharge, check, paced, requested, size_of, take
 from dpsql.results.margins import NUMBERS
 from dpsql.results.render import Grid
 from dpsql.sql.added import UNSEEN, VALUE, bit_offsets, shifted
@@ -99,26 +97,6 @@ class Lazy(Generic[T]):
         value = self.make(instance)
         instance.__dict__[self.make.__name__] = value
         return value
-
-
-class MemoryCharge:
-    """The bytes that an answer and its errors keep, counted once by every request that works on them."""
-
-    def __init__(self) -> None:
-        self._bytes, self._counted = 0, WeakSet[Request]()
-
-    @contextmanager
-    def request(self, seconds: float) -> Iterator[None]:
-        """Work on the current request, or a new one; what the block keeps is held from now on."""
-        with requested(seconds) as request:
-            if request not in self._counted:
-                self._counted.add(request)
-                request.bytes += self._bytes  # what there is already is refused to nobody
-            start_bytes = request.bytes
-            try:
-                yield
-            finally:
-                self._bytes += request.bytes - start_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ them.
 | `random` | a sample | unless the test rejects it, scaled; may be combined | scaled where `everybody` is declared |
 | `unknown` | nobody says | answers only what nothing else can | counts of the respondents |
 
-**Test.** `dpsql.federation.sample_test` compares respondents with the population. Where it rejects, they are weighted to
-the population's margins (`dpsql.federation.raking`) and answer what nothing else can, or answer for themselves alone.
+**Test.** `dpsql.federation.sample_test` compares respondents with the population. Where it rejects, they are weighted
+to the population's margins (`dpsql.federation.raking`) and answer what nothing else can, or answer for themselves
+alone.
 
 **Together.** Two tables x, z of the same cells with covariances A, B and Cov(x, z) = C have the best linear mean
 x + K (z - x), K = (A - C) (A + B - C - C')^-1, with covariance A - K (A - C)'. It is linear in the cells, so parts add

@@ -308,7 +308,7 @@ class Receipt:
     @property
     def left_epsilon(self) -> Fraction:
         """The largest epsilon of one more release that is left."""
-        return self.currency.room(self.left)
+        return self.currency.payable(self.left)
 
 
 def new_release_id() -> str:

@@ -116,7 +116,7 @@ def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None)
         spent -= reserved.key_grains()
     if charge_grains(cost) > limit_grains(remaining):
         raise BudgetExceeded(
-            f"lineage {lineage.name!r} has {_short(currency.room(max(remaining, Fraction(0))))} epsilon left"
+            f"lineage {lineage.name!r} has {_short(currency.payable(max(remaining, Fraction(0))))} epsilon left"
             f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
             hint="lower epsilon; a cap never rises",
         )

@@ -431,7 +431,7 @@ class LineageReport:
     @property
     def left_epsilon(self) -> Fraction:
         """The largest epsilon of one more release; under a delta epsilons do not add up to the cap."""
-        return self.lineage.currency.room(self.left)
+        return self.lineage.currency.payable(self.left)
 
 
 @dataclass(frozen=True)

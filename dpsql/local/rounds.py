@@ -43,7 +43,7 @@ from dpsql.local.mechanisms.ahead import (
     unbiased_boxes,
 )
 from dpsql.local.mechanisms.blue import ShareEstimate
-from dpsql.local.mechanisms.smooth import with_hidden
+from dpsql.local.mechanisms.priors import with_hidden
 from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate, spread
 from dpsql.local.plan import PlannedAxis, canonical, facts_of, plan_body
 from dpsql.local.smooth import compatible, outside

@@ -31,7 +31,7 @@ from dpsql.local.mechanisms.joint import (
     table_of,
     weights_of,
 )
-from dpsql.local.mechanisms.smooth import Stack, stack, stack_errors
+from dpsql.local.mechanisms.priors import Stack, stack, stack_errors
 from dpsql.local.oracles.oracle import FloatArray
 from dpsql.local.tallies import FOLDS, Tallies
 from dpsql.matrices.stack import StackVariance

@@ -6,7 +6,7 @@
 | `StoredCovariance` | a stored statistic's own reading, times a factor; axes that the table lacks are added up |
 | `Diagonal` | sum over cells of d u v: what a sample of independent people adds |
 | `SharedError` | (a . u) (b . v): an error that all cells share, such as that of the number of people |
-| `TotalInfluence` | Cov(u . x, total of x) (b . v): the same error, met again in the release that the number came from |
+| `TotalInfluence` | Cov(u . x, total of x) (b . v): the same error in the release that the number came from |
 | `Matrix` | covariances cell by cell |
 
 **Privacy**: published values alone.

@@ -38,7 +38,7 @@ SMALLEST_RATIO = 1e-9
 """At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
 
 ROUNDING = 1 / 12
-"""About the variance of rounding what was drawn at a fine grain to integers."""
+"""About the variance of rounding what was drawn at a finer scale to integers."""
 
 FINE = 1 << 16
 """A variance parameter beside which `SLACK` does not count."""
@@ -123,7 +123,7 @@ class NoiseDistribution(Protocol):
         """
 
     def variance_at_unit_budget(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
-        """The `variance_at_unit_budget` that a draw will have; known before anything is drawn. Errors as of `budgets`."""
+        """The `variance_at_unit_budget` of a draw, known before anything is drawn. Errors as of `budgets`."""
 
     def noise_refinement(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """Factor on exact integers before noise is drawn, so that being discrete costs next to nothing."""
@@ -186,9 +186,8 @@ class Laplace:
     apart: bool = False
     counts: NullCount = NullCount.NEITHER
     norm: ClassVar[int] = 1
-    exchange_rate: ClassVar[float] = (
-        pi / 2
-    )  # a small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one less
+    # A small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one less.
+    exchange_rate: ClassVar[float] = pi / 2
     seconds: ClassVar[float] = 2.5e-6
 
     @property
@@ -436,10 +435,10 @@ class Gaussian:
     def noise_refinement(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The least power of two at which every sigma^2 is at least `FINE`: `SLACK` is then a part of it in 16,384."""
         largest = Fraction(1) * prod(Fraction(int(axis.budget.max(initial=1)), axis.total) for axis in axes)
-        noise_refinement = 1
-        while (noise_refinement * sensitivity) ** 2 < FINE * spend * largest**2:
-            noise_refinement *= 2
-        return noise_refinement
+        factor = 1
+        while (factor * sensitivity) ** 2 < FINE * spend * largest**2:
+            factor *= 2
+        return factor
 
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The squared product of the totals: noise is scaled to them."""
@@ -494,18 +493,16 @@ class Gaussian:
         return Noisy(noise.gaussian(sigma2, exact.size, exact))
 
     def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
-        """See `NoiseDistribution`. **Privacy**: mu^2; drawn at its grain and rounded to integers, which is post-processing."""
-        noise_refinement = self.noise_refinement((), spend, bound)
-        sigma2 = gaussian_sigma2(spend, (noise_refinement * bound) ** 2)
-        noisy = self.draw_spread(refined(exact, noise_refinement), sigma2, noise)
-        return NoisyValues(
-            Noisy((2 * noisy + noise_refinement) // (2 * noise_refinement)), self.bounded_noise(bound, spend)
-        )
+        """See `NoiseDistribution`. **Privacy**: mu^2; rounding what is drawn refined is post-processing."""
+        factor = self.noise_refinement((), spend, bound)
+        sigma2 = gaussian_sigma2(spend, (factor * bound) ** 2)
+        noisy = self.draw_spread(refined(exact, factor), sigma2, noise)
+        return NoisyValues(Noisy((2 * noisy + factor) // (2 * factor)), self.bounded_noise(bound, spend))
 
     def bounded_noise(self, bound: int, spend: Fraction) -> float:
-        noise_refinement = self.noise_refinement((), spend, bound)
-        sigma2 = gaussian_sigma2(spend, (noise_refinement * bound) ** 2)
-        return sqrt(float(sigma2) / noise_refinement**2 + (ROUNDING if noise_refinement > 1 else 0.0))
+        factor = self.noise_refinement((), spend, bound)
+        sigma2 = gaussian_sigma2(spend, (factor * bound) ** 2)
+        return sqrt(float(sigma2) / factor**2 + (ROUNDING if factor > 1 else 0.0))
 
     def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
         """A mu^2."""
@@ -520,26 +517,13 @@ def as_laplace(law: NoiseDistribution) -> Laplace | None:
     return law if isinstance(law, Laplace) else None
 
 
-def refined(exact: Exact, noise_refinement: int) -> Exact:
-    """Exact integers times a grain, cut where 64 bits end.
+def refined(exact: Exact, factor: int) -> Exact:
+    """Exact integers times a factor, cut where 64 bits end.
 
-    **Privacy**: cutting moves two integers no further apart, so a difference is multiplied by at most the grain.
+    **Privacy**: cutting moves two integers no further apart, so a difference is multiplied by at most the factor.
     """
-    room = _CUT // noise_refinement
-    return Exact(np.clip(exact, -room, room) * noise_refinement)
-
-
-def integer_root(value: IntArray, norm: int) -> IntArray:
-    """The largest integers whose `norm`-th powers, of 1 or 2, do not pass some integers; exactly.
-
-    >>> integer_root(np.array([8, 9]), 2).tolist()
-    [2, 3]
-    """
-    if norm == 1:
-        return value
-    # Rounding r^2 to 53 bits and its root again moves r by less than half a step: the root is never too small.
-    root = np.sqrt(value.astype(np.float64)).astype(np.int64)
-    return root - (root * root > value)
+    room = _CUT // factor
+    return Exact(np.clip(exact, -room, room) * factor)
 
 
 def laws_for(currency: Currency) -> tuple[NoiseDistribution, ...]:

@@ -217,3 +217,16 @@ def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
     if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
         raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
     return trees[0]
+
+
+def integer_root(value: IntArray, norm: int) -> IntArray:
+    """The largest integers whose `norm`-th powers, of 1 or 2, do not pass some integers; exactly.
+
+    >>> integer_root(np.array([8, 9]), 2).tolist()
+    [2, 3]
+    """
+    if norm == 1:
+        return value
+    # Rounding r^2 to 53 bits and its root again moves r by less than half a step: the root is never too small.
+    root = np.sqrt(value.astype(np.float64)).astype(np.int64)
+    return root - (root * root > value)

@@ -8,9 +8,10 @@
 | `role` | who waits |
 | `began` | what its clock shows: one moment for the whole statement |
 
-A door makes it and works on it in `working`; everything below asks `current`. DuckDB's statements are interrupted by a
-watchdog; loops of Python and numpy go by blocks and ask between them (`blocks`, `paced`). A block takes well under a
-second. Time passes only while somebody works: a client who fetches the rest of a portal a minute later has not used it.
+An interface makes it and works on it in `working`; everything below asks `current`. DuckDB's statements are
+interrupted by a watchdog; loops of Python and numpy go by blocks and ask between them (`blocks`, `paced`). A block
+takes well under a second. Time passes only while somebody works: a client who fetches the rest of a portal a minute
+later has not used it.
 
 Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs. It looks again
 and again, since an interrupt that comes before DuckDB has begun is lost.
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import duckdb
 
@@ -455,3 +457,23 @@ def _end() -> None:
 
 
 atexit.register(_end)
+
+
+class MemoryCharge:
+    """The bytes that an answer and its errors keep, counted once by every request that works on them."""
+
+    def __init__(self) -> None:
+        self._bytes, self._counted = 0, WeakSet[Request]()
+
+    @contextmanager
+    def request(self, seconds: float) -> Iterator[None]:
+        """Work on the current request, or a new one; what the block keeps is held from now on."""
+        with requested(seconds) as request:
+            if request not in self._counted:
+                self._counted.add(request)
+                request.bytes += self._bytes  # what there is already is refused to nobody
+            start_bytes = request.bytes
+            try:
+                yield
+            finally:
+                self._bytes += request.bytes - start_bytes

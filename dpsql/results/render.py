@@ -35,7 +35,7 @@ STYLES = (*FORMATS, "vertical")
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 MOST_ROWS = 10_000
-"""Rows up to which margins are summed up for a door that cannot show them."""
+"""Rows up to which margins are summed up for an interface that cannot show them."""
 
 MOST_SHOWN, LEVEL = 100, 0.95
 """Rows, and level of the margins, that `print` and notebooks show."""

@@ -53,7 +53,7 @@ class Result:
         provenance: release id, privacy unit, budgets, views used.
         notes: what a reader should know.
         flags: those of the notes without which numbers would be misread, such as that counts are non-negative, and
-            therefore biased, estimates; doors that show no notes show these.
+            therefore biased, estimates; interfaces that show no notes show these.
         grid: computes standard errors and interval ends of the rows that are shown.
         stages: computes `plan`.
         reads: what the statement takes from the release.

@@ -1,7 +1,8 @@
 """An expression of one row, as a curator writes it in `derive`, `expr` or a source: parsed, checked, written again.
 
 What reaches the engine is never the curator's text but what the parser understood, so no bracket, comment or
-quote of the text can change what stands around it. Parts that are not on the lists of `dpsql.row_expressions` are refused.
+quote of the text can change what stands around it. Parts that are not on the lists of `dpsql.row_expressions` are
+refused.
 
 Errors on single rows are NULLs: `RowExpression.over` is put inside TRY by whoever runs it. What TRY does not catch is
 refused here: patterns that come from rows, text that grows without bound. The engine must not take common parts out of

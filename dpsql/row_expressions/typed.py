@@ -1,4 +1,4 @@
-"""Total expressions as values, their types, and what engines spell differently of them (`dpsql.row_expressions.total`)."""
+"""Total expressions as values, their types, and what engines spell differently (`total`)."""
 
 from __future__ import annotations
 

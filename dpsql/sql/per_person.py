@@ -4,9 +4,9 @@
     FROM (SELECT customer_id, visits AS n FROM customer WHERE visits >= 1 AND visits >= 3) q
 
 An aggregate with its WHERE and FILTER is a column if a summary of the catalog has its spelling
-(`dpsql.row_expressions.aggregate`). People without such rows have no group, so a condition leaves them out: a count that is at
-least 1, or a least value that is not NULL. SUM is NULL where there is nothing to add and a summary's sum is 0, so a
-count beside it must say which. What cannot be told is refused, with the line that a catalog would need.
+(`dpsql.row_expressions.aggregate`). People without such rows have no group, so a condition leaves them out: a count
+that is at least 1, or a least value that is not NULL. SUM is NULL where there is nothing to add and a summary's sum is
+0, so a count beside it must say which. What cannot be told is refused, with the line that a catalog would need.
 
 | written | becomes |
 |---|---|

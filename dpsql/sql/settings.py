@@ -5,7 +5,7 @@ exceeds their values.
 `dp_errors` puts the ends of each noisy column's interval beside it.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
-reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
+reach the parser. Settings of other engines are none of ours: an interface may nod at them or refuse them.
 """
 
 from __future__ import annotations

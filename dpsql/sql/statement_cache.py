@@ -121,7 +121,7 @@ def shape_of(text: str) -> StatementShape | None:
     >>> shape_of("SELECT 1 -- 2") is None
     True
     """
-    if len(text) > MAX_BYTES or "--" in text or "/*" in text or not _is_safe(text):
+    if len(text) > MAX_BYTES or "--" in text or "/*" in text or not _is_plain(text):
         return None
     pieces, constants, end = list[str](), list[Constant](), 0
     for piece in PIECE.finditer(text):
@@ -140,7 +140,7 @@ def shape_of(text: str) -> StatementShape | None:
     return StatementShape("".join(pieces), tuple(constants)) if complete else None
 
 
-def _is_safe(text: str) -> bool:
+def _is_plain(text: str) -> bool:
     """True if the guard passes it: of the guard's limits only those on characters are not the shape's own."""
     try:
         return text.isascii() or bool(check_text(text))

@@ -1,4 +1,6 @@
-"""Rows beyond a declared contribution bound: intervals reach them, and every door says where nobody measured them."""
+"""Rows beyond a declared contribution bound: intervals reach them, and every interface says where nobody measured
+them.
+"""
 
 from __future__ import annotations
 
@@ -235,10 +237,10 @@ def explored(folder: Path, release: Path) -> str:
 
 
 @pytest.mark.usefixtures("publishes")
-@pytest.mark.parametrize("door", [exported, reported, explored])
-def test_doors_name_unmeasured_rows(tmp_path: Path, door: Callable[[Path, Path], str]):
+@pytest.mark.parametrize("interface", [exported, reported, explored])
+def test_interfaces_name_unmeasured_rows(tmp_path: Path, interface: Callable[[Path, Path], str]):
     release = build(tmp_path, text=CATALOG.replace("max_ids: 20", "max_ids: 2\n    clipped_share: 0"))
-    assert UNMEASURED in door(tmp_path, release)
+    assert UNMEASURED in interface(tmp_path, release)
 
 
 def lines(amount: float, rows: float) -> list[Grown]:

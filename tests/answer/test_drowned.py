@@ -68,7 +68,7 @@ def wanted(shop: Path, at_least: float) -> list[tuple]:
     return [row for row, errors in pairs if errors[1] < at_least * abs(row[1])]
 
 
-def test_every_door_hides_the_same(shop: Path) -> None:
+def test_every_interface_hides_the_same(shop: Path) -> None:
     whole = dpsql.query(BY_AGE, shop)
     at_least = sorted(e[1] / abs(r[1]) for r, e in zip(whole.rows, whole.stderr_rows, strict=True))[20]
     kept = wanted(shop, at_least)

@@ -1,4 +1,4 @@
-"""Every door tells how far a number may be off: by noise, and by interpolating the bins that a statement cuts."""
+"""Every interface tells how far a number may be off: by noise, and by interpolating the bins that a statement cuts."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_outer_statements_have_the_open_ends_of_blocks(blind: Path) -> None:
     assert asked.rows[0][:2] == (None, None) and asked.rows[0][2] == pytest.approx(low[0])
 
 
-def test_doors_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Path) -> None:
+def test_interfaces_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Path) -> None:
     text = "SELECT COUNT(*) AS n FROM sales"
     result = dpsql.query(text, blind)
     gap = "n has no ± in some rows: too few people for the noise"  # a count has no denominator

@@ -103,7 +103,7 @@ def test_every_answer_of_a_local_release_says_whom_it_is_about(folder: Path, nam
     for sql in (COUNT, BY_SEX, MEAN, "SELECT SUM(income) FROM customer", "SELECT MEDIAN(age) FROM customer"):
         result = released.query(sql)
         assert WHOM[name] in result.notes, sql
-        assert WHOM[name] in result.flags, "doors without notes say it too"
+        assert WHOM[name] in result.flags, "interfaces without notes say it too"
         assert WHOM[name] in result.provenance["notes"]
         assert WHOM[name] in render(result, "table", 0.95)
         assert WHOM[name] in released.explain(sql)

@@ -132,9 +132,9 @@ def test_times_themselves_answer_where_no_view_has_their_field(
 
 OPENING = """
 dpsql: 1
-name: doors
+name: openings
 source: {{kind: parquet, root: ROOT, tables: {{visit: visit.parquet}}}}
-privacy: {{lineage: doors, cap: 9, unit: row, epsilon: 1}}
+privacy: {{lineage: openings, cap: 9, unit: row, epsilon: 1}}
 tables: {{visit: {{role: fact, derive: {{h: "hour(t)"}}, columns: {{
   t: {{type: timestamp, grain: hour, lower: 2025-01-01, upper: 2025-01-02}},
   h: {{type: int, lower: {0}, upper: {1}}}}}}}}}
@@ -151,9 +151,9 @@ def test_hours_of_a_column_that_lacks_some_are_not_all_hours(
     """An answer of 0 people at 22 o'clock would be about the column's opening hours, not about the times."""
     rows = "SELECT TIMESTAMP '2025-01-01' + INTERVAL (i % 48) HOUR AS t FROM range(480) AS r(i)"
     duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/visit.parquet'")
-    (tmp_path / "doors.yaml").write_text(OPENING.format(low, high).replace("ROOT", str(tmp_path)))
+    (tmp_path / "openings.yaml").write_text(OPENING.format(low, high).replace("ROOT", str(tmp_path)))
     publish_release(
-        load_catalog(tmp_path / "doors.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
+        load_catalog(tmp_path / "openings.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
     )
     answerer = ReleaseEngine(open_release(tmp_path / "r.dpsql", insecure=True))
     result = answerer.query("SELECT COUNT(*) FROM visit WHERE EXTRACT(HOUR FROM t) = 22")

@@ -1,4 +1,4 @@
-"""A crowd at the server's door: clients that wait, clients that ask without end, and others that do what none should.
+"""A crowd at the server: clients that wait, clients that ask without end, and others that do what none should.
 
 While the busy ones ask, strangers connect and never log in, and some clients leave in the middle of a statement.
 """

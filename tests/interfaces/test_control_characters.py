@@ -45,7 +45,7 @@ def opened(path: Path) -> Iterator[OpenReleases]:
     found.close()
 
 
-def safe(text: str) -> bool:
+def printable(text: str) -> bool:
     """Nothing but line ends commands a terminal."""
     return UNSEEN.search(text.replace("\n", "")) is None
 
@@ -55,9 +55,9 @@ def test_answers_show_the_codes_of_control_characters(opened: OpenReleases, styl
     result = opened.query(SQL)
     assert HOSTILE in [row[0] for row in result.rows], "the label is there, exactly"
     text = render(result, style, 0.95)
-    assert safe(text)
+    assert printable(text)
     assert "owned" in text
-    assert safe(str(result))
+    assert printable(str(result))
 
 
 def test_json_stays_exact_and_csv_keeps_its_rows(opened: OpenReleases):
@@ -75,7 +75,7 @@ def test_the_command_prints_none(path: Path, style: str):
     for arguments in (["query", path, SQL, "--format", style], ["explain", path, SQL], ["verify", path]):
         done = CliRunner().invoke(cli, [str(word) for word in arguments])
         assert done.exit_code == 0, done.output
-        assert safe(done.output), (arguments, done.output)
+        assert printable(done.output), (arguments, done.output)
 
 
 def test_the_shell_prints_none(opened: OpenReleases, capsys: pytest.CaptureFixture[str]):
@@ -85,4 +85,4 @@ def test_the_shell_prints_none(opened: OpenReleases, capsys: pytest.CaptureFixtu
         run_text(text, state)
     told = capsys.readouterr()
     assert "owned" in told.out
-    assert safe(told.out) and safe(told.err)
+    assert printable(told.out) and printable(told.err)

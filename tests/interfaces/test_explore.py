@@ -372,7 +372,7 @@ def in_node(expression: str) -> Any:
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node to run the page's script")
-    script = Path(dpsql.__file__).parent / "doors" / "page" / "chart.js"
+    script = Path(dpsql.__file__).parent / "interfaces" / "web" / "page" / "chart.js"
     program = f"const {{ ticks, number }} = require({json.dumps(str(script))}); "
     program += f"console.log(JSON.stringify({expression}))"
     done = subprocess.run([node, "-e", program], capture_output=True, text=True, timeout=60, check=True)
@@ -383,7 +383,9 @@ def test_a_line_below_answers_is_in_full_view_once_a_page() -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node to run the page's script")
-    script = (Path(dpsql.__file__).parent / "doors" / "explore" / "explore.js").read_text("utf-8")
+    script = (Path(dpsql.__file__).parent / "interfaces" / "web" / "explore" / "explore.js").read_text(
+        "utf-8"
+    )
     (function,) = re.findall(r"^const newAndShown = .*?^};$", script, re.MULTILINE | re.DOTALL)
     program = (
         f"{function} const known = new Set(); console.log(JSON.stringify([['a', 'b'], ['b', 'c'], ['a']]"

@@ -1,4 +1,4 @@
-"""Collections through their doors: the engine's functions and the commands, from plan to SQL."""
+"""Collections through their interfaces: the engine's functions and the commands, from plan to SQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ views:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("doors")
+    folder = tmp_path_factory.mktemp("interfaces")
     write_star(folder / "data", make_star(2, 4000, 50))
     text = RETAIL.read_text()
     (folder / "local.yaml").write_text(text[: text.index("views:")] + VIEWS)

@@ -33,7 +33,7 @@ from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-SCRIPT = Path(dpsql.__file__).parent / "doors" / "report" / "page.js"
+SCRIPT = Path(dpsql.__file__).parent / "interfaces" / "web" / "report" / "page.js"
 ASK = """
 const page = require(process.argv[1]);
 const { model, asked } = JSON.parse(require("fs").readFileSync(0));

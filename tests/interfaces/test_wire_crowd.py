@@ -1,4 +1,4 @@
-"""A crowd at the door: whoever has logged in is served, whatever others do. `make withstand` has a large one."""
+"""A crowd at the server: whoever has logged in is served, whatever others do. `make withstand` has a large one."""
 
 from __future__ import annotations
 

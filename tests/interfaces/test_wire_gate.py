@@ -152,7 +152,7 @@ def test_wrong_passwords_wait_and_nobody_else_does(port: int) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_keep_the_same_door(folder: Path, tmp_path: Path) -> None:
+def test_several_processes_keep_the_same_interface(folder: Path, tmp_path: Path) -> None:
     given = ("--roles", folder / "roles.yaml", "--log", tmp_path / "log", "--idle-timeout", "2")
     with serving(*given, "--processes", "2") as port:
         clients = [entered(port, role) for role in ("ana", "board") * 4]

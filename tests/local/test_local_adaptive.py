@@ -77,7 +77,7 @@ def played(folder: Path, axes: str, said: np.ndarray, seed: int) -> Path:
 
 
 @pytest.mark.usefixtures("publishes")
-def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
+def test_the_shipped_interface_from_plan_to_sql(tmp_path: Path) -> None:
     catalog, said = catalog_file(tmp_path, "[stop.x]"), stops(1)
     drawn = np.random.default_rng(1).integers(0, 5, PEOPLE)
     after = None

@@ -17,7 +17,7 @@ from dpsql.local import smooth as fits
 from dpsql.local.estimate import axis_table
 from dpsql.local.mechanisms.blue import ShareEstimate, range_variances
 from dpsql.local.mechanisms.joint import make_model, weights_of
-from dpsql.local.mechanisms.smooth import HIDDEN, ROUGH, with_hidden
+from dpsql.local.mechanisms.priors import HIDDEN, ROUGH, with_hidden
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool

@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.local.mechanisms import blue, smooth, truncation
-from dpsql.local.mechanisms.smooth import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
+from dpsql.local.mechanisms import blue, truncation
+from dpsql.local.mechanisms import priors as smooth
+from dpsql.local.mechanisms.priors import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
 from dpsql.local.oracles import choose_oracle
 from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
 from dpsql.local.oracles.oracle import estimate

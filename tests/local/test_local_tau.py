@@ -293,7 +293,7 @@ def run(*arguments: str | int | Path) -> str:
     return done.output
 
 
-def test_two_rounds_through_the_doors(shop: Path) -> None:
+def test_two_rounds_through_the_interfaces(shop: Path) -> None:
     catalog = shop / "estimate.yaml"
     said = run("collection-plan", catalog, "-o", shop / "first.json", "--people", "4000", "--label", "x")
     assert "round 1 of 2" in said

@@ -1,4 +1,4 @@
-"""The estimated weight of rows (`row_weighting: bit`) in error bars: algebra, every door, what intervals hold."""
+"""The estimated weight of rows (`row_weighting: bit`) in error bars: algebra, every interface, what intervals hold."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_releases_that_do_not_tell_the_error_read_as_zero(
     assert any(note.endswith("the same shift for all groups") for note in untold.notes)
 
 
-def test_every_door_tells_the_same_error(answerer: ReleaseEngine) -> None:
+def test_every_interface_tells_the_same_error(answerer: ReleaseEngine) -> None:
     sql = "SELECT COUNT(*), SUM(cost) FROM visit"
     result = answerer.query(sql)
     low, high = result.interval_rows(0.9)

@@ -273,7 +273,7 @@ def test_a_draw_is_restored_from_its_integers_alone(error: float) -> None:
 
 
 def test_whoever_pools_or_compares_sees_both_parts() -> None:
-    """A model whose errors lie inside leaves alone: no door may take it for exact."""
+    """A model whose errors lie inside leaves alone: no interface may take it for exact."""
     own = numbers(looked(GRIDS, 5), 1)
     model = estimates.block_variance(own, estimates.leaf_groups(own), None)
     silent = BlockVariance(model.nodes, np.zeros_like(model.noise), model.within, model.shared)

@@ -1,4 +1,4 @@
-"""Exact cells become noisy integers in `dpsql.mechanisms.distribution` alone: by name in the source, by type for mypy."""
+"""Exact cells become noisy in `dpsql.mechanisms.distribution` alone: by name in the source, by type for mypy."""
 
 from __future__ import annotations
 

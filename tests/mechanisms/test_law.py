@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, integer_root, refined
-from dpsql.mechanisms.integer_rows import AxisBudget
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, refined
+from dpsql.mechanisms.integer_rows import AxisBudget, integer_root
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 from dpsql.tree import Exact
 

@@ -1,4 +1,4 @@
-"""Hands SQLAlchemy's own test plugin dpsql's dialect. Run by tests/interfaces/test_sqlalchemy.py in a process of its own."""
+"""The dialect handed to SQLAlchemy's own test plugin; tests/interfaces/test_sqlalchemy.py runs it in a process."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Definitions that no door reaches: functions, classes, methods and constants that only tests use, or nobody.
+"""Definitions that no entry point reaches: functions, classes, methods and constants that only tests use, or nobody.
 
-A definition is reached if a door is it, or if its name is used in a reached definition or at the level of a module.
+A definition is reached if it is an entry point, or if its name is used in a reached definition or as a module loads.
 
-- Doors: the scripts and entry points of pyproject.toml, the public names in `dpsql/__init__.py`, what is decorated (a
-  command line's command, a validator), `__all__` of `dpsql.client` and `dpsql.interfaces.python.dbapi`, what docs and examples
-  import, `main` of a module that is run, and `TEST_HELPERS`. Of a class that is a door all public methods are.
+- Entry points: scripts and entry points of pyproject.toml, the public names in `dpsql/__init__.py`, what is decorated
+  (a command, a validator), `__all__` of `dpsql.client` and `dpsql.interfaces.python.dbapi`, what docs and examples
+  import, `main` of a module that is run, and `TEST_HELPERS`. Of a class that is an entry point all public methods are.
 - A name in a function is looked up in its module and through imports, re-exports followed. An attribute may be anything
   of that name: a method, or a name in an imported module. So a definition that is listed is used under no name at all;
   one that is not listed may still be dead.
@@ -45,33 +45,33 @@ class Definition:
 
 
 def unreached(package: Package, project: Path) -> list[str]:
-    """Every definition that no door reaches, with its place."""
+    """Every definition that no entry point reaches, with its place."""
     search = _Search(package)
-    search.start(_doors(package, project))
+    search.start(_entry_points(package, project))
     left = [d for d in search.definitions if d not in search.reached]
     inside = {(d.module.name, d.name) for d in left if not d.owner}
     return [f"{d.module.place(d.node)} {d.whole}" for d in left if (d.module.name, d.owner) not in inside]
 
 
-def _doors(package: Package, project: Path) -> set[str]:
+def _entry_points(package: Package, project: Path) -> set[str]:
     """Dotted names that people or other programs call."""
     told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = [told.get("scripts", {}), *told.get("entry-points", {}).values()]
-    doors = {point.replace(":", ".") for group in points for point in group.values()} | TEST_HELPERS
+    entry_points = {point.replace(":", ".") for group in points for point in group.values()} | TEST_HELPERS
     init = package.by_name["dpsql"]
     for node in init.nodes:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple):
-                    doors |= {
+                    entry_points |= {
                         f"{key.value}.{part.value}" for part in value.elts if isinstance(part, ast.Constant)
                     }
     for module in package.modules:
         public = module.name == "dpsql.client" or module.name == "dpsql.interfaces.python.dbapi"
         runs = module.name.endswith("__main__") or '"__main__"' in ast.unparse(module.tree).replace("'", '"')
-        doors |= {f"{module.name}.{name}" for name in (_all(module) if public else [])}
-        doors |= {f"{module.name}.main"} if runs else set()
-    return doors | _documented(project)
+        entry_points |= {f"{module.name}.{name}" for name in (_all(module) if public else [])}
+        entry_points |= {f"{module.name}.main"} if runs else set()
+    return entry_points | _documented(project)
 
 
 def _documented(project: Path) -> set[str]:
@@ -91,7 +91,7 @@ def _all(module: Module) -> list[str]:
 
 
 class _Search:
-    """Follows names from the doors."""
+    """Follows names from the entry points."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -106,10 +106,10 @@ class _Search:
         self.attributes: set[str] = set()
         self.waiting: list[tuple[Module, ast.AST]] = []
 
-    def start(self, doors: set[str]) -> None:
-        """Reach the doors, what modules do when they are loaded, and all that follows."""
-        for door in doors:
-            module, _, name = door.rpartition(".")
+    def start(self, entry_points: set[str]) -> None:
+        """Reach the entry points, what modules do when they are loaded, and all that follows."""
+        for entry_point in entry_points:
+            module, _, name = entry_point.rpartition(".")
             self._name(module, name)
         public = {(d.module.name, d.name) for d in self.reached}
         for method in self.definitions:  # of classes that people hold

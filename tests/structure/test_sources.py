@@ -111,7 +111,7 @@ def test_paths_and_targets_that_contributors_read_exist() -> None:
     assert set(re.findall(r"`([A-Z_]{5,})`", text)) <= names_of_the_package() | others
 
 
-def test_every_room_of_the_house_is_in_the_picture() -> None:
+def test_every_package_is_in_the_picture() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rooms = {file.parent.name for file in (ROOT / "dpsql").glob("*/__init__.py")} - {"examples"}
-    assert {room for room in rooms if f"`dpsql/{room}/" not in text} == set()
+    packages = {file.parent.name for file in (ROOT / "dpsql").glob("*/__init__.py")} - {"examples"}
+    assert {name for name in packages if f"`dpsql/{name}/" not in text} == set()

@@ -9,7 +9,7 @@ from tests.structure.source import the_package
 
 
 @pytest.mark.long
-def test_the_house_stands() -> None:
+def test_sizes_are_within_bounds() -> None:
     assert RULES.keys() == BOUNDS.keys()
     measured = {name: len(rule(the_package())) for name, rule in RULES.items()}
     assert {name: value for name, value in measured.items() if value > BOUNDS[name].most} == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.structure import bounds, graph, reach
 from tests.structure.source import Package, read_package
 
-PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
+PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.interface:main"\n'
 
 
 def package(folder: Path, **modules: str) -> Package:
@@ -45,13 +45,13 @@ def test_lines_of_code_leave_texts_out_and_parameters_leave_self_out(tmp_path: P
 def test_long_modules_and_names_that_occur_twice_are_listed(tmp_path: Path) -> None:
     found = package(tmp_path, a="x = 1\n" * 600, b="x = 1\n" * 601)
     assert bounds.long_modules(found) == ["dpsql.b: 601 lines"]
-    for folder in ("room", "room/one", "room/two"):
+    for folder in ("part", "part/one", "part/two"):
         (tmp_path / "dpsql" / folder).mkdir()
         (tmp_path / "dpsql" / folder / "__init__.py").write_text("")
-    for file in ("room/plan", "room/one/rows", "room/one/plan", "a"):
+    for file in ("part/plan", "part/one/rows", "part/one/plan", "a"):
         (tmp_path / "dpsql" / f"{file}.py").write_text("class A:\n    pass\n")
     found = read_package(tmp_path / "dpsql")
-    assert bounds.repeated_modules(found) == ["dpsql.room.one.plan, dpsql.room.plan"]
+    assert bounds.repeated_modules(found) == ["dpsql.part.one.plan, dpsql.part.plan"]
     assert bounds.repeated_classes(found) == ["A"] and len(bounds.classes(found)) == 4
 
 
@@ -64,14 +64,14 @@ def test_value_classes_that_one_place_builds_and_docstrings_that_ask_are_listed(
     assert sorted(line.split()[1] for line in bounds.question_words(found)) == ["What,", "Whether"]
 
 
-def test_what_no_door_reaches_is_listed(tmp_path: Path) -> None:
-    door = "from dpsql.inner import used\nfrom dpsql.made import Made\n"
-    door += "def main():\n    used()\n    return Made().told()\n"
+def test_what_no_entry_point_reaches_is_listed(tmp_path: Path) -> None:
+    interface = "from dpsql.inner import used\nfrom dpsql.made import Made\n"
+    interface += "def main():\n    used()\n    return Made().told()\n"
     inner = "LIMIT = 3\nUNUSED = 4\ndef used(): return LIMIT\n"
     inner += "def dead(): return deeper()\ndef deeper(): return UNUSED\n"
     made = "class Made:\n    def told(self): return self._own()\n"
     made += "    def _own(self): ...\n    def dead_too(self): ...\n"
-    found = reach.unreached(package(tmp_path, door=door, inner=inner, made=made), tmp_path)
+    found = reach.unreached(package(tmp_path, interface=interface, inner=inner, made=made), tmp_path)
     assert [line.split()[1] for line in found] == [
         "dpsql.inner.UNUSED", "dpsql.inner.dead", "dpsql.inner.deeper", "dpsql.made.Made.dead_too"
     ]  # fmt: skip

@@ -92,8 +92,8 @@ def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], N
             meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: memory.taken)
             hide = stack.enter_context(watched(meter, listener(options.metrics, options.sockets.metrics)))
         service = WireService(
-            roles, Sessions(options.siblings), turns, FairQueue(), memory, options.limits, slots, LoginBackoff(), log, tls,
-            not is_loopback(options.host),
+            roles, Sessions(options.siblings), turns, FairQueue(), memory, options.limits, slots, LoginBackoff(), log,
+            tls, not is_loopback(options.host),
         )  # fmt: skip
         asyncio.run(_listen(service, options, hide, announce))
 

@@ -1,4 +1,4 @@
-"""Completion of SQL: keywords, tables, columns, functions and category values, for doors where people type.
+"""Completion of SQL: keywords, tables, columns, functions and category values, for interfaces where people type.
 
 The words come from a release's public catalog; nothing is asked of its numbers.
 """

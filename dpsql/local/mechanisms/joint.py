@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.local.mechanisms.smooth import difference, softmax
+from dpsql.local.mechanisms.priors import difference, softmax
 from dpsql.local.oracles.oracle import FloatArray
 
 LATTICE = {2: 6, 3: 4}

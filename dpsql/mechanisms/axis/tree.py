@@ -27,8 +27,8 @@ from dpsql.mechanisms.axis.strategy import (
     Frozen,
     check_sensitivity,
 )
-from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution, integer_root
-from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
+from dpsql.mechanisms.integer_rows import SparseRows, integer_root, rows_of_ones
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error

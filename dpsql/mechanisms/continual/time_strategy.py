@@ -8,8 +8,8 @@ spend, of epsilon under Laplace noise and of mu^2 under Gaussian noise. Position
 | here                    | unit                                                                              |
 |-------------------------|-----------------------------------------------------------------------------------|
 | share                   | part of the statistic's spend, exact                                              |
-| variance of a strategy  | noise of variance 1 on a node that spends all; `NoiseDistribution.variance_at_unit_budget` multiplies |
-| errors of a strategy    | variance per unit count at epsilon 1 or mu^2 1: `NoiseDistribution.error_at_unit_budget` times that  |
+| variance of a strategy  | noise of variance 1 on a node that spends all, times `variance_at_unit_budget`    |
+| errors of a strategy    | variance per unit count at epsilon 1 or mu^2 1: `error_at_unit_budget` times that |
 
 **Privacy**: over any batch, sum over the noise nodes of share * |weight|^norm <= 1, where the weight is what the node's
 exact sum counts a row of that batch with. So a row of one batch pays at most the statistic's spend, however long the

@@ -60,8 +60,8 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
     stands_alone,
 )
-from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, integer_root
-from dpsql.mechanisms.integer_rows import AxisBudget, SparseRows
+from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
+from dpsql.mechanisms.integer_rows import AxisBudget, SparseRows, integer_root
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray

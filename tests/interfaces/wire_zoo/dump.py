@@ -1,4 +1,4 @@
-"""Writes `dpsql/doors/wire/postgres.json`: PostgreSQL 15's own catalogue, without anything of a database.
+"""Writes `dpsql/interfaces/pgwire/postgres.json`: PostgreSQL 15's own catalogue, without anything of a database.
 
     PYTHONPATH=. python -m tests.interfaces.wire_zoo.dump
 
@@ -16,7 +16,7 @@ import dpsql
 from tests.interfaces.wire_zoo.record import postgres
 from tests.interfaces.wire_zoo.wire import Asker
 
-TARGET = Path(dpsql.__file__).parent / "doors" / "wire" / "postgres.json"
+TARGET = Path(dpsql.__file__).parent / "interfaces" / "pgwire" / "postgres.json"
 RELATIONS = """
 SELECT n.nspname, c.relname, c.oid, c.relkind, string_agg(a.attname || ' ' || t.typname, ',' ORDER BY a.attnum)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0

@@ -1,7 +1,8 @@
 """`dpsql explore`: a local web page that asks open releases.
 
 `answers` makes what the page shows, as JSON. The page itself is index.html, explore.js and explore.css, and what
-`dpsql.interfaces.web.page` shares with the report. uvicorn speaks HTTP; it is an extra (`pip install "dpsql[explore]"`).
+`dpsql.interfaces.web.page` shares with the report. uvicorn speaks HTTP; it is an extra (`pip install
+"dpsql[explore]"`).
 
 | below the token | takes | gives |
 |---|---|---|
