@@ -4,8 +4,9 @@
 
 Publishes every catalog with the code of an older revision and with the working tree, without noise, with a fixed key
 (driver.py), and compares what was made: each table row by row, each JSON value by value, the count of draws at each
-noise scale, and the answers to some questions with their error bars. Where a release names itself by its random id, a
-fixed word stands in. What the older revision made is kept below build/same-release/ for the next run.
+noise scale, covariances of answers under random masks, and the answers to some questions with their intervals. Where
+a release names itself by its random id, a fixed word stands in. What the older revision made is kept below
+build/same-release/ for the next run.
 
 A catalog of the older revision is read by the older code and today's by today's; both see the same raw rows
 (stars.py). Catalogs that lie in one revision alone are named and left out. `catalogs/` adds those mechanisms that no
@@ -155,7 +156,7 @@ def compare(before: Path, now: Path, tolerance: float) -> None:
 
 def _files(out: Path) -> dict[str, Path]:
     """What is compared: the public side. A manifest's hashes follow from the files that it names."""
-    own = [out / name for name in ("plan.json", "scales.json", "answers.json")]
+    own = [out / name for name in ("plan.json", "scales.json", "answers.json", "covariances.json")]
     release = out / "release.dpsql"
     inside = sorted(p for p in release.rglob("*") if p.is_file()) if release.is_dir() else [release]
     kept = [path for path in own + inside if path.exists() and path.name != "manifest.json"]

@@ -12,6 +12,7 @@ brings its own driver, and only its command line and what it leaves in OUT are f
 | `plan.json` | of a local collection: its public plan |
 | `scales.json` | of a central release: how many draws of each noise scale were asked for |
 | `answers.json` | for each question: rows with standard errors and intervals, or the error |
+| `covariances.json` | for each statistic and the next one: covariances of answers under `MASKS` random masks |
 
 Statements in a file of SQL with the catalog's name are bought. A stream's batch comes from `late/<day>.parquet` where
 the raw rows have that file. Reports about a reported column are made here, by three people out of four.
@@ -38,6 +39,8 @@ KEY = bytes(range(32))
 SEED = 11
 NOW = datetime(2030, 1, 1)
 BATCHES = 5
+MASKS = 200
+"""Half of them ranges of leaves, half any sets of leaves."""
 RELEASE = "release.dpsql"
 
 
@@ -166,6 +169,51 @@ def ask(questions: list[str], out: Path) -> list[dict[str, Any]]:
     return answers
 
 
+def covariances(out: Path) -> dict[str, list[float] | str]:
+    """Covariances of each statistic's answers with themselves and with the next statistic's.
+
+    Masks that the stored numbers do not add up to have none; a pair that errs independently says so.
+    """
+    from dpsql.release import open_release
+
+    release, found = open_release(out / RELEASE, insecure=True), dict[str, list[float] | str]()
+    for left in range(len(release.statistics)):
+        for right in (left, left + 1):
+            if right == len(release.statistics):
+                continue
+            rng = np.random.default_rng(SEED)
+            first, second = (_masks(release, statistic, rng) for statistic in (left, right))
+            shared = release.shared(left, right)
+            both = [
+                i for i in range(MASKS)
+                if all(
+                    release.reading(statistic).takes([[axis[i : i + 1] for axis in masks]])
+                    for statistic, masks in ((left, first), (right, second))
+                )
+            ]  # fmt: skip
+            if shared is None:
+                found[f"{left}, {right}"] = "independent"
+                continue
+            pair = [[axis[both] for axis in masks] for masks in (first, second)]
+            covariance = shared.covariance(pair[0], pair[1] if right > left else None)
+            parts = np.broadcast_arrays(*covariance)
+            found[f"{left}, {right}"] = [float(value) for part in parts for value in np.ravel(part)]
+    return found
+
+
+def _masks(release: Any, statistic: int, rng: np.random.Generator) -> list[Any]:
+    """Random coverages of leaves, an array (MASKS, leaves) for each axis of a statistic."""
+    masks = []
+    for axis in release.statistics[statistic].axes:
+        leaves = release.axes[axis].leaves
+        ends = np.sort(rng.integers(0, leaves + 1, (MASKS, 2)), axis=1)
+        places = np.arange(leaves)
+        ranges = (ends[:, :1] <= places) & (places < ends[:, 1:])
+        sets = rng.random((MASKS, leaves)) < 0.5
+        masks.append(np.where(np.arange(MASKS)[:, None] % 2, sets, ranges).astype(np.float64))
+    return masks
+
+
 def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
@@ -189,6 +237,7 @@ def main() -> None:
     if catalog.with_suffix(".sql").exists():
         shutil.copy(catalog.with_suffix(".sql"), out)
     make_release(copy, out)
+    (out / "covariances.json").write_text(json.dumps(covariances(out), indent=0))
     if len(sys.argv) > 3:
         answers = ask(questions_of(Path(sys.argv[3]), catalog.stem), out)
         (out / "answers.json").write_text(json.dumps(answers, indent=1))

@@ -11,10 +11,12 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.matrices.leaves import IdentityVariance
 from dpsql.noise import ZeroNoise
 from dpsql.noise.knorm import TreeNoise
+from tests.release_fixture import make_rows, write_fixture
 from tests.same_release import __main__ as tool
-from tests.same_release.driver import CountedZeroNoise, questions_of
+from tests.same_release.driver import RELEASE, CountedZeroNoise, covariances, questions_of
 
 META = {"release_id": "id", "spends": [["demand.count", "1/2", "epsilon"]], "catalog": {"views": {"a.b": 1}}}
 
@@ -106,3 +108,22 @@ def test_every_draw_of_a_source_is_counted() -> None:
     tree = TreeNoise((2,), (1, 2), 2, (3,))
     assert counted.trees(tree, np.ones((1, 5, 2), np.int64)).sum() == 10
     assert counted.draws == {"trees [2] ['1/2', '1'] over [3]": 5}
+
+
+def test_a_planted_difference_of_one_variance_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_fixture(tmp_path / RELEASE, make_rows())
+    before = covariances(tmp_path)
+    assert before == covariances(tmp_path) and len(before) > 4
+    sound = IdentityVariance.quadratic
+
+    def planted(model: IdentityVariance, masks: Any) -> Any:
+        return sound(model, masks) * np.where(np.sum(masks, axis=-1) > 60, 1 + 1e-12, 1.0)
+
+    monkeypatch.setattr(IdentityVariance, "quadratic", planted)
+    now = covariances(tmp_path)
+    for folder, found in (("before", before), ("now", now)):
+        (made(tmp_path / folder, folder) / "covariances.json").write_text(json.dumps(found))
+    with pytest.raises(tool.Difference, match="covariances"):
+        tool.compare(tmp_path / "before", tmp_path / "now", 0.0)
