@@ -30,6 +30,9 @@ from dpsql.catalog.tables import Column, Summary
 from dpsql.engines.values import READS, TYPES
 from dpsql.intervals.errorfunctions import ERRORS
 from dpsql.row_expressions import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
+from tests.structure.bounds import CORE, code_lines, core_lines, is_below
+from tests.structure.graph import reading_order
+from tests.structure.source import the_package
 
 DOCS = Path(__file__).parent
 KIND = "*Reference, to look things up in.*\n\n"
@@ -399,6 +402,47 @@ def engines_page() -> str:
     return with_lists("engines.md", {"stored": stored_types(), "declared": declared_types()})
 
 
+AUDIT = """# Audit path
+
+The code that sees raw rows or entropy. Read the modules of a line from left to right: each imports only earlier ones,
+and none of what answers queries. Engines have lines of their own below. The number is that of code lines, which may only fall (`make structure`).
+
+"""
+
+
+def audit_page() -> str:
+    """docs/audit-path.md: the modules that see raw rows or entropy, in reading order, with their code lines."""
+    package = the_package()
+    names = [name for name in reading_order(package) if is_below(package.by_name[name], CORE)]
+    parts: dict[str, list[str]] = {place.split(".")[0]: [] for place in CORE}
+    for name in names:
+        parts[name.split(".")[1]].append(name)
+    lines = [("package", "modules in reading order", "code lines"), ("---", "---", "--:")]
+    lines += [_audited(f"`{part}/`", modules) for part, modules in parts.items()]
+    lines.append(("all", "", f"{len(core_lines(package)):,}"))
+    engines = [("engine", "modules of its own", "code lines"), ("---", "---", "--:")]
+    engines += [
+        _audited(title, [f"dpsql.engines.{module}" for module in own]) for title, own in ENGINES.items()
+    ]
+    tables = ["\n".join(f"| {' | '.join(row)} |" for row in rows) for rows in (lines, engines)]
+    return f"{AUDIT}{NOTE}{tables[0]}\n\n{tables[1]}\n"
+
+
+ENGINES = {
+    "files by DuckDB": ("duck", "csv", "lakes", "frames"),
+    "servers": ("server", "postgresql", "spark"),
+}
+"""Engines with the modules that no other kind of source needs."""
+
+
+def _audited(title: str, modules: list[str]) -> tuple[str, str, str]:
+    """A line of the audit path."""
+    package, end = the_package(), "__init__"
+    read = [package.by_name[name] for name in modules if code_lines(package.by_name[name])]
+    short = [end if module.path.name == f"{end}.py" else module.name.rpartition(".")[2] for module in read]
+    return title, " ".join(f"`{name}`" for name in short), f"{sum(map(code_lines, read)):,}"
+
+
 def with_lists(name: str, lists: dict[str, str]) -> str:
     """A page with what stands between some marks written anew."""
     page = (DOCS / name).read_text(encoding="utf-8")
@@ -414,3 +458,4 @@ if __name__ == "__main__":
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     (DOCS / "sql.md").write_text(sql_page(), encoding="utf-8")
     (DOCS / "engines.md").write_text(engines_page(), encoding="utf-8")
+    (DOCS / "audit-path.md").write_text(audit_page(), encoding="utf-8")

@@ -20,6 +20,22 @@ def cycles(package: Package) -> list[str]:
     return sorted(", ".join(sorted(group)) for group in groups)
 
 
+def reading_order(package: Package) -> list[str]:
+    """Modules so that each comes after those that it imports; alphabetical where imports leave it open."""
+    edges = {module.name: set(_imports(package, module.name)) for module in package.modules}
+    order: dict[str, None] = {}
+
+    def read(name: str, above: frozenset[str]) -> None:
+        for below in sorted(edges[name] - above - order.keys()):
+            read(below, above | {below})
+        order[name] = None
+
+    for name in sorted(edges):
+        if name not in order:
+            read(name, frozenset({name}))
+    return list(order)
+
+
 def _imports(package: Package, name: str) -> Iterator[str]:
     module = package.by_name[name]
     for statement in module.nodes:

@@ -11,6 +11,7 @@ from docs.make_reference import (
     DOCS,
     EXAMPLE,
     api_page,
+    audit_page,
     catalog_page,
     engines_page,
     fields_of,
@@ -28,8 +29,14 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("catalog.md", catalog_page), ("api.md", api_page), ("sql.md", sql_page), ("engines.md", engines_page)],
-)
+    [
+        ("catalog.md", catalog_page),
+        ("api.md", api_page),
+        ("sql.md", sql_page),
+        ("engines.md", engines_page),
+        ("audit-path.md", audit_page),
+    ],
+)  # fmt: skip
 def test_the_page_is_in_step(name: str, page: object) -> None:
     assert callable(page)
     shipped = (DOCS / name).read_text(encoding="utf-8")
