@@ -20,6 +20,7 @@ from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.leaves import IdentityVariance
 from dpsql.mechanisms import axis
 from dpsql.mechanisms.axis.strategy import (
@@ -63,7 +64,7 @@ class Twice:
     law: NoiseDistribution
     total: int = 2
     kind: ClassVar[str] = "twice"
-    grain: ClassVar[int] = 1
+    entry_scale: ClassVar[int] = 1
     refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -167,7 +168,7 @@ def test_a_toy_strategy_is_planned_published_answered_and_audited(tmp_path: Path
         duckdb.connect().execute(f"SELECT COUNT(*) FROM ({rows}) WHERE {sql.split('WHERE')[1]}").fetchall()
     )
     exact = open_release(publish(tmp_path / "exact.dpsql", ZeroNoise()), insecure=True)
-    assert dpsql.executor.ReleaseEngine(exact).query(sql).rows[0][0] == true
+    assert ReleaseEngine(exact).query(sql).rows[0][0] == true
     exact.close()
     answer = dpsql.query(sql, release=publish(release, ExactNoise(os_entropy())))
     assert abs(answer.scalar() - true) < 5 * answer.stderr_rows[0][0]

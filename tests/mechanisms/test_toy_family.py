@@ -20,6 +20,7 @@ import dpsql
 from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset
@@ -198,9 +199,7 @@ def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: P
 
     (true,) = duckdb.connect().execute(f"SELECT COUNT(*), SUM(paid) FROM ({rows}) WHERE {where}").fetchall()
     exact = open_release(publish("exact.dpsql", ZeroNoise()), insecure=True)
-    assert [float(v) for v in dpsql.executor.ReleaseEngine(exact).query(sql).rows[0]] == [
-        float(v) for v in true
-    ]
+    assert [float(v) for v in ReleaseEngine(exact).query(sql).rows[0]] == [float(v) for v in true]
     assert exact.statistics[0].mechanism.split(": ")[1].startswith("twice ")
     exact.close()
     release = publish("r.dpsql", ExactNoise(os_entropy()))
