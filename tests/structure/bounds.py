@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.structure import graph, reach
-from tests.structure.source import ROOT, Module, Package
+from tests.structure.source import ROOT, Module, Package, the_package
 
 MANY_PARAMETERS = 7
 LONG_MODULE = 600
@@ -217,3 +217,35 @@ BOUNDS: dict[str, Bound] = {
     "import-cycles": Bound(0),
     "unreached-definitions": Bound(0),
 }
+
+
+def _lines(folder: str) -> float:
+    return sum(path.read_text("utf-8").count("\n") for path in (ROOT / folder).rglob("*.py"))
+
+
+def _words() -> float:
+    return sum(len(path.read_text("utf-8").split()) for path in (ROOT / "docs").rglob("*.md"))
+
+
+def _imports() -> float:
+    modules = the_package().modules
+    lines = sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for module in modules
+        for node in module.nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+    return round(100 * lines / sum(map(code_lines, modules)), 1)
+
+
+PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
+    "imports, % of code lines": (_imports, Bound(8, 11)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 73_400)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 21_800)),
+    "words of docs": (_words, Bound(90_000, 91_000)),
+    "targets of the Makefile": (
+        lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
+        Bound(15),
+    ),
+}
+"""Figures of the whole project, each with its measure and its bound."""
