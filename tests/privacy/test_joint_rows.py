@@ -293,7 +293,7 @@ def bought_twice(was: Callable[..., object]) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize(
-    "attribute, broken", [("draw_together", bounds_without_tau), ("bought", bought_twice)]
+    "attribute, broken", [("draw_together", bounds_without_tau), ("affordable", bought_twice)]
 )
 def test_a_defect_put_back_is_found(attribute: str, broken: Callable[..., object], tmp_path: Path) -> None:
     with mock.patch.object(Laplace, attribute, broken(getattr(Laplace, attribute))):
