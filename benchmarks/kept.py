@@ -37,8 +37,6 @@ EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py"
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
 HEAD = """# The promised figures
 
-*Evidence: proofs, methods and measurements.*
-
 What dpsql promises in numbers, and whether it held when it was measured. `make figures` measures again whatever has no
 result for the files that its run reads; `make bench TOPIC=..` prints one topic with its tables. A promise over many
 cells is its worst cell, which is named.

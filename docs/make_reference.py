@@ -35,7 +35,6 @@ from tests.structure.graph import reading_order
 from tests.structure.source import the_package
 
 DOCS = Path(__file__).parent
-KIND = "*Reference, to look things up in.*\n\n"
 NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
 
 EXAMPLE = """\
@@ -54,7 +53,7 @@ views:
 
 CATALOG_HEAD = f"""# Catalog reference
 
-{KIND}{NOTE}A catalog is one YAML file. This is a whole one:
+{NOTE}A catalog is one YAML file. This is a whole one:
 
 ```yaml
 {EXAMPLE}```
@@ -67,7 +66,7 @@ Editors check and complete a catalog by [its schema](catalog.schema.json). How t
 
 API_HEAD = f"""# API
 
-{KIND}{NOTE}```python
+{NOTE}```python
 import dpsql
 
 r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")

@@ -142,7 +142,7 @@ def read_model(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise CatalogError(f"{where}: is not YAML ({_one_line(error)})", hint="mend the line") from None
+        raise CatalogError(f"{where}: invalid YAML ({_one_line(error)})", hint="fix this line") from None
     if not isinstance(node, yaml.MappingNode):
         raise CatalogError(f"{name}: holds no keys", hint=begin)
     try:

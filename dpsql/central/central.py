@@ -115,8 +115,8 @@ class Published:
         if self.receipt.drawn:
             done = (
                 f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
-                f"charged epsilon {float(self.receipt.charged_epsilon):g}{self.receipt.currency.at_delta}, "
-                f"left {float(self.receipt.left_epsilon):g}"
+                f"spent epsilon {float(self.receipt.charged_epsilon):g}{self.receipt.currency.at_delta}, "
+                f"{float(self.receipt.left_epsilon):g} left: room for {self.receipt.repeats} more like this one"
             )
         else:
             copied = "" if self.receipt.copied is None else f"a copy of {self.receipt.copied}, "

@@ -310,6 +310,11 @@ class Receipt:
         """The largest epsilon of one more release that is left."""
         return self.currency.payable(self.left)
 
+    @property
+    def repeats(self) -> int:
+        """Number of releases of the same charge that are left."""
+        return int(self.left // self.charged)
+
 
 def new_release_id() -> str:
     """A fresh random id: 32 hexadecimal digits."""

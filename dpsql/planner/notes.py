@@ -204,14 +204,15 @@ def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
 def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
     """The factors of rows and of each measure, as far as noise lets them be seen."""
     factors = [
-        f"{f'sums of {each.measure}' if each.measure else 'counts'} are scaled by {each.factor:.2f}{_plus_minus(each)}"
+        f"{f'sums of {each.measure}' if each.measure else 'counts'} scaled by {each.factor:.2f}{_plus_minus(each)}"
         for each in scale.measures
         if each.left_out is not None and not is_count(each.measure)
     ]
     if not factors:
         return f"{scale.of}: noise hides how many rows there are in all"
-    caveat = ", the same shift for all groups" + (" and part of their error bars" if inside else "")
-    return f"{scale.of}: at most {scale.tau} rows of each unit of {unit} were counted, so {', '.join(factors)}{caveat}"
+    rows = "one row" if scale.tau == 1 else f"up to {scale.tau} rows"
+    caveat = "that error is shared by all groups" + (" and part of their intervals" if inside else "")
+    return f"{scale.of}: {rows} per {unit} counted, {', '.join(factors)}; {caveat}"
 
 
 def _plus_minus(scale: MeasureScale) -> str:
@@ -246,7 +247,7 @@ def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
     if share > reach:
         yield (
             f"{scale.of}: noise may hide up to {scale.unseen:,} units of {unit} with more than {scale.unseen_above:,} "
-            f"rows each; if they own more than {percent:g}% of all (bots, resellers), totals are too low by the rest"
+            f"rows each; if they hold more than {percent:g}% of the rows, totals are too low"
         )
 
 
@@ -266,7 +267,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
     outside = [
-        Note(f"rows out of the domain of {axis.name} are left out of its sums and averages")
+        Note(f"values of {axis.name} outside its declared range are not counted in its sums and averages")
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]

@@ -184,7 +184,7 @@ def check_call(rows: RowRelation, paths: Paths, call: Node) -> None:
     partner = next(i.table.name for i in rows.instances if i.number in paths.beside)
     raise refusal(
         NotSupportedError,
-        f"{call.key.upper()} counts each {partner} without a row of {paths.root}; which have none no release tells",
+        f"{call.key.upper()} counts each {partner} without a row of {paths.root}; no release tells (anti-join)",
         at=call,
         clause="SELECT",
         hint=f"COUNT or SUM a column of {paths.root}, or write INNER JOIN",
@@ -219,7 +219,7 @@ def check_tests(rows: RowRelation, paths: Paths, tests: list[Node]) -> None:
         if columns and test.find(*FILLING) is not None:
             raise refusal(
                 NotSupportedError,
-                f"this takes partners without a row of {paths.root}; which have none no release tells",
+                f"a release cannot tell who has no row of {paths.root} (anti-join)",
                 at=columns[0],
                 clause="WHERE",
                 hint=f"start FROM {paths.root}, or compare its columns with constants",

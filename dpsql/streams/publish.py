@@ -99,7 +99,7 @@ class Appended:
                 "or charged; send corrections with a later batch"
             )
         creation = (
-            f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; "
+            f"made {self.path}, spent epsilon {float(self.charged):g}, {float(self.left):g} left; "
             if self.created
             else ""
         )

@@ -234,4 +234,4 @@ def test_the_command_quotes_and_buys(tmp_path: Path):
     assert "-o more.dpsql" in run().stderr
     done = run("-o", str(tmp_path / "more.dpsql"))
     assert done.returncode == 0, done.stderr
-    assert "charged epsilon 0.5" in done.stdout + done.stderr
+    assert "spent epsilon 0.5" in done.stdout + done.stderr

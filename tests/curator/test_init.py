@@ -161,7 +161,7 @@ def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT i AS x FROM range(50) AS r(i)) TO '{tmp_path}/rides.parquet'")
     made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, leave_open)
-    assert "no table of people was found" in made.question
+    assert "no table has one row per person" in made.question
     assert f"# {made.question}" in made.text
     rides = load_catalog(tmp_path / "rides.yaml")
     assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
@@ -595,7 +595,7 @@ def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> N
     (source / "log.csv").write_text("who,score\n1,3\n1,4\n2,4\n")
     with pytest.raises(
         InterfaceError,
-        match=r"the unit log\.who is none; write one of row; people who .*need a table with one row each",
+        match="who repeats in log, so it cannot be the unit; write one of row; people .*need a table with one row each",
     ):
         drafted(source, tmp_path / "a.yaml", CuratorChoices(unit="log.who"))
     (source / "people.csv").write_text("who\n1\n2\n")

@@ -108,7 +108,7 @@ def test_table_shows_margins_and_marks(shop: Path) -> None:
     assert set(rule) == {"-"}
     (note,) = result.notes
     assert "lie beyond max_ids (20)" in note
-    assert legend == [*(["? below twice its standard error"] if "?" in value else []), note]
+    assert legend == [*(["? = too noisy to tell from zero"] if "?" in value else []), note]
     assert code == 0
 
 

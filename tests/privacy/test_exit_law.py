@@ -208,6 +208,7 @@ def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("people", [11, 43, 60, 400, 999])
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_integers_end_alike_in_40_catalogs(tmp_path: Path, name: str, people: int) -> None:

@@ -204,11 +204,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 442),
-    "code-lines": Bound(62500, 68721),
-    "code-lines-of-the-core": Bound(8724),
+    "code-lines": Bound(62500, 68728),
+    "code-lines-of-the-core": Bound(8727),
     "classes": Bound(650, 1011),
     "value-classes-built-in-at-most-one-place": Bound(120, 367),
-    "functions-of-one-statement": Bound(1300, 2197),
+    "functions-of-one-statement": Bound(1300, 2198),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 12),
     "modules-above-600-lines": Bound(0, 2),

@@ -43,7 +43,7 @@ def test_a_page_runs_from_the_top(page: str, least: int, tmp_path: Path) -> None
 
 def test_shapes_forget_numbers_and_nothing_else() -> None:
     shown = (
-        "region         n\n------  --------\nnorth   391 ± 18\nNULL     -4 ± 25 ?\n? below twice its error\n"
+        "region         n\n------  --------\nnorth   391 ± 18\nNULL     -4 ± 25 ?\n? = too noisy to tell\n"
     )
     assert shape(shown) == shape(shown.replace("391", "1 391").replace("------  -", "-----  ---"))
     assert shape(shown) != shape(shown.replace("north", "south"))

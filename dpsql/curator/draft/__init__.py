@@ -277,7 +277,12 @@ def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
     if choices.unit not in (None, *units):
         hint = f"write one of {', '.join(units)}; people who stand in several rows need a table with one row each"
-        raise InterfaceError(f"the unit {choices.unit} is none", hint=hint)
+        place, _, key = str(choices.unit).rpartition(".")
+        repeats = any(place == table.name and key in (c.name for c in table.columns) for table in tables)
+        reason = (
+            f"{key} repeats in {place}, so it cannot be the unit" if repeats else f"no column {choices.unit}"
+        )
+        raise InterfaceError(reason, hint=hint)
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):
         raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")

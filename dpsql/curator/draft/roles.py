@@ -116,8 +116,8 @@ def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -
     ranked.sort(reverse=True)
     names = tuple(name for _, _, name in ranked)
     if not names:
-        return Whose("row", ("row",), "no table of people was found: does each row stand for somebody else? If one"
-                     " person may own several rows, name the table with one row a person")  # fmt: skip
+        return Whose("row", ("row",), "no table has one row per person. Is every row a different person? If not, name"
+                     " the unit: TABLE.KEY of a table with one row per person")  # fmt: skip
     rivals = [name for rank, _, name in ranked if rank == ranked[0][0]]
     if len(rivals) > 1:
         return Whose(

@@ -326,8 +326,8 @@ def check(
 ) -> CommandOutput:
     """Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not right.
 
-    Wrong: the release answers something else. Stale: it is of another release. Invented: nobody was answered so.
-    Unclaimed: no claim stands behind it.
+    Wrong: differs from the release. Stale: from another release. Invented: never returned by a query. Unclaimed:
+    quoted without a claim.
     """
     from dpsql.federation.session import opened
     from dpsql.interfaces.agents.claims import ClaimFile, check_report, read_text

@@ -136,5 +136,5 @@ def _values(marks: Sequence[Mark]) -> list[Mapping[str, object]]:
 
 def _summary(confirmed: Sequence[ConfirmedTable], left_open: Sequence[str], catalog: Path) -> str:
     names = ", ".join(f"{table.group}{' (rounder)' if table.rounder else ''}" for table in confirmed)
-    waiting = f"still open: {', '.join(left_open)}" if left_open else f"{catalog} holds no mark any more"
+    waiting = f"still open: {', '.join(left_open)}" if left_open else f"every place in {catalog} is confirmed"
     return f"confirmed {names}; {waiting}" if names else waiting

@@ -164,7 +164,7 @@ def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
     for number, query in enumerate(report.queries, 1):
         lines += _query_lines(number, query)
     if report.break_even is not None:
-        lines.append(f"better than paying per query from {report.break_even} queries on")
+        lines.append(f"more accurate than paying per query after {report.break_even} queries")
     lines += [
         f"{column}: its channel's error is not counted; state --units and --rows of those who will report"
         for column in report.unforeseen
@@ -329,7 +329,7 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         )
     even = query.break_even
     return (
-        [*lines, f"   better than paying per query from {even} such queries on"]
+        [*lines, f"   more accurate than paying per query after {even} such queries"]
         if even is not None
         else lines
     )

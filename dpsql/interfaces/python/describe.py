@@ -162,7 +162,7 @@ def _words(declared: catalog.Column | None) -> str:
 def _domain(declared: catalog.Column | None) -> str:
     """Bounds or categories in words.
 
-    >>> _domain(star.Column(type="int", lower="18", upper="89"))
+    >>> _domain(catalog.Column(type="int", lower="18", upper="89"))
     '18 to 89'
     """
     if declared is None:

@@ -31,7 +31,7 @@ def choose(question: StreamProblem) -> TimeChoice:
     >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
     >>> from dpsql.mechanisms.continual.time_strategy import question_of
     >>> asked = (question_of("running", 1),)
-    >>> choose(TimeQuestion(LAPLACE, 365, asked)).name, choose(TimeQuestion(GAUSSIAN, 365, asked)).name
+    >>> choose(StreamProblem(LAPLACE, 365, asked)).name, choose(StreamProblem(GAUSSIAN, 365, asked)).name
     ('prefix over 365 batches', 'spectral over the last 1460 batches')
     """
     return least(offer for mechanism in MECHANISMS for offer in mechanism.offers(question))

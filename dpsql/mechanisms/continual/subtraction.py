@@ -211,7 +211,7 @@ def best_subtraction(question: StreamProblem) -> SubtractionStrategy:
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
     >>> from dpsql.mechanisms.continual.time_strategy import question_of
-    >>> best = best_subtraction(TimeQuestion(LAPLACE, 1023, (question_of("prefix", 1),)))
+    >>> best = best_subtraction(StreamProblem(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.arity, best.levels
     (11, 3)
     """
