@@ -95,7 +95,7 @@ RUNS: tuple[Run, ...] = (
         "columns",
     ),
     *_modules("Two trusts", "trusts", "measure"),
-    *_modules("Streams", "streams", "measure", "ahead"),
+    *_modules("Streams", "streams", "ahead"),
     *_modules("Composite answers", "composites", "measure"),
     *_modules("Speed of answers", "speed", "measure"),
     *_modules("Scale", "scale", "measure", "big"),
