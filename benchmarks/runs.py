@@ -40,7 +40,6 @@ def _modules(topic: str, folder: str, *parts: str) -> tuple[Run, ...]:
 LOCAL_PARTS = ("axis", "rows", "bars", "rounds", "boxes", "lle")
 
 RUNS: tuple[Run, ...] = (
-    *_modules("Promises of every answer", "promises", "measure"),
     *_modules(
         "Privacy proved, files that attack, faults",
         "withstand",

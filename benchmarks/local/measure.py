@@ -37,7 +37,6 @@ def main() -> int:
     if "rows" in wanted:
         local_rows.privacy(figures)
         local_rows.ranges(figures, runs=8 if given.quick else 60)
-        local_rows.two_axes(figures, runs=4 if given.quick else 24)
     if "bars" in wanted:
         local_bars.large_ranges(figures, runs=1 if given.quick else 8)
     if "rounds" in wanted:
