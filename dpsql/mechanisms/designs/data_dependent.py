@@ -25,12 +25,10 @@ from dpsql.errors import InternalError
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import DrawnAxis, Estimated
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.reconcile import Subset
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, expected_error
 from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
     ChargeLine,
     DrawnMember,
     DrawParameters,
@@ -38,7 +36,7 @@ from dpsql.mechanisms.designs.measurement import (
     MeasurementFacts,
     estimated,
 )
-from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.product import ExpectedProduct
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyCandidate,
@@ -79,8 +77,10 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent:
+class DataDependent(ExpectedProduct):
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
+
+    Rows and errors that are expected are those of the plan's choice.
 
     Args:
         name: the catalog's word.
@@ -107,28 +107,6 @@ class DataDependent:
         """Nothing but what is spent and how it is read: rows follow from the draw."""
         return MeasurementFacts(self.parts, ProductReading.name, biased=self.biased)
 
-    def words(self, strategies: Sequence[str]) -> str:
-        """Drawn statistic in words."""
-        return PRODUCT.words(strategies)
-
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        """As of the plan's choice."""
-        return PRODUCT.row_count(strategies)
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        """As of the plan's choice."""
-        return PRODUCT.variance_at_unit_budget(terms)
-
-    def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
-    ) -> float:
-        """As of the plan's choice."""
-        return PRODUCT.mean_variance(axes, unit, family, asked)
-
     def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
 
@@ -143,12 +121,6 @@ class DataDependent:
             axis_drawn = DrawnAxis(drawn.model, drawn.chosen)
             estimates.append(replace(estimate, axis=axis_drawn, prefers=drawn.sparse))
         return estimates
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """Of the total and of the axis."""
-        return PRODUCT.components(family, totals)
 
 
 def _adapted(view: NoisyRows) -> AdaptedView:
