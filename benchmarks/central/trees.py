@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from dpsql.curator.prove.loss import record_pair
-from dpsql.intervals.fieller import fieller
+from dpsql.intervals.estimated import fieller
 from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy

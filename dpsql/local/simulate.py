@@ -27,7 +27,7 @@ from dpsql.engines.keys import open_star
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.local import rounds
-from dpsql.local.counting import decode_reports
+from dpsql.local.collector import decode_reports
 from dpsql.local.estimate import one_row_each
 from dpsql.local.files import check_folder, unwritable, write_plan_file
 from dpsql.local.rounds import after_round, rounds_design

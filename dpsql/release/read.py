@@ -30,7 +30,7 @@ from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
 from dpsql.release.request import check, executed
-from dpsql.release.signature import Signer, check_signature, signer_of
+from dpsql.release.signature import Signer, check_signature, held, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
 from dpsql.release.structure import (
     AXIS,
@@ -41,7 +41,6 @@ from dpsql.release.structure import (
     damaged,
     refused,
 )
-from dpsql.release.verified_file import held
 from dpsql.row_expressions import identifier
 from dpsql.tree import FloatArray, Tree, stored_tree
 

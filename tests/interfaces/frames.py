@@ -21,9 +21,8 @@ from dpsql.interfaces.pgwire.admission import ConnectionLimits, ConnectionSlots,
 from dpsql.interfaces.pgwire.client import Client, ClientReader
 from dpsql.interfaces.pgwire.events import EventLog
 from dpsql.interfaces.pgwire.login import WireService
-from dpsql.interfaces.pgwire.password import make_verifier
 from dpsql.interfaces.pgwire.protocol import STATES
-from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, open_roles
+from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, make_verifier, open_roles
 from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
 from dpsql.interfaces.pgwire.sessions import Sessions
 from dpsql.release.request import MOST_BYTES, MemoryPool

@@ -27,6 +27,8 @@ from dpsql.catalog.tables import Table
 from dpsql.central.central import PROMISE
 from dpsql.curator.audit.blackbox import check_sampled
 from dpsql.curator.audit.contents import (
+    AuditReport,
+    Check,
     check_axes,
     check_budgets,
     check_estimates,
@@ -40,7 +42,6 @@ from dpsql.curator.audit.contents import (
 )
 from dpsql.curator.audit.key_lists import check_key_lists
 from dpsql.curator.audit.replan import axes_from_file, replan
-from dpsql.curator.audit.report import AuditReport, Check
 from dpsql.errors import Error
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds

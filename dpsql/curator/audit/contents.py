@@ -10,6 +10,8 @@
 
 Where noisy numbers chose what was measured next, the choice follows from integers that the release holds. So the audit
 chooses again, and compares budgets, estimates, variance models and meta with the file's.
+
+Report of an audit: one line for each check, and whether all passed.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from math import prod, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +36,6 @@ from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_meta
 from dpsql.central.row_pairs import stored_squares
 from dpsql.central.supplements import counted_catalog
 from dpsql.curator.audit.replan import SECONDS, Replanned, only_linear
-from dpsql.curator.audit.report import Check
 from dpsql.engines.schema_union import declared_values
 from dpsql.matrices.max_entropy import pair_number, unpacked
 from dpsql.matrices.model import Columns as ModelColumns
@@ -49,6 +51,49 @@ from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
 from dpsql.scratch import scratch
 from dpsql.tree import Tree, kary_tree
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Args:
+        what: the claim.
+        held: whether it is true; None where it could not be checked.
+        detail: figures, or what is wrong, or why it was not checked.
+    """
+
+    what: str
+    held: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All checks of one release, in order."""
+
+    release: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def held(self) -> bool:
+        return all(check.held is not False for check in self.checks)
+
+    def plus(self, check: Check) -> AuditReport:
+        """The same with one more check."""
+        return AuditReport(self.release, (*self.checks, check))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        checks = [asdict(check) for check in self.checks]
+        return {"release": str(self.release), "held": self.held, "checks": checks}
+
+    def text(self) -> str:
+        """One line for each check, for people."""
+        words = {True: "ok  ", False: "BAD ", None: "    "}
+        lines = [f"{words[c.held]} {c.what}" + (f": {c.detail}" if c.detail else "") for c in self.checks]
+        return "\n".join(lines)
+
 
 Columns = dict[str, Any]
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from dpsql.catalog.private_keys import is_key
 from dpsql.central.key_plans import KeyPlan, key_plans
 from dpsql.central.selection import KeyList, always_keys, key_list_meta, order_of
+from dpsql.curator.audit.contents import Check
 from dpsql.curator.audit.replan import Replanned
-from dpsql.curator.audit.report import Check
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta
 

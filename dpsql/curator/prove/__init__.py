@@ -26,7 +26,7 @@ from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.known_keys import listed_keys
 from dpsql.curator.audit import as_bought
-from dpsql.curator.audit.report import Check
+from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import SourceLayout, layouts_for
 from dpsql.curator.prove.loss import Distinguished
 from dpsql.curator.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up

@@ -15,9 +15,8 @@ from typing import NamedTuple
 from dpsql.interfaces.pgwire import protocol
 from dpsql.interfaces.pgwire.admission import ConnectionLimits, ConnectionSlots, LoginBackoff
 from dpsql.interfaces.pgwire.events import EventLog
-from dpsql.interfaces.pgwire.password import MECHANISM, Exchange, LoginRefused
 from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader
-from dpsql.interfaces.pgwire.roles import Admission, ServerRoles
+from dpsql.interfaces.pgwire.roles import MECHANISM, Admission, Exchange, LoginRefused, ServerRoles
 from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
 from dpsql.interfaces.pgwire.sessions import Sessions
 from dpsql.release.request import MemoryPool

@@ -42,9 +42,9 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InterfaceError
 from dpsql.matrices.filtered import FilterVariance
-from dpsql.mechanisms.continual.endless import EndlessStrategy
-from dpsql.mechanisms.continual.filters import (
+from dpsql.mechanisms.continual.endless import (
     ROOM,
+    EndlessStrategy,
     FilterErrors,
     decoded,
     energies,
