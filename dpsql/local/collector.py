@@ -37,8 +37,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.engines.duck import private_connection
 from dpsql.local.spools import CountedFile, Spool, check_damage, counted_file
 from dpsql.local.tallies import FOLDS, ViewTally, added, empty_tallies, oracle_of

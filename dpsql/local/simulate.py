@@ -20,8 +20,8 @@ from dpsql.axis import KeyRule, leaf_sql
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.derived import derived_sql
 from dpsql.catalog.graph import KeyPath
+from dpsql.client.device import MAGIC
 from dpsql.client.plan import Plan, read_plan
-from dpsql.client.report import MAGIC
 from dpsql.engines.duck import RawSide, private_connection
 from dpsql.engines.keys import open_star
 from dpsql.errors import OperationalError

@@ -31,8 +31,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import common_table, with_tables
 from dpsql.engines.server import ServerSession, every_column

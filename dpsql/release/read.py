@@ -26,7 +26,6 @@ from dpsql.matrices.max_entropy import EntropyReading, PairTables
 from dpsql.matrices.model import Reading, Shared, Unknown
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.matrices.stack import StackReading
-from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
 from dpsql.release.request import check, executed
@@ -39,6 +38,7 @@ from dpsql.release.structure import (
     check_objects,
     check_tables,
     damaged,
+    read_meta,
     refused,
 )
 from dpsql.row_expressions import identifier

@@ -29,7 +29,7 @@ EXACT = {
     "local/spools.py::_text": "a place in a file",
     "local/survey.py::_asked": "fractions",
     "curator/audit/contents.py::check_noise": "counts of rows",
-    "interfaces/pgwire/admission.py::wrong": "a count of logins",
+    "interfaces/pgwire/login.py::wrong": "a count of logins",
     "release/request.py::charge": "bytes",
     "catalog/tables.py::_even": "decimals",
 }

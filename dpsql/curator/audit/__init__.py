@@ -32,6 +32,7 @@ from dpsql.curator.audit.contents import (
     check_axes,
     check_budgets,
     check_estimates,
+    check_key_lists,
     check_noise,
     check_replayed,
     check_sums,
@@ -40,7 +41,6 @@ from dpsql.curator.audit.contents import (
     read_views,
     replays,
 )
-from dpsql.curator.audit.key_lists import check_key_lists
 from dpsql.curator.audit.replan import axes_from_file, replan
 from dpsql.errors import Error
 from dpsql.ledger import ledger_entries
