@@ -203,12 +203,12 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 441),
-    "code-lines": Bound(62500, 68615),
-    "code-lines-of-the-core": Bound(8724),
+    "modules": Bound(250, 415),
+    "code-lines": Bound(62500, 68418),
+    "code-lines-of-the-core": Bound(8695),
     "classes": Bound(650, 1011),
     "value-classes-built-in-at-most-one-place": Bound(120, 367),
-    "functions-of-one-statement": Bound(1300, 2183),
+    "functions-of-one-statement": Bound(1300, 2181),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 12),
     "modules-above-600-lines": Bound(0, 2),
@@ -239,7 +239,7 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 11)),
+    "imports, % of code lines": (_imports, Bound(8, 10.4)),
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 72_990)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_990)),
     "words of docs": (_words, Bound(90_000)),
