@@ -140,7 +140,9 @@ def page() -> str:
     """The page: reasons of the short figures, then a table a topic, then the runs without a result."""
     figures = [figure for run in RUNS for figure in kept(run)]
     short = [figure for figure in figures if not figure.held]
-    parts = [HEAD, f"{len(figures) - len(short)} of {len(figures)} figures hold.\n"]
+    dates = sorted(figure.date for figure in figures)
+    parts = [HEAD, f"{len(figures) - len(short)} of {len(figures)} figures hold."]
+    parts.append(f"They were measured from {dates[0]} to {dates[-1]}.\n" if dates else "")
     if short:
         parts.append("## Short\n")
         parts += [f"- {_cell(figure.figure)}: {REASONS.get(promise(figure), '')}" for figure in short]
@@ -153,8 +155,8 @@ def page() -> str:
         if lines:
             parts += [
                 f"## {topic}\n",
-                "| figure | value | bound | measured |",
-                "|---|--:|--:|---|",
+                "| figure | value | bound |",
+                "|---|--:|--:|",
                 *lines,
                 "",
             ]
@@ -169,8 +171,8 @@ def promise(figure: Kept) -> str:
 def _lines(figures: Sequence[Kept]) -> list[str]:
     """Table rows of one run's figures."""
     return [
-        f"| {_cell(figure.figure)} | {figure.value if figure.held else f'**{figure.value}**'} | {_cell(figure.bound)} "
-        f"| {figure.date}{'' if figure.ended in (0, 1) else f', broke off with exit code {figure.ended}'} |"
+        f"| {_cell(figure.figure)} | {figure.value if figure.held else f'**{figure.value}**'} | {_cell(figure.bound)}"
+        f"{'' if figure.ended in (0, 1) else f', broke off with exit code {figure.ended}'} |"
         for figure in figures
     ]
 

@@ -6,25 +6,10 @@ section can be measured again while the others stay.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
-
-Errors = dict[str, list[float]]
 RESULTS = Path(__file__).resolve().parent / "results"
-PLOTS = RESULTS / "plots"
-STYLES = ("x:", "+:", "v--", "s-", "^-", "D-.", "o-", "*-", "1:")
-
-
-def table(head: Sequence[str], rows: Mapping[str, Sequence[float]], corner: str = "method") -> str:
-    """A table of errors to two digits; what was not measured is a dash."""
-    return markdown([corner, *head], ([name, *map(_digits, values)] for name, values in rows.items()))
 
 
 def markdown(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
@@ -46,34 +31,6 @@ def number(value: float) -> str:
     if value >= 1e6:
         return f"{value:.1e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _digits(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.2g}"
-
-
-def plot(panels: Mapping[str, Errors], at: Sequence[float], labels: tuple[str, str], path: Path) -> None:
-    """Errors of every method against one parameter, logarithmic.
-
-    Args:
-        panels: title and errors of each panel.
-        at: values of the parameter.
-        labels: of the parameter and of the error.
-        path: PNG to write.
-    """
-    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 3.4), squeeze=False)
-    for axis, (title, rows) in zip(axes[0], panels.items(), strict=True):
-        for style, (name, values) in zip(STYLES, rows.items(), strict=False):
-            axis.semilogy(at, values, style, label=name, markersize=4, linewidth=1)
-        axis.set_xlabel(labels[0], fontsize=8)
-        axis.set_ylabel(labels[1], fontsize=8)
-        axis.set_title(title, fontsize=9)
-        axis.tick_params(labelsize=7)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=6)
-    figure.tight_layout()
-    figure.savefig(path, dpi=72, metadata={"Software": ""})
-    plt.close(figure)
 
 
 def write(name: str, measured: Mapping[str, str]) -> None:

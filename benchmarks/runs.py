@@ -37,14 +37,13 @@ def _modules(topic: str, folder: str, *parts: str) -> tuple[Run, ...]:
     )
 
 
-LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes", "lle")
+LOCAL_PARTS = ("axis", "rows", "bars", "rounds", "boxes", "lle")
 
 RUNS: tuple[Run, ...] = (
-    *_modules("Promises of every answer", "promises", "measure"),
     *_modules(
         "Privacy proved, files that attack, faults",
         "withstand",
-        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage", "exits"),
+        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage"),
     ),
     *_modules(
         "One value, one table from every source", "sources", "places", "stars", "pairs", "mutants", "witness"
@@ -62,7 +61,6 @@ RUNS: tuple[Run, ...] = (
             "catalogs",
             "limits",
             "distinct",
-            "totals",
         ),
     ),
     *_modules("What BI tools send", "bi", "measure"),
@@ -82,9 +80,7 @@ RUNS: tuple[Run, ...] = (
             "unseen_lines",
         ),
     ),
-    *_modules(
-        "Accuracy about people", "userlevel", "measure", "predicted", "made_up", "people", "nulls", "short"
-    ),
+    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "nulls"),
     *_modules("Facts about people", "people", "measure"),
     *_modules("Keys that nobody listed", "keys", "measure"),
     *_modules(
@@ -95,7 +91,7 @@ RUNS: tuple[Run, ...] = (
         "columns",
     ),
     *_modules("Two trusts", "trusts", "measure"),
-    *_modules("Streams", "streams", "measure", "ahead"),
+    *_modules("Streams", "streams", "ahead"),
     *_modules("Composite answers", "composites", "measure"),
     *_modules("Speed of answers", "speed", "measure"),
     *_modules("Scale", "scale", "measure", "big"),

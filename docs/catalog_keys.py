@@ -317,7 +317,7 @@ KEYS: Mapping[str, Place] = {
     "Stream": Place("stream", "stream", {
         "column": ("sales.sold_on", "sales.amount"),
         "grain": ("week", "fortnight"),
-        "strategy": ("toeplitz", "fast"),
+        "strategy": ("spectral", "fast"),
         "horizon": ("365", "0"),
         "ends": ("true", "soon"),
         "workload": ("{running: 2, range: 1, 7: 1}", "{sometimes: 1}"),

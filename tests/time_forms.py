@@ -19,15 +19,14 @@ import numpy as np
 
 from dpsql.mechanisms.continual.endless import EndlessStrategy
 from dpsql.mechanisms.continual.fda import fenwick_nodes
-from dpsql.mechanisms.continual.spectral import ending_rows, lasting_rows
+from dpsql.mechanisms.continual.spectral import EndingStrategy, ending_rows, lasting_rows
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import IntArray
 
 USUAL = ("running", "range", "1", "7")
 """What is asked where a test does not say."""
@@ -40,7 +39,7 @@ def asking(
     return StreamProblem(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
 
 
-def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> ToeplitzStrategy:
+def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> EndingStrategy:
     """Spectral rows for a known end."""
     return ending_rows(asking(GAUSSIAN, horizon, *(names or USUAL), units=units), cutoff)
 
@@ -48,16 +47,6 @@ def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> To
 def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> EndlessStrategy:
     """Spectral rows without an end."""
     return lasting_rows(asking(GAUSSIAN, horizon, *(names or USUAL), ends=False), cutoff)
-
-
-def root_coefficients(n: int) -> FloatArray:
-    """f_0..f_{n-1} of the square root of the prefix matrix (float64[n]): f_j = f_{j-1} (2j - 1) / (2j).
-
-    >>> root_coefficients(4).tolist()
-    [1.0, 0.5, 0.375, 0.3125]
-    """
-    step = np.arange(1, n, dtype=np.float64)
-    return np.concatenate(([1.0], np.cumprod((2 * step - 1) / (2 * step))))[:n]
 
 
 def strategy_matrix(n: int) -> IntArray:

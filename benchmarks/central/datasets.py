@@ -20,15 +20,6 @@ DPBENCH = (
     "NETTRACE", "SEARCHLOGS", "HEPTH", "INCOME", "ADULT", "MEDCOST", "BIDS-FJ", "MDSALARY",
     "LC-REQ-F1", "LC-REQ-ALL", "LC-DTIR-F2", "LC-DTIR-ALL",
 )  # fmt: skip
-DPBENCH_2D = (
-    "SF-CABS-S",
-    "GOWALLA",
-    "BEIJING-CABS-S",
-    "ADULT-2D",
-    "MDSALARY-OVERT",
-    "LOAN-FUNDED-INCOME",
-    "STROKE",
-)
 
 
 def data_root() -> Path:

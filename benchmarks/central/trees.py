@@ -6,14 +6,13 @@ Errors are exact, from public facts; coverage and losses are those of the shippe
 from __future__ import annotations
 
 import sys
-import time
 from fractions import Fraction
 
 import numpy as np
 
 from benchmarks.figures import Figures
 from dpsql.curator.prove.loss import record_pair
-from dpsql.intervals.fieller import fieller
+from dpsql.intervals.estimated import fieller
 from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
@@ -53,19 +52,6 @@ def print_errors(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) 
                         mean_error(strategy, whole, Fraction(1)) / table, 1.02, f"epsilon 1, {words}")  # fmt: skip
 
 
-def print_seconds(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
-    """CPU of the sampler with the system's entropy."""
-    noise = ExactNoise(os_entropy())
-    for number, n in ((1000, 64), (1, 4096)):
-        tree = LAPLACE.tree_noise(axis_budgets([made[n, 0.0]]), EPSILON, [1])
-        assert tree is not None
-        cells, start = np.zeros((1, 1, n), np.int64), time.process_time()
-        for _ in range(number):
-            noise.trees(tree, cells)
-        words = f"{number} views of {n} leaves" if number > 1 else f"{n} leaves"
-        figures.table(f"joint tree, CPU seconds, {words}", time.process_time() - start)
-
-
 def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
     """Share of errors within a 95% interval."""
     return float(np.mean(np.abs(error) <= 1.96 * np.sqrt(variance)))
@@ -96,7 +82,6 @@ def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
         between(
             figures, f"joint tree, 95% intervals of ranges hold, {name}", hits(view.value @ masks.T, ranges)
         )
-        print_variance(figures, name, view.value @ masks.T, ranges)
     rows_in, mean = 4000.0, 6000.0  # of a range: rows, and their average in units of the measure
     counts, sums = rows_in + count.value @ masks.T, mean * rows_in + total.value @ masks.T
     spread = np.tile(model.ranges(lo, hi), PAIRS)
@@ -110,17 +95,6 @@ def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
     )
     inside = (low <= mean) & (mean <= high)
     between(figures, "joint tree, 95% intervals of averages hold", float(np.mean(inside)))
-
-
-def print_variance(figures: Figures, name: str, errors: np.ndarray, stated: np.ndarray) -> None:
-    """Squared errors over stated variances, their mean over ranges a draw: draws are independent, ranges are not."""
-    squares = np.mean(errors**2 / stated, axis=1)
-    error = float(np.std(squares) / np.sqrt(len(squares)))
-    words = f"joint tree, squared errors of ranges over stated variance, {name}"
-    figures.table(f"{words}, standard error of their mean", error)
-    figures.table(
-        f"{words}, standard errors of {np.mean(squares):.4f} from 1", abs(float(np.mean(squares)) - 1) / error
-    )
 
 
 def print_losses(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
@@ -143,7 +117,6 @@ def main() -> int:
     """Print the figures."""
     figures, made = Figures(), strategies()
     print_errors(figures, made)
-    print_seconds(figures, made)
     print_losses(figures, made)
     print_coverage(figures, made[COVERED, 0.0])
     return figures.finish()

@@ -10,7 +10,7 @@ What the default is made of was chosen on `SEEN`, DPBench's sets and Adult. A co
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from benchmarks.central.unseen_lines import LINES, counted
 from benchmarks.figures import Figures
 from benchmarks.local.axis import adaptive, nonnegative_hierarchy, range_masks
 from benchmarks.local.simulated import one_row_each, simulate_tallies
-from benchmarks.page import markdown
 from dpsql.client import read_plan
 from dpsql.local.estimate import axis_table
 from dpsql.local.mechanisms.blue import range_workload
@@ -104,16 +103,6 @@ def measured(name: str, epsilon: str) -> Setting:
         flush=True,
     )
     return found
-
-
-def table_of(settings: Mapping[tuple[str, str], Setting]) -> str:
-    """A line a column: over AHEAD / over hierarchy + NNLS / coverage of large ranges, by epsilon."""
-    names = dict.fromkeys(name for name, _ in settings)
-    body = [
-        [name, *("{:.2f} / {:.2f} / {:.3f}".format(*settings[name, epsilon]) for epsilon in EPSILONS)]
-        for name in names
-    ]
-    return markdown(["column", *(f"epsilon {epsilon}" for epsilon in EPSILONS)], body)
 
 
 def report(figures: Figures, names: Sequence[str], title: str) -> None:

@@ -30,14 +30,11 @@ from dpsql.client import Row, device, oracles, read_plan
 from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
 from dpsql.local.content import weighted_tables
-from dpsql.local.estimate import axis_table, model_of, table
-from dpsql.local.parts import interactions
+from dpsql.local.estimate import axis_table
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import RespondentRows
 from dpsql.local.tau import best_tau
 from dpsql.local.totals import row_scale
-from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
 
 LEAVES = 25
 Promised = tuple[float, float, float]
@@ -127,46 +124,6 @@ def ranges(figures: Figures, runs: int) -> None:
             -0.02,
             f"{label}, mix",
         )
-
-
-def two_axes(figures: Figures, runs: int) -> None:
-    """Coverage of the default answers over an ordered axis, a category and both, where rows depend on their number.
-
-    The recipe measured one axis only. People of many rows have early days and the first two kinds.
-    """
-    everybody, sizes = 150_000, (16, 4)
-    axes = (PlannedAxis("day", 16, 16), PlannedAxis("kind", 4, 0))
-    held: dict[str, list[float]] = defaultdict(list)
-    for run in range(runs):
-        rng = np.random.default_rng((run, 21))
-        people = bought(everybody, rng)
-        counts = people.rows(np.arange(people.count))
-        guess = np.bincount(counts) / people.count
-        design = CollectionDesign(
-            "rows", Fraction(1), people.count, axes, together=((0, 1),), row_weighting="bit",
-            rows_cap=len(guess) - 1, row_share=Fraction(1, 10),
-        )  # fmt: skip
-        plan = read_plan(build_plan(replace(design, tau=best_tau(design, guess))))
-        tallies = simulate_tallies(plan, people, rng)
-        known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
-        told = weighted_tables(plan, tallies, known, row_scale(plan, tallies, known).cut)
-        assert told is not None
-        exact = np.zeros(sizes)
-        np.add.at(exact, tuple(people.leaves.T), 1 / len(people.leaves))
-        parts = told.barred(interactions(plan, tallies, [(0, 1)], known))
-        both = table((0, 1), told.known, parts)
-        models = tuple(AxisSplit(PrefixVariance(model_of(told.known[a].counts))) for a in (0, 1))
-        ranges_of, kinds_of = range_masks(16), range_masks(4)
-        masks = [np.repeat(ranges_of, len(kinds_of), axis=0), np.tile(kinds_of, (len(ranges_of), 1))]
-        off = np.einsum("bi,ij,bj->b", masks[0], both.values - exact, masks[1])
-        spread = ProductReading(models, dict(both.strengths)).covariance(masks).noise
-        some = (masks[0].sum(axis=1) < 16) & (masks[1].sum(axis=1) < 4)
-        held["boxes of both axes"].append(float(np.mean((np.abs(off) <= 1.96 * np.sqrt(spread))[some])))
-        for axis, (name, apart) in enumerate((("an ordered axis", ranges_of), ("a category", np.eye(4)))):
-            counts_of = told.known[axis].counts
-            held[name].append(_held(apart, counts_of.shares - exact.sum(axis=1 - axis), counts_of.covariance))
-    for name, values in held.items():
-        figures.table(f"one row and a bit, two axes, coverage, {name}", float(np.mean(values)))
 
 
 def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:

@@ -2,29 +2,23 @@
 
 Generated: Gaussian copula with correlation .3, every axis normal (mean m/2, deviation m/4) cut to its m
 = 25 leaves, two axes belong to the person and three to the row; 1 to 10 rows a person, 2.21 on average;
-tau = 1, and rows that tau cuts are taken to resemble the others: `row_factor`.
-NMSE as in seed 003, eq. (30), MRE as in eq. (31).
+tau = 1.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
 
-from benchmarks.figures import Figures
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.local.estimate import AxisTable, axis_table, model_of, table
+from dpsql.local.estimate import AxisTable, model_of, table
 from dpsql.local.parts import interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.local.smooth import joint_table
 from dpsql.local.tallies import RespondentRows, Tallies
-from dpsql.local.totals import row_scale
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 
@@ -95,98 +89,12 @@ def collect(
     return plan, simulate_tallies(plan, people, np.random.default_rng(seed))
 
 
-def row_factor(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> float:
-    """Rows per unit of share if the rows that tau cuts resemble the others, as they do in this star."""
-    scale = row_scale(plan, tallies, known)
-    return scale.factor if scale.clipped is None else scale.factor / (1 - scale.clipped.value)
-
-
 def truth(
     people: RespondentRows, axes: tuple[int, ...], weights: np.ndarray | None = None, leaves: int = LEAVES
 ) -> np.ndarray:
     """Exact rows (or summed weights) per leaf combination."""
     bins = [np.arange(leaves + 1)] * len(axes)
     return np.histogramdd(people.leaves[:, list(axes)], bins=bins, weights=weights)[0]
-
-
-def counts(figures: Figures, runs: int) -> None:
-    """COUNT NMSE at epsilon 1, volume .3, one to three predicates."""
-    errors: dict[int, list[float]] = {1: [], 2: [], 3: []}
-    for run in range(runs):
-        people = star(PEOPLE, np.random.default_rng(run))
-        plan, tallies = collect(1.0, False, people, 100 + run)
-        known = {a: axis_table(plan, tallies, a) for a in range(AXES)}
-        factor = row_factor(plan, tallies, known)
-        for axes in itertools.combinations(range(AXES), 3):
-            exact = truth(people, axes)
-            rows = joint_table(plan, tallies, axes, None, 1.0).shares * factor
-            for dimensions in errors:
-                for box in queries(3, dimensions, 0.3, 40, run):
-                    errors[dimensions].append(((rows[box].sum() - exact[box].sum()) / exact.sum()) ** 2)
-    for dimensions, bound in ((1, 8e-5), (2, 5e-5), (3, 2e-5)):
-        name = f"star join COUNT NMSE, {dimensions} predicates"
-        figures.at_most(
-            "star join COUNT NMSE by its bound", float(np.mean(errors[dimensions])) / bound, 1, name
-        )
-
-
-def averages(figures: Figures, runs: int) -> None:
-    """AVG MRE with one predicate of volume .15."""
-    for epsilon, bound in ((1.0, 0.11), (2.0, 0.035), (4.0, 0.013)):
-        errors = []
-        for run in range(runs):
-            people = star(PEOPLE, np.random.default_rng(run))
-            plan, tallies = collect(epsilon, True, people, 200 + run)
-            for axis in range(AXES):
-                rows, sums = (
-                    truth(people, (axis,)),
-                    truth(people, (axis,), people.measures[:, 0].astype(float)),
-                )
-                bits = joint_table(plan, tallies, (axis,), 0, 1.0).shares
-                for (box,) in queries(1, 1, 0.15, 20, run):
-                    share = bits[box, 1].sum() / bits[box].sum()
-                    exact = sums[box].sum() / rows[box].sum()
-                    errors.append(abs(1 + share * (LEAVES - 1) - exact) / exact)
-        figures.at_most(
-            "star join AVG MRE by its bound", float(np.mean(errors)) / bound, 1, f"epsilon {epsilon:g}"
-        )
-
-
-def coverage(figures: Figures, runs: int) -> None:
-    """Share of 95% intervals that hold the answer on slots: COUNT, SUM and AVG of ranges and boxes."""
-    for epsilon in (1.0, 3.0, 5.0):
-        hits: dict[str, list[bool]] = {"COUNT": [], "SUM": [], "AVG": [], "COUNT of boxes": []}
-        for run in range(runs):
-            people = star(100_000, np.random.default_rng(1000 + run))
-            at = people.first[:-1]
-            one = RespondentRows(np.arange(people.count + 1), people.leaves[at], people.measures[at])
-            plan, tallies = collect(epsilon, True, one, 300 + run)
-            known = {a: axis_table(plan, tallies, a) for a in (0, 3)}
-            _cover_ranges(hits, one, known, run)
-            _cover_boxes(hits, one, plan, tallies, known, run)
-        for name, found in hits.items():
-            label, share = f"95% intervals of {name}, epsilon {epsilon:g}", float(np.mean(found))
-            figures.within("star join, coverage", share, 0.93, 0.97, label)
-
-
-def _cover_ranges(
-    hits: dict[str, list[bool]], people: RespondentRows, known: dict[int, AxisTable], run: int
-) -> None:
-    centred = (people.measures[:, 0] - 13) / 12
-    for axis, held in known.items():
-        rows = truth(people, (axis,)) / people.count
-        sums = truth(people, (axis,), centred) / people.count
-        for (box,) in queries(1, 1, 0.3, 5, run):
-            mask = np.zeros(LEAVES)
-            mask[box] = 1
-            count, total = mask @ held.counts.shares, mask @ held.signed[0].shares
-            count_variance = mask @ held.counts.covariance @ mask
-            sum_variance = mask @ held.signed[0].covariance @ mask
-            hits["COUNT"].append(bool(abs(count - mask @ rows) < 1.96 * math.sqrt(count_variance)))
-            hits["SUM"].append(bool(abs(total - mask @ sums) < 1.96 * math.sqrt(sum_variance)))
-            ratio, exact = total / count, mask @ sums / (mask @ rows)
-            spread = math.sqrt(sum_variance + ratio**2 * count_variance) / count
-            hits["AVG"].append(bool(abs(ratio - exact) < 1.96 * spread))
 
 
 def _cover_boxes(

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from math import isnan
 from pathlib import Path
 from statistics import median
 
 from benchmarks.figures import Figures
-from benchmarks.people.stars import STARS, PeopleStar, numbers, shop
+from benchmarks.people.stars import STARS, numbers, shop
 from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.central.central import publish_release
 from dpsql.curator.design.summaries import without_unused
-from dpsql.engines.keys import open_star
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
@@ -116,52 +113,9 @@ def retention(figures: Figures) -> None:
         figures.within("people, coverage", asked.inside / asked.numbers, LOW, HIGH, "cohort cells")
 
 
-def cpu(run: Callable[[], object]) -> float:
-    """Least CPU of three runs."""
-    best = float("inf")
-    for _ in range(3):
-        begun = time.process_time()
-        run()
-        best = min(best, time.process_time() - begun)
-    return best
-
-
-def cost(figures: Figures) -> None:
-    """CPU of the lines over the plain GROUP BY."""
-    simple = ("visits", "spent", "first", "last")
-    with tempfile.TemporaryDirectory() as place:
-        star = shop(Path(place))
-        figures.table("people-cpu-simple", ratio(star, simple, simple))
-        figures.table(
-            "people-cpu-ordered", ratio(star, (*simple, "second", "favourite"), (*simple, "favourite"))
-        )
-
-
-def ratio(star: PeopleStar, summaries: tuple[str, ...], shown: tuple[str, ...]) -> float:
-    """CPU of some summaries over that of count, sum, min and max by person."""
-    catalog = parse_catalog(star.catalog)
-    table = catalog.tables["people"]
-    few = table.model_copy(
-        update={"summaries": {name: table.summaries[name] for name in summaries}, "derive": {}}
-    )
-    raw = open_star(catalog := catalog.model_copy(update={"tables": {**catalog.tables, "people": few}}))
-    try:
-        connection = raw.connection
-        connection.execute("SET threads = 1")
-        # every value is read: a hash of each line, and how many differ
-        outer = "SELECT count(DISTINCT h) FROM (SELECT hash({}) AS h FROM {} AS p)"
-        made = outer.format(", ".join(shown), raw.rows(catalog, "people"))
-        totals = "SELECT id, count(*) AS a, sum(amount) AS b, min(day) AS c, max(day) AS d FROM raw.facts GROUP BY id"
-        plain = outer.format("a, b, c, d", f"({totals})")
-        base = cpu(lambda: connection.execute(plain).fetchall())
-        return cpu(lambda: connection.execute(made).fetchall()) / base
-    finally:
-        raw.close()
-
-
 def main(words: list[str]) -> int:
     figures = Figures()
-    others = {"retention": retention, "cost": cost}
+    others = {"retention": retention}
     for name in words or [*STARS, *others]:
         if name in others:
             others[name](figures)

@@ -1,8 +1,8 @@
 """Do tables reach dbt, does a scheduler's month survive its kills, do snapshots of lakes equal the rows in DuckDB?
 
-    python -m benchmarks.production.pipelines [dbt | days | lakes | airflow]...
+    python -m benchmarks.production.pipelines [dbt | days | lakes]...
 
-dbt and Airflow are installed into environments of their own, from where pip takes packages. Kills fall anywhere between
+dbt is installed into an environment of its own, from where pip takes packages. Kills fall anywhere between
 a command's start and its end, by the clock of the days before.
 """
 
@@ -156,22 +156,7 @@ def lakes(figures: Figures, folder: Path) -> None:
         )
 
 
-def airflow(figures: Figures, folder: Path) -> None:
-    """The DAG of the examples, parsed by Airflow itself."""
-    programs = bare(folder / "env", "apache-airflow")
-    program = (
-        "import sys\nfrom airflow.dag_processing.dagbag import DagBag\nbag = DagBag(sys.argv[1])\n"
-        "print(len(bag.import_errors), len(bag.dags['dpsql_daily'].tasks))"
-    )
-    environment = {**world(), "AIRFLOW_HOME": str(folder / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    command = [programs / "python", "-c", program, ROOT / "examples" / "airflow"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    errors, tasks = map(int, done.stdout.split("\n")[-2].split())
-    figures.table("production: import errors of the Airflow DAG", errors)
-    figures.table("production: tasks of the Airflow DAG", tasks)
-
-
-PARTS = {"lakes": lakes, "days": days, "dbt": dbt, "airflow": airflow}
+PARTS = {"lakes": lakes, "days": days, "dbt": dbt}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,6 @@ role ask endless joins, keep portals open, and come back when they are refused.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import statistics
@@ -22,7 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from dpsql.interfaces.pgwire.admission import LoginBackoff
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.test_wire import Wire, kinds, log_in, running
 from tests.interfaces_release import build
@@ -39,9 +37,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         beside_hostile(figures, place)
-        reloads(figures, place)
-        orphans(figures, place)
-    guesses(figures)
     return figures.finish()
 
 
@@ -129,84 +124,6 @@ def beside_hostile(figures: Figures, place: Path) -> None:
     )
     figures.table("production: MB of the server, whatever clients hold", most / MEGABYTE)
     figures.at_most("production: seconds from SIGTERM to the end, with 64 statements running", ended, 1.0)
-
-
-def guesses(figures: Figures) -> None:
-    """Ten minutes of guesses from 1,000 addresses, and right passwords beside a stale one, by a clock of ours."""
-    now = 0.0
-    waits, guessed = LoginBackoff(lambda: now), 0
-    for number in range(600_000):
-        address = f"10.0.{number % 1000 // 250}.{number % 250}"
-        if waits.seconds(address, "ana") <= 0:
-            waits.wrong(address, "ana")
-            guessed += 1
-        now += 0.001
-    figures.table("production: guesses a second at one role from 1,000 addresses", guessed / 600)
-    waits, taken = LoginBackoff(lambda: now), 0
-    waits.right("192.0.2.1", "ana")
-    for second in range(7200):
-        for role in ("etl", "ana"):  # a stale password of another role, and of her own in another program
-            if waits.seconds("192.0.2.1", role) <= 0:
-                waits.wrong("192.0.2.1", role)
-        if second % 10 == 0 and waits.seconds("192.0.2.1", "ana") <= 0:
-            waits.right("192.0.2.1", "ana")
-            taken += 1
-        now += 1
-    figures.table("production: right passwords taken beside a stale one, of 720", taken)
-
-
-def reloads(figures: Figures, place: Path) -> None:
-    """Statements of 32 clients under five reloads; processes of a dead parent."""
-    lost, asked, over = [0], [0], threading.Event()
-
-    def ask(port: int) -> None:
-        while not over.is_set():
-            try:
-                client = entered(port, "ana")
-                for _ in range(5):
-                    asked[0] += 1
-                    lost[0] += "D" not in kinds(client.ask(SHORT))
-                client.send("X", b"")
-                client.socket.close()
-            except (OSError, AssertionError, IndexError, ConnectionError):
-                lost[0] += 1
-
-    (place / "server.yaml").write_text("roles: roles.yaml\nlog: log.jsonl\n")
-    with running("--config", place / "server.yaml") as server:
-        clients = [threading.Thread(target=ask, args=(server.port,)) for _ in range(32)]
-        for client in clients:
-            client.start()
-        for number in range(5):
-            server.process.send_signal(signal.SIGHUP)
-            end = time.monotonic() + 120
-            while _done(place / "log.jsonl") <= number and time.monotonic() < end:
-                time.sleep(0.2)
-        over.set()
-        for client in clients:
-            client.join()
-    print(f"{asked[0]} statements under {_done(place / 'log.jsonl')} reloads")
-    figures.table("production: statements lost under five reloads, 32 clients", lost[0])
-
-
-def _done(log: Path) -> int:
-    return sum(json.loads(line).get("reload") == "done" for line in log.read_text().splitlines())
-
-
-def orphans(figures: Figures, place: Path) -> None:
-    """Processes that serve two seconds after their parent was killed."""
-    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", "--processes", "4"]
-    with subprocess.Popen([*command, str(place / "shop.dpsql")], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        parent.stdout.readline()
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(parent.pid)], capture_output=True, text=True, check=True
-        )
-        workers = list(map(int, listed.stdout.split()))
-        parent.kill()
-        parent.wait()
-    time.sleep(2)
-    alive = sum(Path(f"/proc/{worker}").exists() for worker in workers)
-    figures.table("production: processes of a dead parent after two seconds, of 4", alive)
 
 
 if __name__ == "__main__":

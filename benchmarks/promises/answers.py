@@ -10,7 +10,6 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import patch
 
 from dpsql.errors import Error, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
@@ -112,11 +111,3 @@ def no_numbers(folder: Path, statements: int = 150) -> int:
             seen += len(unbounded(result)) + (int(result.rows[0][0] or 0) if counts else 0)
         answerer.release.close()
     return seen
-
-
-def missed_defects(folder: Path) -> int:
-    """How many of two defects, put back, do not show: refusals switched off, guards against NaN left out."""
-    found = [mostly_interpolated(folder / "refusals", 100, "interpolate") > 0]
-    with patch("dpsql.sql.rewrite.finite", lambda tree: tree):
-        found.append(no_numbers(folder, 15) > 0)
-    return found.count(False)

@@ -1,1 +1,1 @@
-"""Releases over time: figures, seed 004's comparison, and benchmarks/results/streams.md."""
+"""Releases over time: noise drawn ahead against the method's table."""

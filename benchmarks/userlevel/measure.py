@@ -14,7 +14,6 @@ import argparse
 import csv
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,10 +29,7 @@ from benchmarks.userlevel.published import matched
 from benchmarks.userlevel.questions import AGGREGATES, CLASSES, Questions, answers, questions
 from benchmarks.userlevel.releases import Release, Star, open_star
 from benchmarks.userlevel.simulator import releases
-from benchmarks.userlevel.stars import HELD_BACK, JUDGED, ROOT, TOLD, Views, write_star
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.noise import ExactNoise, insecure_test_entropy
+from benchmarks.userlevel.stars import HELD_BACK, JUDGED, TOLD, Views, write_star
 
 LAWS: Mapping[str, Mapping[str, Any]] = {
     "1e-6": {},
@@ -54,7 +50,6 @@ MATCHED_STARS, PUBLISHED, MATCHED = ("nafld", "blackfriday"), 8, 95.0
 APART = 1e-4
 """How far roots of doubles may move an answer."""
 
-PUBLISH_SECONDS = {"foodmart_user": 20.0, "online_retail_user": 60.0, "ssb_user": 60.0}
 
 Cell = tuple[str, str]
 """A class of questions and an aggregate."""
@@ -223,18 +218,6 @@ def hold_out_figures(figures: Figures, star: str, law: str, measured: Measured) 
         figures.at_least(f"{what}, 95% intervals hold %", measured.share(worst), BACK_BAR)
 
 
-def publish_figures(figures: Figures) -> None:
-    """Seconds to publish a whole release, ledger and file included."""
-    for name, bound in PUBLISH_SECONDS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"{name}.yaml"
-            file.write_text((ROOT / "catalog" / file.name).read_text())
-            start = time.perf_counter()
-            noise = ExactNoise(insecure_test_entropy(1))
-            publish_release(load_catalog(file), Path(folder) / "out.dpsql", noise=noise, key=bytes(32))
-            figures.table(f"userlevel publish {name}, seconds (about {bound:g})", time.perf_counter() - start)
-
-
 def main() -> int:
     """Print all figures; 1 if any is short."""
     parser = argparse.ArgumentParser(
@@ -269,8 +252,6 @@ def main() -> int:
             )
             same = "simulator: published answers apart from those of the same noise, relative"
             figures.at_most(same, match.apart, APART, what)
-    if not given.alone:
-        publish_figures(figures)
     return figures.finish()
 
 

@@ -48,12 +48,11 @@ def cap_units(epsilon: Fraction, denominator: int = DENOMINATOR) -> int:
     return cap
 
 
-def scaled_denominator(sensitivity: int, measure: str = "a measure") -> int:
+def scaled_denominator(sensitivity: int) -> int:
     """The units per epsilon 1 for a measure that one row may change by up to `sensitivity`.
 
     Args:
         sensitivity: M >= 1 in stored integer units, weights included.
-        measure: its name, for the error.
 
     Returns:
         t: the largest power of two <= 2^30 with 512 t M < 2^63. The sampler's denominator is t M.
@@ -66,14 +65,12 @@ def scaled_denominator(sensitivity: int, measure: str = "a measure") -> int:
     (True, True)
     """
     if sensitivity < 1:
-        raise InternalError(
-            f"{measure} has no sensitivity", hint="a published measure must be able to change"
-        )
+        raise InternalError("a measure has no sensitivity", hint="a published measure must be able to change")
     largest = ((1 << 63) - 1) // (HEADROOM * sensitivity)
     denominator = min(DENOMINATOR, 1 << (largest.bit_length() - 1) if largest else 0)
     if denominator < _COARSEST:
         raise PrivacyError(
-            f"the bounds of {measure} are too wide for 64-bit integers at its scale",
+            "the bounds of a measure are too wide for 64-bit integers at its scale",
             hint="narrow lower and upper, lower its scale, or lower max_ids",
         )
     return denominator

@@ -370,7 +370,7 @@ class Stream(Model):
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
     )
     grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
-    strategy: Literal["auto", "tree", "fda", "prefix", "toeplitz", "spectral"] = Field(
+    strategy: Literal["auto", "tree", "fda", "prefix", "spectral"] = Field(
         "auto", description="what is measured over time; `auto` is what errs least"
     )
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")

@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
-from fractions import Fraction
 
 from dpsql.catalog.base import LARGEST_UNITS, Problem
-from dpsql.catalog.model import MOST_AXES, AxisSpec, CatalogFields, View
+from dpsql.catalog.model import MOST_AXES, AxisSpec, CatalogFields
 from dpsql.catalog.tables import LARGEST_SCALE, Column, Cuts, Measure, Table
 
 PREFIX = "squares_of_"
@@ -57,7 +56,7 @@ def spread_squares(catalog: CatalogFields) -> None:
         for written in wanted:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
             measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
-        views[name] = _with_measures(view, measures)
+        views[name] = view.model_copy(update={"measures": measures})
     if views != catalog.views:
         object.__setattr__(catalog, "tables", tables)
         object.__setattr__(catalog, "views", views)
@@ -120,10 +119,6 @@ def _leaves(column: Column) -> Cuts | None:
     else:
         starts = {lower + (upper - lower) * leaf // LEAVES for leaf in range(LEAVES)}
     return Cuts(width=None, at=tuple(column.text(start) for start in sorted({lower, *starts})))
-
-
-def _with_measures(view: View, measures: dict[str, Fraction]) -> View:
-    return view.model_copy(update={"measures": measures})
 
 
 def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:

@@ -8,7 +8,7 @@
 
 Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
 beyond tau, at most `REACH` tau of one unit. Intervals reach as far as these rows may move an answer
-(`dpsql.intervals.excess_rows`).
+(`dpsql.intervals.excess`).
 
 **Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
 itself private: one unit changes it by at most REACH tau, and its draw has a line of its own in the ledger.

@@ -35,11 +35,11 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.source import Source, expand, files_read
 from dpsql.central.bounding import DrawnRelease, OpenSource, draw_release
 from dpsql.central.content import release_content
+from dpsql.central.hybrid import asked_supplements, counted_catalog
 from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.selection import KeyWatch, open_selection, spend_lines, unwatched_keys
-from dpsql.central.supplements import asked_supplements, counted_catalog
 from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, table_digests
 from dpsql.engines.registry import open_engine

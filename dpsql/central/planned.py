@@ -30,8 +30,8 @@ from dpsql.catalog.model import AxisSpec, Privacy
 from dpsql.central.axes import AxisMaker, declared_workload
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.distinct import PeopleBounds
+from dpsql.matrices.estimated import partner_of
 from dpsql.matrices.kronecker import AxisSplit
-from dpsql.matrices.partners import partner_of
 from dpsql.matrices.reading import Together
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
 from dpsql.mechanisms.designs.measurement import DrawParameters, MeasuredAxis, Measurement

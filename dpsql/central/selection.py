@@ -29,11 +29,11 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derived import made_columns
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
 from dpsql.central.axes import axis_maker
+from dpsql.central.hybrid import supplemented
 from dpsql.central.key_plans import KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
-from dpsql.central.supplements import supplemented
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
 from dpsql.engines.key_weights import KeyQuery, key_sql, weights_statement

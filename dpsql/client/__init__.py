@@ -13,9 +13,8 @@ Standard library only, so that it can be read in one sitting and carried anywher
 | rows    | joining and looking values up |
 """
 
-from dpsql.client.device import Memory, respond
+from dpsql.client.device import Memory, Report, decode, encode, from_json, respond, to_json
 from dpsql.client.plan import Plan, Row, View, read_plan
-from dpsql.client.report import Report, decode, encode, from_json, to_json
 
 __all__ = [
     "Memory",

@@ -31,8 +31,7 @@ from dpsql.ledger.files import file_hash
 from dpsql.release import Release
 from dpsql.release.promises import has_key_rounds, promise_words
 from dpsql.release.read import release_file
-from dpsql.release.signature import check_signature
-from dpsql.release.verified_file import held
+from dpsql.release.signature import check_signature, held
 
 FORMAT = "dpsql-certificate-1"
 

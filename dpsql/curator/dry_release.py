@@ -27,13 +27,12 @@ from dpsql.catalog.graph import is_count
 from dpsql.central.axes import AxisMaker
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import descriptions, notes, planned_release, release_content
-from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_at
+from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_at, supplemented
 from dpsql.central.key_plans import key_plans
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.central.row_pairs import COUNT, hybrid_statistics
 from dpsql.central.selection import ListedKeys, fixed_list, list_part
-from dpsql.central.supplements import supplemented
 from dpsql.contributions.guess import Crowds, Guess
 from dpsql.contributions.rehearsal import RehearsedTable, chosen_tables, make_up
 from dpsql.curator.beyond import no_excess, none_beyond

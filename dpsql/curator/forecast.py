@@ -24,11 +24,11 @@ from dpsql.catalog.model import Privacy
 from dpsql.catalog.reported import reported_axes, reported_columns
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
+from dpsql.central.hybrid import counted_catalog
 from dpsql.central.key_plans import KeyForecast, key_forecasts
 from dpsql.central.known_keys import planning_lists, planning_maker
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged
 from dpsql.central.selection import NO_SIZES
-from dpsql.central.supplements import counted_catalog
 from dpsql.contributions.guess import Guess, crowds, stated_guess
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
 from dpsql.curator.classes import ClassForecast, UninformativeView, hopeless

@@ -46,8 +46,7 @@ from dpsql.intervals.errorfunctions import (
     ErrorFunction,
     interval,
 )
-from dpsql.intervals.estimated import Interval
-from dpsql.intervals.fieller import quantile
+from dpsql.intervals.estimated import Interval, quantile
 from dpsql.intervals.forms import ErrorOf, Form
 from dpsql.intervals.selection import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.planner.axis_query import UNBOUND, IntArray

@@ -3,7 +3,7 @@
 The dry release of `dpsql plan` has axes and variance models, and estimates of tables alone that were rehearsed on
 made-up rows; a statement over it goes the way of every statement.
 
-The rows beyond a declared bound move an answer by its share of all rows (`dpsql.intervals.excess_rows`), which is
+The rows beyond a declared bound move an answer by its share of all rows (`dpsql.intervals.excess`), which is
 private until the release is there. For predictions rows lie evenly over the values of axes, few of them without one
 (`WITHOUT`), and the mean of a measure lies a quarter up its bounds, where `Guess.mean_of` supposes it too. A COUNT over
 all rows needs no such assumption.
@@ -28,7 +28,7 @@ from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
-from dpsql.intervals.excess_rows import measured_beyond
+from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.forms import Form, Linear, is_summed
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
 from dpsql.planner.axis_query import FloatArray, special_leaves

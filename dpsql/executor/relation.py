@@ -34,14 +34,21 @@ from dpsql.intervals.partial_bins import (
     partial_refusal,
     with_coarse_bins,
 )
-from dpsql.planner.absent_values import absent_value_notes
 from dpsql.planner.answerability import counted_units, entropy_caveat, no_unit_view, unanswerable_reason
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, ShapePlans
-from dpsql.planner.dangling_keys import catalog_notes, has_dangling_keys, key_notes
-from dpsql.planner.domain_values import catalog_plan, known_values, not_an_axis, reached_notes
+from dpsql.planner.domain_values import (
+    catalog_notes,
+    catalog_plan,
+    has_dangling_keys,
+    key_notes,
+    known_values,
+    not_an_axis,
+    reached_notes,
+)
 from dpsql.planner.notes import (
     Note,
+    absent_value_notes,
     bias_notes,
     bounding_notes,
     counted_null_notes,

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpsql.federation.common_groups import ColumnComparison, Overlap, overlaps_of
 from dpsql.federation.tables import DECLARED, Everybody, ViewTable, read_table, sampled, scaled
-from dpsql.intervals.fieller import LAPLACE_KURTOSIS, quantile
+from dpsql.intervals.estimated import LAPLACE_KURTOSIS, quantile
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release

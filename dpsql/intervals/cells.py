@@ -27,8 +27,7 @@ from dpsql.intervals.errorfunctions import (
     ErrorFunction,
     interval,
 )
-from dpsql.intervals.estimated import Curved, Interval, nullable
-from dpsql.intervals.fieller import quantile
+from dpsql.intervals.estimated import Curved, Interval, nullable, quantile
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.sql.carry import BELOW, STEP, LineageColumns, place_of

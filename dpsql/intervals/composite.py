@@ -34,11 +34,20 @@ from dpsql.intervals.bin_bounds import (
     quotient_ends,
     value_bounds,
 )
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval
-from dpsql.intervals.estimated import AverageLimits, BothEnds, Curved, ErrorComponents, ValueRange
-from dpsql.intervals.fieller import FAR, fieller, laplace_kurtosis, quantile, quotient
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, image, interval
+from dpsql.intervals.estimated import (
+    FAR,
+    AverageLimits,
+    BothEnds,
+    Curved,
+    ErrorComponents,
+    ValueRange,
+    fieller,
+    laplace_kurtosis,
+    quantile,
+    quotient,
+)
 from dpsql.intervals.forms import Linear, Noisy, Ratio
-from dpsql.intervals.image import image
 from dpsql.intervals.linear import BoxStatistic, LinearNumbers, Reads, Weights, covariance, largest_cells
 from dpsql.intervals.possible import quotient_range, sum_range
 from dpsql.intervals.scale import beyond_noise, share_beyond_bound

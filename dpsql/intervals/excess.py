@@ -19,6 +19,35 @@ beyond both bounds, stand out of their noise, nothing bounds that side.
 
 **Privacy**: published values alone.
 **Source**: docs/method/rows.md, "Values beyond the bounds".
+
+Rows beyond a declared contribution bound: how far they may move an answer that is made of the bounded rows.
+
+A table with `max_ids: 20` counts at most twenty rows of a unit. A release measures the rows beyond (`clipped_share`)
+as one number for the table, L with its standard error s, beside the B rows that count. A count of C bounded rows then
+lies below the exact answer over all rows by about C L / B, a sum likewise, and an average moves only as far as the
+rows beyond differ from the others. With net the part of an answer that grows with the rows of one group, P and M the
+sums of positive and of negative ones, and F the part of B that such groups hold,
+
+    shift      (L / B) (P - M)
+    variance   e^2 (P - M)^2  +  r^2 (k(F_P)^2 P^2 + k(F_M)^2 M^2 + values)
+    e^2, r^2   (s^2 + (UNSEEN L)^2) / B^2,  L^2 / B^2 + e^2,  no L below 0
+    k(F)^2     (TASTE (1 - F))^2 + (1 - F) / (F H),  P / F no more than B rows of the largest value make
+    values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
+
+The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
+all: a count only grows, a sum of amounts that are never negative too.
+
+| here | there | unit |
+|---|---|---|
+| `RowsBeyondBound.rows`, `stderr`, `counted` | L, s, B | rows |
+| `Grown.amount` | net, line by line | units of the answer |
+| UNSEEN | how many more rows one unit may own above `at_most` of hers, relative to L | 1 |
+| TASTE | how far the rows beyond of heavy units may favour a group, relative | 1 |
+| VALUES | how far their mean value may differ, relative | 1 |
+| H | units that own rows beyond, at least: L / `at_most` | units |
+
+**Privacy**: published values alone.
+**Source**: docs/method/rows.md, "Rows beyond the bound".
 """
 
 from __future__ import annotations
@@ -29,14 +58,200 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.catalog.graph import is_count
+from dpsql.catalog.graph import is_count, sums_rows
 from dpsql.executor.recombine import rows_term
+from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
-from dpsql.intervals.excess_rows import TASTE
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.planner.axis_query import FloatArray, IntArray
-from dpsql.planner.past_bounds import past_bounds
-from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds
+from dpsql.planner.notes import past_bounds
+from dpsql.planner.terms import Condition
+from dpsql.release import Release
+from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
+
+UNSEEN = 0.4
+"""Rows of units beyond four bounds, over those measured up to there, with bounds from the middle to the 98% quantile of
+rows per unit: 0 to .25 (foodmart, Black Friday, flights, batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of
+deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more beyond. Two of these deviations are inside of a 95% interval."""
+
+TASTE = 0.8
+"""As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""
+
+VALUES = 0.5
+"""A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""
+
+ROWS = 1 << 40
+"""More than the rows of any block's answers."""
+
+
+class Grown(NamedTuple):
+    """By how much numbers follow terms; arrays of shape (lines,).
+
+    Args:
+        number: which number.
+        place: which rows the term counts or sums: equal where they are the same.
+        amount: derivative times the term's value.
+        rows: how many rows these are.
+        values: derivative times rows times what their values range over; 0 of counts.
+        varying: derivative times the term's value, of terms whose rows have values; 0 of counts.
+        rises, falls: whether more rows may raise, or lower, the number.
+        largest: the most that one row may move the number; infinite where its values are not declared.
+    """
+
+    number: IntArray
+    place: IntArray
+    amount: FloatArray
+    rows: FloatArray
+    values: FloatArray
+    varying: FloatArray
+    rises: FloatArray
+    falls: FloatArray
+    largest: FloatArray
+
+
+def measured_beyond(release: Release, of: str) -> RowsBeyondBound | None:
+    """The measured rows beyond a table's declared bound; None where it has none, or nothing measured them."""
+    beyond = release.meta.beyond(of)
+    return None if beyond is None or beyond.rows is None else beyond
+
+
+def share_beyond(release: Release, of: str) -> float:
+    """About which share of a table's rows bounding left out; 0 where none can be, NaN where it is not known."""
+    scale = release.scales.get(of)
+    if scale is not None:
+        share = scale.measure("").left_out
+    else:
+        share = next((table.clipped_fraction for table in release.meta.bounding if table.of == of), 0.0)
+    return np.nan if share is None else share
+
+
+def grown(key: MeasuredTerm, condition: int, weights: Weights) -> Grown:
+    """The lines of one term, whose rows meet a condition of this number."""
+    answered, term, slope, row = key.answered, key.term, weights.weight, weights.cell
+    statistic = answered.plan.view.statistics[term.measure]
+    low, high = value_bounds(statistic, answered.errors.release)
+    counting = rows_term(answered.plan, term)
+    amount = slope * answered.totals[term][row]
+    rows = np.zeros(len(row)) if counting is None else np.maximum(answered.totals[counting][row], 0.0)
+    valued = low != high or term.factor is not None
+    return Grown(
+        weights.number, condition * ROWS + row, amount, rows, np.abs(slope) * rows * (high - low),
+        amount if valued else np.zeros(len(row)),
+        np.where(slope > 0, high > 0, low < 0) & (slope != 0) | (term.factor is not None),
+        np.where(slope > 0, low < 0, high > 0) & (slope != 0) | (term.factor is not None),
+        np.abs(slope) * max(abs(low), abs(high)) if term.factor is None else np.full(len(row), np.inf),
+    )  # fmt: skip
+
+
+def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> ErrorComponents:
+    """Largest change of numbers by rows beyond one table's contribution bound.
+
+    Args:
+        lines: of every term of the table that they follow.
+        numbers: how many there are.
+        beyond: what the release measured.
+
+    Returns:
+        The tail and the bias; NaN where no view counts the rows that the bound keeps.
+    """
+    assert beyond.rows is not None and beyond.stderr is not None and beyond.at_most is not None
+    joined = Grown(*(np.concatenate(column) for column in zip(*lines, strict=True)))
+    if beyond.counted is None:
+        unknown = np.full(numbers, np.nan)
+        return _sided(joined, numbers, unknown, unknown)
+    counted = max(1.0, beyond.counted)
+    units = max(1.0, max(beyond.rows, beyond.stderr) / beyond.at_most)
+    net, spread = _by_place(joined, numbers, counted, units)
+    values = _squares(joined, numbers, VALUES * joined.varying)
+    values = values + _squares(joined, numbers, joined.values / np.sqrt(12.0 * units))
+    seen = max(beyond.rows, 0) / counted
+    error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
+    rate = seen**2 + error
+    return _sided(joined, numbers, beyond.rows / counted * net, error * net**2 + rate * (spread + values))
+
+
+def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:
+    """Bias bound of numbers of people from the smaller weight of those who touch many cells; None without any.
+
+    A cell's lines (`PeopleBounds`) hold for its estimate without noise, so they are read at both ends of the noise.
+    """
+    low, high = np.zeros(numbers), np.zeros(numbers)
+    bounded = False
+    for key, weights in terms.items():
+        statistic = key.answered.plan.view.statistics[key.term.measure]
+        if statistic.people_bounds is None:
+            continue
+        bounded = True
+        estimate = key.answered.totals[key.term]
+        noise = CERTAIN * np.sqrt(_noise(key))
+        bottom, top = estimate - noise, estimate + noise
+        down = np.minimum(statistic.people_bounds.below(bottom) - bottom, 0.0)[weights.cell]
+        up = np.maximum(statistic.people_bounds.above(top) - top, 0.0)[weights.cell]
+        added, taken = np.maximum(weights.weight, 0.0), np.minimum(weights.weight, 0.0)
+        low += weights.totals(added * down + taken * up, numbers)
+        high += weights.totals(added * up + taken * down, numbers)
+    none = np.zeros(numbers)
+    return ErrorComponents(none, none, none, none, low, high) if bounded else None
+
+
+def _noise(key: MeasuredTerm) -> FloatArray:
+    """Variances of a term's numbers, row by row; cells of several boxes are independent."""
+    plan, errors = key.answered.plan, key.answered.errors
+    statistic = plan.view.statistics[key.term.measure].id
+    variances = [errors.product(statistic, box, box).noise for box in plan.boxes_for(key.term)]
+    return np.maximum(sum(variances, np.zeros(errors.rows)), 0.0)
+
+
+CERTAIN = 2.1
+"""Standard errors of one side at 95%, of Laplace noise."""
+
+
+def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> tuple[FloatArray, FloatArray]:
+    """P - M, and k(F_P)^2 P^2 + k(F_M)^2 M^2, of every number."""
+    places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)
+    back = back.reshape(-1)
+    net, rows = np.bincount(back, lines.amount, places.shape[1]), np.zeros(places.shape[1])
+    largest, of_row = np.zeros(numbers), np.bincount(back, lines.largest, places.shape[1])
+    np.maximum.at(rows, back, lines.rows)
+    np.maximum.at(largest, places[0], of_row)
+    total, spread = np.zeros(numbers), np.zeros(numbers)
+    for side in (net > 0, net < 0):
+        amount = np.bincount(places[0][side], net[side], numbers)
+        share = np.clip(np.bincount(places[0][side], rows[side], numbers) / counted, 1.0 / counted, 1.0)
+        total += amount
+        # Noise gives groups without rows an amount: were all rows there, each would be of the largest value at most.
+        everywhere = np.minimum(np.abs(amount) / share, counted * largest)
+        spread += (TASTE * (1 - share) * amount) ** 2 + np.abs(amount) * everywhere * (1 - share) / units
+    return total, spread
+
+
+def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
+    """Squared sums of sizes by number: values of one unit's rows are alike everywhere."""
+    return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
+
+
+def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> ErrorComponents:
+    """Moves on the sides to which rows can move a number."""
+    rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
+    none = np.zeros(numbers)
+    return ErrorComponents(
+        none, none, np.where(falls, variance, none), np.where(rises, variance, none),
+        np.where(falls, shift, none), np.where(rises, shift, none),
+    )  # fmt: skip
+
+
+def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyondBound, list[Grown]]]:
+    """The lines of every table of a release whose rows beyond the bound were measured."""
+    conditions: dict[tuple[int, Condition], int] = {}
+    tables: dict[str, tuple[RowsBeyondBound, list[Grown]]] = {}
+    for key, weights in terms.items():
+        condition = conditions.setdefault((key.block, key.term.condition), len(conditions))
+        of = key.answered.plan.view.of
+        beyond = measured_beyond(key.answered.errors.release, of)
+        if beyond is not None and sums_rows(key.term.measure):
+            tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
+    yield from tables.values()
+
 
 LEAST = 0.1
 """Of the width: values below 0 of a measure from 0 on are refunds, as large as the payments before them."""

@@ -25,8 +25,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.engines.duck import private_folder
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.files import open_state

@@ -21,9 +21,9 @@ import duckdb
 
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.reported import ReportedColumn, reported_columns
+from dpsql.client.device import Report, decode, from_json
 from dpsql.client.oracles import read_varint
 from dpsql.client.plan import Plan, View, read_plan
-from dpsql.client.report import Report, decode, from_json
 from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.local.files import check_folder, plan_file, write_plan_file
 from dpsql.local.mechanisms.channel import Channel, Level, channel_of

@@ -32,7 +32,6 @@ from dpsql.local.mechanisms.ahead import (
     AheadRound,
     box_oracle,
     close_round,
-    finest_shares,
     first_boxes,
     next_boxes,
     positive_boxes,
@@ -154,18 +153,28 @@ def earlier_rounds(plan: Plan) -> list[AheadRound]:
 
 
 def after_round(plan: Plan, tally: ViewTally) -> bytes:
-    """The plan of the round after one whose reports were counted.
+    """The plan of the round after one whose reports were counted: boxes above the threshold split along every axis.
 
     Raises:
         DataError: there is no round after it, or no report was accepted.
+
+    **Privacy**: a function of reports that are private already; the people asked next have not answered before.
     """
-    raw = next_plan(plan, round_of(plan, tally), tally)
-    if raw is None:
+    done = round_of(plan, tally)
+    if plan.round + 1 >= plan.rounds:
         raise DataError(
             f"round {plan.rounds} was the last",
             hint="make the release: dpsql collect PLAN REPORTS -o RELEASE",
         )
-    return raw
+    view, body = _view(next_boxes(done, facts_of(plan).threshold)), plan_body(plan)
+    counted = {
+        "plan": plan.hash.hex(),
+        "boxes": [list(box) for box in plan.views[0].boxes],
+        "support": [int(v) for v in tally.support.sum(axis=0)],
+        "reports": tally.total,
+    }
+    earlier = [*body["earlier"], counted]
+    return _checked({**body, "round": plan.round + 1, "views": [view.body()], "earlier": earlier})
 
 
 def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
@@ -178,37 +187,6 @@ def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
         raise DataError("no report of this round was accepted")
     boxes = np.array(plan.views[0].boxes, dtype=np.int64).reshape(len(plan.views[0].boxes), -1, 2)
     return close_round(boxes, shares(plan, 0, tally), float(tally.total))
-
-
-def next_plan(plan: Plan, done: AheadRound, tally: ViewTally | None = None) -> bytes | None:
-    """The plan of the next round, or None after the last.
-
-    Args:
-        plan: the plan of the round that is done.
-        done: from `round_of`.
-        tally: the round's reports, which the next plan carries.
-
-    Returns:
-        Plan bytes; boxes with a share above the threshold are split along every axis.
-
-    **Privacy**: a function of reports that are private already; the people asked next have not answered before.
-    """
-    if plan.round + 1 >= plan.rounds:
-        return None
-    view = _view(next_boxes(done, facts_of(plan).threshold))
-    body, earlier = plan_body(plan), []
-    if tally is not None:
-        support = [int(v) for v in tally.support.sum(axis=0)]
-        boxes = [list(box) for box in plan.views[0].boxes]
-        earlier = [{"plan": plan.hash.hex(), "boxes": boxes, "support": support, "reports": tally.total}]
-    carried = [*body["earlier"], *earlier]
-    return _checked({**body, "round": plan.round + 1, "views": [view.body()], "earlier": carried})
-
-
-def leaf_shares(plan: Plan, rounds: Sequence[AheadRound]) -> FloatArray:
-    """Leaf shares from all rounds by inverse variance; even inside the finest boxes."""
-    sizes = [axis.leaves for axis in plan.axes]
-    return spread_evenly(rounds[-1].boxes, finest_shares(rounds), sizes)
 
 
 def _view(boxes: np.ndarray) -> View:

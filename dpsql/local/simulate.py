@@ -20,14 +20,14 @@ from dpsql.axis import KeyRule, leaf_sql
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.derived import derived_sql
 from dpsql.catalog.graph import KeyPath
+from dpsql.client.device import MAGIC
 from dpsql.client.plan import Plan, read_plan
-from dpsql.client.report import MAGIC
 from dpsql.engines.duck import RawSide, private_connection
 from dpsql.engines.keys import open_star
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.local import rounds
-from dpsql.local.counting import decode_reports
+from dpsql.local.collector import decode_reports
 from dpsql.local.estimate import one_row_each
 from dpsql.local.files import check_folder, unwritable, write_plan_file
 from dpsql.local.rounds import after_round, rounds_design

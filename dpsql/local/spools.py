@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from dpsql.client.device import MAGIC, encode, from_json
 from dpsql.client.oracles import ORACLES
-from dpsql.client.report import MAGIC, encode, from_json
 from dpsql.errors import DataError, MachineFault, OperationalError
 from dpsql.local.files import UNCOUNTED
 from dpsql.release.write import registered

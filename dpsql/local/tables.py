@@ -31,15 +31,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import common_table, with_tables
 from dpsql.engines.server import ServerSession, every_column
 from dpsql.engines.values import BITS, SourceColumn
 from dpsql.errors import SourceError
-from dpsql.local.collector import CollectionManifest, token_prefix
-from dpsql.local.counting import CHECKS, heads_of, longest_report
+from dpsql.local.collector import CHECKS, CollectionManifest, heads_of, longest_report, token_prefix
 from dpsql.local.oracles.oracle import Bytes, Oracle
 from dpsql.local.spools import LARGEST_EPOCH
 from dpsql.local.tallies import FOLDS, IntArray, ViewTally, empty_tallies, oracle_of

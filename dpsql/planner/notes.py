@@ -14,11 +14,28 @@ Counts and sums of a random sample are scaled to everybody where their number is
 
 **Bias.** Tables with `max_ids: auto` publish weighted shapes and one common factor. The factor puts back what weighting
 left out of the table as a whole; a group whose units own more or fewer rows than others stays off by some of it.
+
+Conditions on a measure's own axis that values beyond its bounds would meet, which lie in the leaf of no value.
+
+`amount: {lower: 0, upper: 500, measure: true}` has 612 in no leaf of the axis `amount` but that of values outside of
+the domain, so `amount > 100` counts the rows up to 500 alone, and `amount > 500` none.
+
+**Privacy**: functions of the statement and the catalog.
+
+Texts in conditions that no leaf of an axis lists: an answer of 0 with the spelling that was probably meant.
+
+`region = 'Scotlnd'` is 0 by the catalog, without noise, and looks like an answer about Scotland.
+
+**Privacy**: functions of the statement and of public axis tables. Columns with keys that were found are left to
+`unlisted_keys`: their lists are no declared domains.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
 from enum import Enum
 from math import ceil
 from typing import NamedTuple
@@ -26,15 +43,79 @@ from typing import NamedTuple
 from dpsql.catalog.devices import NONRESPONSES
 from dpsql.catalog.graph import is_count
 from dpsql.catalog.summaries import counts_for
+from dpsql.executor.run import run
 from dpsql.intervals.reads import weight_error
 from dpsql.planner.answerability import counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
-from dpsql.planner.past_bounds import past_bounds
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import TRUE, Term
+from dpsql.planner.terms import TRUE, Expression, Predicate, Term
 from dpsql.release import Release
-from dpsql.release.format import AxisMeta, MeasureScale, Meta, ScaleMeta
+from dpsql.release.format import AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
+from dpsql.row_expressions import identifier
+
+
+class PastBound(NamedTuple):
+    """A measure of which a condition would take values beyond one bound.
+
+    Args:
+        measure: `table.column`.
+        above: whether the upper bound is meant; the lower one otherwise.
+        bound: its value as the catalog writes it.
+    """
+
+    measure: str
+    above: bool
+    bound: str
+
+
+def past_bounds(plan: ViewPlan, release: Release) -> tuple[PastBound, ...]:
+    """The bounds beyond which values would meet conditions of a plan."""
+    return tuple(
+        dict.fromkeys(past for question in plan.questions for past in _bounds_passed(question, release))
+    )
+
+
+def _bounds_passed(question: AxisQuery, release: Release) -> Iterator[PastBound]:
+    axis = release.axes[question.axis]
+    column = axis.columns[0]
+    spec = (
+        release.catalog.tables[axis.table].columns.get(column.column)
+        if axis.table in release.catalog.tables
+        else None
+    )
+    measures = {statistic.measure for statistic in release.statistics}
+    measure = f"{axis.table}.{column.column}"
+    if axis.path or spec is None or spec.out_of_domain.nearest or measure not in measures:
+        return
+    lower, upper = (Decimal(end).scaleb(-spec.digits) for end in spec.bounds)
+    own = {number for number, name in question.columns if name == column.name}
+    compared = [p for p in question.filters if p.expression.comparisons and p.expression.columns <= own]
+    branches = [
+        [*compared, p] for p in question.classes if p.expression.comparisons and p.expression.columns <= own
+    ]
+    for predicates in [*([compared] if compared else []), *branches]:
+        for above, bound in ((True, upper), (False, lower)):
+            if any(_hold(predicates, value) for value in _beyond(predicates, bound, above=above)):
+                yield PastBound(measure, above, f"{bound:f}")
+
+
+def _hold(predicates: Sequence[Predicate], value: Decimal) -> bool:
+    """True if a value meets all of them."""
+    return all(
+        all(c.operator(value, Decimal(str(c.constant))) for c in p.expression.comparisons) != p.negated
+        for p in predicates
+    )
+
+
+def _beyond(predicates: Sequence[Predicate], bound: Decimal, *, above: bool) -> Iterator[Decimal]:
+    """Values beyond a bound, one of each kind that the constants tell apart."""
+    way = 1 if above else -1
+    constants = [Decimal(str(c.constant)) for p in predicates for c in p.expression.comparisons]
+    edges = sorted({bound, *(c for c in constants if (c - bound) * way > 0)}, reverse=not above)
+    yield from edges[1:]
+    for edge, following in zip(edges, [*edges[1:], edges[-1] + 2 * way], strict=True):
+        yield (edge + following) / 2
 
 
 class Note(NamedTuple):
@@ -340,3 +421,70 @@ UNKNOWN_EXCESS = (
     "{}: values beyond its bounds count as the nearest bound; how many there are was not measured"
 )
 WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"
+
+
+_TEXT = re.compile(r"'((?:[^']|'')*)'")
+LIKENESS = 0.6
+"""Least ratio of `difflib` at which two spellings are taken for one value: `Scotlnd` and `Scotland` have .93, two of
+the fifty states rarely more than .55."""
+MOST_TEXTS = 4
+"""Absent texts that are named; the note counts the others."""
+
+
+def absent_value_notes(plan: ViewPlan, release: Release) -> list[Note]:
+    """Flags for texts that a plan's conditions compare a column with and that the column's axis does not list.
+
+    Args:
+        plan: a plan over the asked axes.
+        release: its release.
+
+    Returns:
+        One flag for each condition with such a text.
+    """
+    found = [note for question in plan.questions for note in _absent_values(question, release)]
+    return list(dict.fromkeys(found))
+
+
+def _absent_values(question: AxisQuery, release: Release) -> Iterator[Note]:
+    axis, names = release.axes[question.axis], dict(question.columns)
+    columns = {column.name: column for column in axis.columns if column.type == "VARCHAR"}
+    for predicate in (*question.filters, *question.classes):
+        numbers = predicate.expression.columns & names.keys()
+        if not axis.atomic or predicate.negated or len(predicate.expression.columns) != 1 or not numbers:
+            continue
+        column = columns.get(names[min(numbers)])
+        if column is None or release.meta.key_list(column.table, column.column) is not None:
+            continue
+        yield from _of_condition(predicate.expression, column, question.axis, release)
+
+
+def _of_condition(expression: Expression, column: ColumnMeta, axis: int, release: Release) -> Iterator[Note]:
+    words = expression.words()
+    texts = [text.replace("''", "'") for text in _TEXT.findall(words)]
+    if not texts or not (expression.choices or " LIKE " in words.upper()):
+        return
+    sql = f"SELECT DISTINCT {identifier(column.name)} FROM axis_{axis} WHERE kind = 0 ORDER BY ALL"
+    listed = release.kept(sql, lambda: [str(row[0]) for row in run(release, sql).rows])
+    name = f"{column.table}.{column.column}"
+    if expression.choices:
+        absent = [text for text in dict.fromkeys(texts) if text not in listed]
+        if absent:
+            more = f" and {len(absent) - MOST_TEXTS} more" if len(absent) > MOST_TEXTS else ""
+            described = ", ".join(_with_nearest(text, listed) for text in absent[:MOST_TEXTS])
+            yield Note(
+                f"the catalog lists no value {described}{more} for {name}; such rows count as 0", flag=True
+            )
+        return
+    values = (
+        f"SELECT {identifier(column.name)} AS dp_c{min(expression.columns)} FROM axis_{axis} WHERE kind = 0"
+    )
+    met = f"SELECT COUNT(*) FROM ({values}) WHERE {expression.sql}"
+    if not release.kept(met, lambda: run(release, met).rows[0][0]):
+        yield Note(f"the catalog lists no value of {name} with {words}; such rows count as 0", flag=True)
+
+
+def _with_nearest(text: str, listed: list[str]) -> str:
+    """The text in quotes, with the listed value of the nearest spelling."""
+    folded = {value.casefold(): value for value in reversed(listed)}
+    near = folded.get(text.casefold()) or next(iter(get_close_matches(text, listed, 1, LIKENESS)), None)
+    return f"'{text}'" if near is None else f"'{text}' (nearest: '{near}')"

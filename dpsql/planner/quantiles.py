@@ -31,7 +31,7 @@ import numpy.typing as npt
 from dpsql.errors import NotSupportedError
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.run import run
-from dpsql.intervals.fieller import LAPLACE_KURTOSIS, quantile
+from dpsql.intervals.estimated import LAPLACE_KURTOSIS, quantile
 from dpsql.intervals.forms import CatalogValue, one
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.scale import beyond_noise

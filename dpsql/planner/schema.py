@@ -249,7 +249,7 @@ def read_schema(release: Release) -> Schema:
             table = tables.get(column.table.lower())
             if table is not None and column.column.lower() not in table.columns:
                 dict_columns = {**table.columns, column.column.lower(): column.column}
-                tables[column.table.lower()] = _with_columns(table, dict_columns)
+                tables[column.table.lower()] = SchemaTable(**{**vars(table), "columns": dict_columns})
     measures = frozenset(statistic.measure for statistic in release.statistics)
     counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
     counted = tuple(name for name in release.catalog.tables if name in counts)
@@ -310,10 +310,6 @@ def _people(catalog: star.Catalog) -> PrivacyUnit | None:
             ends = [] if of == table else [ColumnRef((*path, column), table, key)]
             columns[of.lower()] = (ColumnRef(path, holder, column), *ends)
     return PrivacyUnit(table, key, columns)
-
-
-def _with_columns(table: SchemaTable, columns: Mapping[str, str]) -> SchemaTable:
-    return SchemaTable(**{**vars(table), "columns": columns})
 
 
 def _table(name: str, star_table: star.Table) -> SchemaTable:

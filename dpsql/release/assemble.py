@@ -16,9 +16,8 @@ from math import prod
 from typing import NamedTuple
 
 from dpsql.matrices import AxisVariance
-from dpsql.matrices.estimated import Estimated
+from dpsql.matrices.estimated import Estimated, round_with_partners
 from dpsql.matrices.nonnegative import nonnegative, product_tree, signal_tree
-from dpsql.matrices.partners import round_with_partners
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import UNIT, family_step, node_sums, to_units
 from dpsql.release.format import StatisticMeta

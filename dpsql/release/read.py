@@ -26,11 +26,10 @@ from dpsql.matrices.max_entropy import EntropyReading, PairTables
 from dpsql.matrices.model import Reading, Shared, Unknown
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.matrices.stack import StackReading
-from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
 from dpsql.release.request import check, executed
-from dpsql.release.signature import Signer, check_signature, signer_of
+from dpsql.release.signature import Signer, check_signature, held, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
 from dpsql.release.structure import (
     AXIS,
@@ -39,9 +38,9 @@ from dpsql.release.structure import (
     check_objects,
     check_tables,
     damaged,
+    read_meta,
     refused,
 )
-from dpsql.release.verified_file import held
 from dpsql.row_expressions import identifier
 from dpsql.tree import FloatArray, Tree, stored_tree
 

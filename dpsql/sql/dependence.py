@@ -197,15 +197,11 @@ def _one_below(left: MovingOperand, right: MovingOperand, sign: str) -> Quotient
     return None
 
 
-def by_delta(
-    left: MovingOperand, right: MovingOperand, by_left: str, by_right: str, extra: str = ""
-) -> NoisyLineage:
+def by_delta(left: MovingOperand, right: MovingOperand, by_left: str, by_right: str) -> NoisyLineage:
     """By the delta method: the derivatives by both sides, and the denominators of both."""
     first, second = (side.moves or NoisyLineage(EMPTY) for side in (left, right))
     cells = together(times(first.cells, by_left), times(second.cells, by_right))
-    denominators = [
-        denominator for denominator in (first.denominators, second.denominators, extra) if denominator
-    ]
+    denominators = [each.denominators for each in (first, second) if each.denominators]
     return NoisyLineage(cells, None, together(*denominators) if denominators else "", linear=False)
 
 

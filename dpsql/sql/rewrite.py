@@ -24,11 +24,10 @@ from dpsql.sql.aggregates import error_call, form_of
 from dpsql.sql.binding import DIALECT
 from dpsql.sql.calendar import map_fields
 from dpsql.sql.clock import fold_clock
-from dpsql.sql.dialects import native
+from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
 from dpsql.sql.finite import finite
 from dpsql.sql.from_clause import aggregates, bind_from, holds_rows, is_row_level, sources
-from dpsql.sql.names import name_columns
 from dpsql.sql.parse import DEFAULT_DIALECT, check, check_ordinals, refusal
 from dpsql.sql.people_semijoin import count_members
 from dpsql.sql.per_person import map_people

@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
-from typing import NamedTuple
 
 from sqlglot import exp, parse_one
 
@@ -102,18 +101,12 @@ CODES = {
 """Codes of TO_CHAR in either case, and STRFTIME's for the same text."""
 
 
-class NameCode(NamedTuple):
-    """A code for a name: STRFTIME's, and the width to which blanks fill it."""
-
-    code: str
-    width: int = 0
-
-
 NAMES = {
-    "Month": NameCode("%B", 9), "Day": NameCode("%A", 9), "Mon": NameCode("%b"), "Dy": NameCode("%a"),
-    "FMMonth": NameCode("%B"), "FMDay": NameCode("%A"), "FMMon": NameCode("%b"), "FMDy": NameCode("%a"),
+    "Month": "%B", "Day": "%A", "Mon": "%b", "Dy": "%a", "FMMonth": "%B", "FMDay": "%A", "FMMon": "%b", "FMDy": "%a",
 }  # fmt: skip
-"""Codes of names; without FM the long ones are filled up."""
+"""Codes of names, and STRFTIME's."""
+FILLED, WIDTH = ("Month", "Day"), 9
+"""Names that blanks fill up, and to which width."""
 NAMES_FIRST = sorted(NAMES, key=len, reverse=True)
 LONGEST_FIRST = sorted(CODES, key=len, reverse=True)
 PIECE = re.compile(
@@ -139,12 +132,12 @@ def _to_char(node: Node) -> Node:
                 NotSupportedError, f"TO_CHAR with the format {str(written.this)[:40]!r}", at=written,
                 hint="it takes YYYY, MM, DD, HH24, MI, SS, IYYY, IW, Month, Mon, Day, Dy and quoted text",
             )  # fmt: skip
-        if piece.lastgroup == "name" and NAMES[text].width:
+        if piece.lastgroup == "name" and text in FILLED:
             single = _padded(node.this, NAMES[text])
         else:
             plain = text.strip('"').replace("%", "%%")
             run += (
-                NAMES[text].code
+                NAMES[text]
                 if piece.lastgroup == "name"
                 else CODES.get(code, plain)
                 if piece.lastgroup == "code"
@@ -157,10 +150,10 @@ def _to_char(node: Node) -> Node:
     return reduce(lambda first, second: exp.DPipe(this=first, expression=second), pieces)
 
 
-def _padded(time: Node, name: NameCode) -> Node:
+def _padded(time: Node, code: str) -> Node:
     """A month's or a weekday's name, filled up with blanks."""
-    blank, width = exp.Literal.string(" "), exp.Literal.number(name.width)
-    return exp.Pad(this=_formatted(time, name.code), expression=width, fill_pattern=blank, is_left=False)
+    blank, width = exp.Literal.string(" "), exp.Literal.number(WIDTH)
+    return exp.Pad(this=_formatted(time, code), expression=width, fill_pattern=blank, is_left=False)
 
 
 def _formatted(time: Node, text: str) -> Node:

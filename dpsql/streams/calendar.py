@@ -26,17 +26,16 @@ Grain = Literal["hour", "day", "week", "month"]
 _SPAN = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
-def batch_number(label: str, origin: str, grain: Grain, *, now: datetime | None = None) -> int:
+def batch_number(label: str, origin: str, grain: Grain) -> int:
     """The number of the batch that a label names.
 
     Args:
         label: ISO date or time inside the batch, for instance 2026-11-21, 2026-11-21T13 or 2026-11.
         origin: ISO date or time inside batch 0.
         grain: the length of a batch.
-        now: refuse batches that have not ended by then; None accepts them.
 
     Raises:
-        BatchOrderError: not a date, before the origin, or not ended yet.
+        BatchOrderError: not a date, or before the origin.
 
     >>> batch_number("2026-01-31", "2026-01-01", "day"), batch_number("2026-03", "2025-12-15", "month")
     (30, 3)
@@ -44,10 +43,6 @@ def batch_number(label: str, origin: str, grain: Grain, *, now: datetime | None 
     start, first = _start(label, grain), _start(origin, grain)
     if start < first:
         raise BatchOrderError(f"batch {label} lies before the first batch {origin}", hint="check the label")
-    if now is not None and _end(start, grain) > now:
-        raise BatchOrderError(
-            f"batch {label} has not ended yet", hint="append it once all its rows are there"
-        )
     if grain == "month":
         return (start.year - first.year) * 12 + start.month - first.month
     return (start - first) // _SPAN[grain]

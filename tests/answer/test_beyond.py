@@ -20,7 +20,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
 from dpsql.interfaces.web.explore.answers import Explorer
 from dpsql.interfaces.web.report import report_page
-from dpsql.intervals.excess_rows import UNSEEN, Grown, reach_of
+from dpsql.intervals.excess import UNSEEN, Grown, reach_of
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.progress import silent
 from dpsql.release import open_release

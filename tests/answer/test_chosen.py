@@ -15,7 +15,7 @@ from dpsql.executor.outer import Row
 from dpsql.executor.relation import Relation
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import Interval
-from dpsql.intervals.fieller import quantile
+from dpsql.intervals.estimated import quantile
 from dpsql.intervals.selection import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.release import open_release
 from dpsql.release.request import Request

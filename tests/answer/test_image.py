@@ -13,7 +13,7 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.intervals.image import STEPS, Ends
+from dpsql.intervals.errorfunctions import STEPS, Ends
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 

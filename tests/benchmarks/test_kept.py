@@ -59,7 +59,7 @@ def test_a_result_is_kept_until_its_inputs_change(project: Path, monkeypatch: py
     assert times_run(project) == 1
     page = (project / "docs" / "figures.md").read_text()
     assert "## Counting" in page
-    assert r"| cells that \<differ\> | 0 | \<= 0 | " in page
+    assert r"| cells that \<differ\> | 0 | \<= 0 |" in page
     assert "Not kept yet: `other`." in page
     (project / "tool" / "count.py").write_text(TOOL + "# changed\n")
     (project / "benchmarks" / "results" / "count.jsonl").unlink()
@@ -73,7 +73,7 @@ def test_a_short_figure_is_bold_and_the_exit_code(project: Path, monkeypatch: py
     assert command(monkeypatch) == 1
     page = (project / "docs" / "figures.md").read_text()
     assert "2 of 3 figures hold." in page
-    assert r"| other | **3** | \<= 2 | " in page
+    assert r"| other | **3** | \<= 2 |" in page
     assert "- other: " in page
     assert command(monkeypatch, "--missing") == 1
     assert times_run(project) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.central.cell_weights import CellWeights, choose_weights
+from dpsql.central.people import CellWeights, choose_weights
 from dpsql.contributions.histogram import NoisyHistogram, doubling_edges
 from dpsql.mechanisms.designs.distinct import UNIT, cell_weight
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, published

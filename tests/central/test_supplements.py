@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from dpsql.catalog import Catalog, load_catalog
-from dpsql.central import bounding, hybrid, supplements
+from dpsql.central import bounding, hybrid
 from dpsql.central.bounding import OpenSource
 from dpsql.central.central import publish_release
 from dpsql.central.planned import ReleasePlan
@@ -92,6 +92,6 @@ def test_a_supplement_that_is_asked_for_takes_part_in_every_step(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = Noted()
-    monkeypatch.setattr(supplements, "SUPPLEMENTS", (*supplements.SUPPLEMENTS, noted))
+    monkeypatch.setattr(hybrid, "SUPPLEMENTS", (*hybrid.SUPPLEMENTS, noted))
     publish(catalog, tmp_path)
     assert noted.steps == STEPS

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import dpsql.interfaces.cli.collect  # noqa: F401 - commands register themselves
 from dpsql.client import Row, read_plan, respond, to_json
+from dpsql.client.device import decode
 from dpsql.client.entropy import system_entropy
-from dpsql.client.report import decode
 from dpsql.interfaces.cli import cli
 
 pytestmark = pytest.mark.long

@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dpsql.federation.session import open_session
-from dpsql.interfaces.pgwire.admission import ConnectionLimits, ConnectionSlots, LoginBackoff
 from dpsql.interfaces.pgwire.client import Client, ClientReader
 from dpsql.interfaces.pgwire.events import EventLog
-from dpsql.interfaces.pgwire.login import WireService
-from dpsql.interfaces.pgwire.password import make_verifier
+from dpsql.interfaces.pgwire.login import (
+    ConnectionLimits,
+    ConnectionSlots,
+    LoginBackoff,
+    Sessions,
+    WireService,
+)
 from dpsql.interfaces.pgwire.protocol import STATES
-from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, open_roles
+from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, make_verifier, open_roles
 from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
-from dpsql.interfaces.pgwire.sessions import Sessions
 from dpsql.release.request import MOST_BYTES, MemoryPool
 
 KNOWN = {state for _, state in STATES} | {"08P01", "28P01", "22023", "25P02", "26000", "34000", "42704"}

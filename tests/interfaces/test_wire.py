@@ -26,7 +26,7 @@ import dpsql
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.pgwire import values as forms
 from dpsql.interfaces.pgwire.client import MOST_PORTALS
-from dpsql.interfaces.pgwire.password import Exchange, LoginRefused, make_verifier
+from dpsql.interfaces.pgwire.roles import Exchange, LoginRefused, make_verifier
 from dpsql.interfaces.pgwire.statements import MOST_PREPARED_TEXT
 from tests.command import dpsql_command
 from tests.interfaces_release import build

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.answers.limits import worked
 from dpsql.errors import QueryTimeout
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.interfaces.pgwire.sessions import Sessions
+from dpsql.interfaces.pgwire.login import Sessions
 from dpsql.release import open_release
 from dpsql.release.request import Request
 from tests.interfaces.test_shell import ENDLESS

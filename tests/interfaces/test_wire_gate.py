@@ -20,7 +20,8 @@ import pytest
 
 from benchmarks.answers.limits import worked
 from dpsql.errors import CatalogError, Error, InterfaceError, OperationalError
-from dpsql.interfaces.pgwire.admission import (
+from dpsql.interfaces.pgwire.events import MOST_REFUSALS, EventLog, event_log
+from dpsql.interfaces.pgwire.login import (
     BURST,
     FAMILIAR,
     FREE,
@@ -31,9 +32,7 @@ from dpsql.interfaces.pgwire.admission import (
     ConnectionSlots,
     LoginBackoff,
 )
-from dpsql.interfaces.pgwire.events import MOST_REFUSALS, EventLog, event_log
-from dpsql.interfaces.pgwire.password import make_verifier, read_password_file, stand_in
-from dpsql.interfaces.pgwire.roles import read_roles
+from dpsql.interfaces.pgwire.roles import make_verifier, read_password_file, read_roles, stand_in
 from dpsql.interfaces.pgwire.server import Options, read_guests, read_tls
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.test_wire import Server, Wire, kinds, log_in, running, serving, state, values

@@ -16,8 +16,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Row, decode, encode, read_plan, respond, to_json
 from dpsql.client.plan import Plan
 from dpsql.errors import CatalogError, DataError, OperationalError
-from dpsql.local.collector import add_spool, close_collection
-from dpsql.local.counting import decode_reports
+from dpsql.local.collector import add_spool, close_collection, decode_reports
 from dpsql.local.estimate import axis_table
 from dpsql.local.files import open_state
 from dpsql.local.mechanisms.blue import range_workload

@@ -19,13 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.local.simulated import one_row_each
+from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.oracles import bucket, read_varint
 from dpsql.client.plan import Plan, View
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.errors import DataError, MachineFault, OperationalError
 from dpsql.local import collector, spools
-from dpsql.local.collector import SpoolCount, add_spool, close_collection
-from dpsql.local.counting import decode_reports
+from dpsql.local.collector import SpoolCount, add_spool, close_collection, decode_reports
 from dpsql.local.files import open_state
 from dpsql.local.plan import PlannedAxis
 from dpsql.local.simulate import simulate_reports

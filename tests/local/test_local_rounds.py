@@ -14,8 +14,9 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Memory, Row, read_plan
 from dpsql.client.entropy import system_entropy
 from dpsql.errors import CatalogError, DataError
+from dpsql.local.mechanisms.ahead import spread_evenly
 from dpsql.local.plan import PlannedAxis
-from dpsql.local.rounds import RoundsDesign, first_plan, leaf_shares, next_plan, round_of
+from dpsql.local.rounds import RoundsDesign, after_round, boxes_of, first_plan
 from dpsql.local.tallies import empty_tallies
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -31,16 +32,15 @@ def design(sizes: tuple[int, ...], people: int) -> RoundsDesign:
 def test_rounds_refine_where_people_are(sizes: tuple[int, ...]) -> None:
     rng, people = np.random.default_rng(3), 400_000
     leaves = np.stack([np.minimum(rng.geometric(4 / s, people) - 1, s - 1) for s in sizes], axis=1)
-    raw: bytes | None = first_plan(design(sizes, people))
-    rounds, parts = [], np.array_split(np.arange(people), 5)
-    plan = read_plan(raw or b"")
-    while raw is not None:
-        plan = read_plan(raw)
-        mine = one_row_each(leaves[parts[plan.round]])
-        rounds.append(round_of(plan, simulate_tallies(plan, mine, rng)[0]))
-        raw = next_plan(plan, rounds[-1])
-    assert len(rounds) == plan.rounds
-    found = leaf_shares(plan, rounds)
+    plan, parts = read_plan(first_plan(design(sizes, people))), np.array_split(np.arange(people), 5)
+    tallies = simulate_tallies(plan, one_row_each(leaves[parts[0]]), rng)
+    while plan.round + 1 < plan.rounds:
+        plan = read_plan(after_round(plan, tallies[0]))
+        tallies = simulate_tallies(plan, one_row_each(leaves[parts[plan.round]]), rng)
+    with pytest.raises(DataError, match="was the last"):
+        after_round(plan, tallies[0])
+    final = boxes_of(plan, tallies)
+    found = spread_evenly(final.rounds[-1].boxes, final.positive, sizes)
     exact = np.histogramdd(leaves, bins=[np.arange(s + 1) for s in sizes])[0] / people
     half = tuple(slice(0, s // 2) for s in sizes)
     assert found.shape == sizes
@@ -64,7 +64,7 @@ def test_rounds_need_an_axis_and_reports() -> None:
         first_plan(design((), 10))
     plan = read_plan(first_plan(design((8,), 10)))
     with pytest.raises(DataError):
-        round_of(plan, empty_tallies(plan)[0])
+        after_round(plan, empty_tallies(plan)[0])
 
 
 def test_the_client_loads_the_standard_library_alone() -> None:

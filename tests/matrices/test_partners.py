@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpsql.matrices.estimated import partner_of, reconcile_with_partners, round_with_partners
 from dpsql.matrices.kronecker import AxisSplit
-from dpsql.matrices.partners import partner_of, reconcile_with_partners, round_with_partners
 from dpsql.matrices.reconcile import ViewEstimate
 from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy

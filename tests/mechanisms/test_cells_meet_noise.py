@@ -13,8 +13,8 @@ from dpsql.central.cells import Cells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
 from dpsql.mechanisms import distribution
 from dpsql.mechanisms.axis.strategy import draw_view
+from dpsql.mechanisms.designs.adaptive import AdaptedView
 from dpsql.mechanisms.designs.blocks import DrawnBlocks
-from dpsql.mechanisms.designs.data_dependent import AdaptedView
 from dpsql.mechanisms.designs.measurement import DrawReplay, Measurement
 from dpsql.release.write import StatisticContent
 from dpsql.streams.append import StreamStatistic

@@ -15,9 +15,9 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import spectral
 from dpsql.mechanisms.continual.endless import EndlessStrategy
+from dpsql.mechanisms.continual.spectral import EndingStrategy
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.tree import FloatArray
 from tests.time_forms import asking, ending, lasting
@@ -143,7 +143,7 @@ def inner(columns: list[list[int]]) -> list[list[int]]:
 def test_every_set_of_batches_that_a_unit_may_be_in_pays_at_most_its_price(batches: int) -> None:
     """Each subset of up to four batches, by exact path sums of squares in whole numbers; one signed row included."""
     rows = np.array([7, -5, 3, -1, *[0] * (batches - 4)])
-    signed = ToeplitzStrategy(GAUSSIAN, "spectral", rows, np.ones(batches, np.int64))
+    signed = EndingStrategy(GAUSSIAN, rows, np.ones(batches, np.int64))
     cases: list[tuple[TimeStrategy, int, int]] = [(signed, 0, signed.norm)]
     for units in (1, 2, 4):
         known, lasts = ending(batches, "running", "range", "1", units=units), lasting(2, "running", "1")
@@ -158,7 +158,7 @@ def test_every_set_of_batches_that_a_unit_may_be_in_pays_at_most_its_price(batch
 
 def test_planted_bugs_are_found() -> None:
     """A price of positive parts alone, of one neighbour too few, and a norm of the last column are all too low."""
-    signed = ToeplitzStrategy(GAUSSIAN, "spectral", np.array([7, -5, 3, -1]), np.ones(4, np.int64))
+    signed = EndingStrategy(GAUSSIAN, np.array([7, -5, 3, -1]), np.ones(4, np.int64))
     meet = inner(columns(signed, 4, 0))
     whole = max(paid(chosen, meet) for chosen in combinations(range(4), 2))
     positive = max(sum(max(meet[i][j], 0) for i in s for j in s) for s in combinations(range(4), 2))
@@ -214,7 +214,7 @@ def test_an_endless_stream_goes_on() -> None:
 def test_coarser_whole_numbers_lose_little(bits: int, above: float) -> None:
     best = continual.choose(wanting(365)).expected_error
     coarse = continual.choose(wanting(365, bits=bits))
-    assert isinstance(coarse.strategy, ToeplitzStrategy)
+    assert isinstance(coarse.strategy, EndingStrategy)
     largest = int(np.abs(coarse.strategy.rows).max()) * int(coarse.strategy.factors.max())
     assert largest < 1 << (bits + 1) and coarse.expected_error <= above * best
 
@@ -228,7 +228,7 @@ def test_refusals() -> None:
     with pytest.raises(InterfaceError, match="no room"):
         named(wanting(60, bits=7))
     refused = {refusal.name: refusal.reason for refusal in continual.choose(wanting(60, ends=False)).refused}
-    assert set(refused) == {"fda", "prefix", "toeplitz"} and "ends after 60" in refused["toeplitz"]
+    assert set(refused) == {"fda", "prefix"} and "ends after 60" in refused["fda"]
     good = ending(4).frozen()
     for bad in ({**good, "rows": [0, 1, 1, 1]}, {**good, "factors": [1, 1, 1]}, {**good, "rows": [1 << 31, 1, 1, 1]},
                 {**good, "factors": [1, 0, 1, 1]}, {"rows": [1 << 30] * 4, "factors": [2] * 4}):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Subtraction, Toeplitz, the choice between strategies, and the figures they must reach."""
+"""Subtraction, the choice between strategies, and the figures they must reach."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
-from dpsql.mechanisms.continual import subtraction, toeplitz
+from dpsql.mechanisms.continual import subtraction
 from dpsql.mechanisms.continual.fda import FdaStrategy, fda_strategy
 from dpsql.mechanisms.continual.nodes import best_shares
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from tests.time_forms import asking, root_coefficients
+from tests.time_forms import asking
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +69,6 @@ def test_figures_of_the_prefix_strategies() -> None:
     assert prefix(LAPLACE, 65535) <= 560
     assert prefix(GAUSSIAN, 1023) <= 24.5
     assert fda_strategy(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
-    assert toeplitz.square_root(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(9.67, abs=0.005)
     assert fda_strategy(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
     year = fda_strategy(LAPLACE, 365).errors(365)
     assert np.allclose(
@@ -88,30 +87,6 @@ def test_figures_of_the_time_axis_of_a_year() -> None:
     )
 
 
-def test_toeplitz_is_the_square_root_and_decodes() -> None:
-    n = 64
-    root, strategy = root_coefficients(n), toeplitz.square_root(GAUSSIAN, n)
-    assert np.allclose(np.convolve(root, root)[:n], 1)
-    coefficients = toeplitz.integer_coefficients(n)
-    assert (coefficients == np.rint(np.ldexp(root, toeplitz.BITS))).all()
-    exact = np.arange(n) % 7
-    weights = [strategy.emissions(t)[0].weights for t in range(n)]
-    rows = np.array([int(w @ exact[: t + 1]) for t, w in enumerate(weights) if w is not None])
-    assert np.allclose(strategy.estimate(n, rows), exact, atol=1e-6)
-    assert 1 / strategy.share == sum(int(c) ** 2 for c in coefficients)
-
-
-def test_integer_coefficients_do_not_drift() -> None:
-    """A hundred thousand recurrences in integers against logarithms of factorials."""
-    from math import lgamma, log
-
-    n = 100_000
-    coefficients = toeplitz.integer_coefficients(n)
-    for j in (1, 10, 1_000, 99_999):
-        exact = np.exp(lgamma(2 * j + 1) - 2 * lgamma(j + 1) - 2 * j * log(2)) * 2**toeplitz.BITS
-        assert abs(int(coefficients[j]) - exact) <= 0.51
-
-
 def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, float]:
     """Every candidate by its name, trees one by one, with its mean error over the questions."""
     question = asking(law, horizon, *asked)
@@ -122,8 +97,6 @@ def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, floa
     rest: list[TimeStrategy] = [
         fda_strategy(law, horizon), subtraction.best_subtraction(question),
     ]  # fmt: skip
-    if question.allows(GAUSSIAN):
-        rest.append(toeplitz.square_root(law, horizon))
     return {s.name: question.candidate(s).error for s in (*trees, *rest)}
 
 
@@ -137,8 +110,8 @@ def test_auto_is_the_least_of_all_that_ship(
     assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
     assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
     errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
-    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 6
-    gaussian = {"toeplitz", "spectral"} if law == LAPLACE else set()
+    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 5
+    gaussian = {"spectral"} if law == LAPLACE else set()
     assert {refusal.name for refusal in choice.refused} == gaussian | (
         set() if horizon >= 8 else {"blocks of batches"}
     )
@@ -174,7 +147,6 @@ def test_long_streams_take_strategies_with_small_models() -> None:
     assert {refusal.name for refusal in choice.refused} == {
         "fda",
         "prefix",
-        "toeplitz",
         "spectral",
     }
 
@@ -204,10 +176,10 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
 
 
 @LAWS
-@pytest.mark.parametrize("word", ["auto", "tree", "fda", "prefix", "toeplitz", "spectral"])
+@pytest.mark.parametrize("word", ["auto", "tree", "fda", "prefix", "spectral"])
 def test_the_words_of_the_catalog(word: str, law: NoiseDistribution) -> None:
     named, question = continual.words()[word], asking(law, 200, "running")
-    if word in ("toeplitz", "spectral") and law == LAPLACE:
+    if word == "spectral" and law == LAPLACE:
         with pytest.raises(InterfaceError, match="delta"):
             named.choose(question)
         return

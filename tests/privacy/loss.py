@@ -16,8 +16,8 @@ from typing import NamedTuple
 from dpsql.catalog import load_catalog
 from dpsql.curator.prove.layouts import RawRows, write_tables
 from dpsql.curator.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
-from dpsql.curator.prove.sides import KEY, LATER, NeighbourSide, measure_pair
-from dpsql.curator.prove.sides import _contents as contents
+from dpsql.curator.prove.madeup import KEY, LATER, NeighbourSide, measure_pair
+from dpsql.curator.prove.madeup import _contents as contents
 from dpsql.streams.publish import Arrival
 
 __all__ = [

@@ -25,7 +25,7 @@ import yaml
 
 from dpsql.catalog import load_catalog
 from dpsql.curator.prove.layouts import RawRows, write_tables
-from dpsql.curator.prove.sides import NeighbourSide, measure_pair
+from dpsql.curator.prove.madeup import NeighbourSide, measure_pair
 from dpsql.streams.publish import Arrival
 from tests.central.test_hybrid import store
 from tests.privacy.loss import LATER, Loss

@@ -12,7 +12,7 @@ import duckdb
 
 from dpsql.catalog import load_catalog
 from dpsql.catalog.source import Source
-from dpsql.curator.prove.sides import NeighbourSide, measure_pair
+from dpsql.curator.prove.madeup import NeighbourSide, measure_pair
 from dpsql.engines import values
 from tests.privacy.loss import Loss
 

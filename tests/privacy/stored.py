@@ -35,7 +35,7 @@ from dpsql.curator.prove.layouts import (
     load_tables,
     stored_columns,
 )
-from dpsql.curator.prove.sides import LATER, NeighbourSide, measure_pair
+from dpsql.curator.prove.madeup import LATER, NeighbourSide, measure_pair
 from dpsql.engines.frames import write_frames
 from dpsql.row_expressions import identifier
 from dpsql.streams.publish import Arrival

@@ -131,7 +131,6 @@ DAYS = [f"2025-01-{day:02d}" for day in range(1, 5)]
     ("delta", "life", "strategy", "least"),
     [
         ("0", 3, "auto", 0.98), ("1e-6", 4, "fda", 0.4),
-        pytest.param("1e-6", 3, "toeplitz", 0.85, marks=pytest.mark.slow),
         pytest.param("1e-6", 3, "spectral, ends: true", 0.85, marks=pytest.mark.slow),
         pytest.param("1e-6", 3, "tree", 0.98, marks=pytest.mark.slow),
         pytest.param("1e-6", 4, "prefix", 0.2, marks=pytest.mark.slow),

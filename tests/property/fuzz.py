@@ -27,10 +27,10 @@ import yaml
 from dpsql.catalog import parse_catalog, spec_hash
 from dpsql.central.central import publish_release
 from dpsql.client import Row, decode, encode, read_plan, respond, to_json
+from dpsql.client.device import from_json
 from dpsql.client.plan import Plan
-from dpsql.client.report import from_json
 from dpsql.errors import UNSEEN, DataError, Error, InternalError
-from dpsql.local.counting import decode_reports
+from dpsql.local.collector import decode_reports
 from dpsql.noise import ZeroNoise
 from tests.local_plans import InsecureTestEntropy, all_kinds, plan_of, plan_text
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dpsql.client.report import from_json
+from dpsql.client.device import from_json
 from dpsql.errors import CatalogError, DataError, InternalError
 from tests.property import fuzz
 from tests.property.fuzz import KINDS, Kind, malformed, read_catalog, run

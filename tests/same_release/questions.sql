@@ -90,7 +90,7 @@ SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
 -- stream_fda
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on >= DATE '2025-01-02';
 SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
--- stream_toeplitz
+-- stream_spectral
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM shop WHERE sold_on >= DATE '2025-01-02';
 SELECT region, SUM(amount), DP_STDERR(SUM(amount)) FROM shop GROUP BY region;
 -- local_rows

@@ -25,7 +25,6 @@ from dpsql.mechanisms.continual.fda import fda_strategy
 from dpsql.mechanisms.continual.subtraction import subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
-from dpsql.mechanisms.continual.toeplitz import square_root
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.mechanisms.integer_rows import AxisBudget
@@ -53,7 +52,6 @@ STRATEGIES: list[TimeStrategy] = [
     TimeTreeStrategy(L),
     fda_strategy(L, 12),
     subtraction_strategy(L, 12, 3, 3),
-    square_root(GAUSSIAN, 12),
     ending(12),
     lasting(2, "running", "1"),  # a band of 8 batches
 ]

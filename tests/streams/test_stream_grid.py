@@ -17,13 +17,13 @@ from tests.stream_shop import CATALOG, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-STRATEGIES = ("tree", "fda", "prefix", "toeplitz", "auto")
+STRATEGIES = ("tree", "fda", "prefix", "spectral", "auto")
 PURE, DELTA = ("0", "row"), ("1e-9", "customer.customer_id")
-QUICK = {*product(("tree", "fda"), (PURE, DELTA)), ("prefix", PURE), ("toeplitz", DELTA), ("auto", DELTA)}
+QUICK = {*product(("tree", "fda"), (PURE, DELTA)), ("prefix", PURE), ("spectral", DELTA), ("auto", DELTA)}
 GRID = [
     pytest.param(*case, id="-".join(case), marks=() if (case[0], case[1:]) in QUICK else pytest.mark.slow)
     for case in product(STRATEGIES, ("0", "1e-9"), ("row", "customer.customer_id"))
-    if case[0] != "toeplitz" or case[1] != "0"  # Toeplitz's nodes are read with weights: Gaussian noise only
+    if case[0] != "spectral" or case[1] != "0"  # its numbers are read with weights: Gaussian noise only
 ]
 VIEWS = """views:
   none: {of: sales, axes: [sales.sold_on], measures: [count]}
@@ -63,8 +63,8 @@ def test_a_stream_of_every_make_is_appended_to_and_read(
         assert len(earlier.query(question).rows) < len(answer.rows)
 
 
-def test_toeplitz_is_refused_without_a_delta(tmp_path: Path) -> None:
-    shop = make_stream_shop(tmp_path, customers=40, text=text_of("toeplitz", "row"))
+def test_spectral_is_refused_without_a_delta(tmp_path: Path) -> None:
+    shop = make_stream_shop(tmp_path, customers=40, text=text_of("spectral", "row"))
     with pytest.raises(CatalogError, match="strategy"):
         shop.append(0)
 

@@ -21,7 +21,7 @@ KEEPS = {
 
 EXACT = {
     "planner/quantiles.py::_first": "a slack relative to the total is added first",
-    "planner/past_bounds.py::_beyond": "decimals",
+    "planner/notes.py::_beyond": "decimals",
     "budget/curve.py::mu2_of": "fractions",
     "client/rows.py::_steps": "counts of digits",
     "local/parts.py::_against_grid": "cut off at 0, and continuous there",
@@ -29,7 +29,7 @@ EXACT = {
     "local/spools.py::_text": "a place in a file",
     "local/survey.py::_asked": "fractions",
     "curator/audit/contents.py::check_noise": "counts of rows",
-    "interfaces/pgwire/admission.py::wrong": "a count of logins",
+    "interfaces/pgwire/login.py::wrong": "a count of logins",
     "release/request.py::charge": "bytes",
     "catalog/tables.py::_even": "decimals",
 }

@@ -27,9 +27,12 @@ from dpsql.catalog.tables import Table
 from dpsql.central.central import PROMISE
 from dpsql.curator.audit.blackbox import check_sampled
 from dpsql.curator.audit.contents import (
+    AuditReport,
+    Check,
     check_axes,
     check_budgets,
     check_estimates,
+    check_key_lists,
     check_noise,
     check_replayed,
     check_sums,
@@ -38,9 +41,7 @@ from dpsql.curator.audit.contents import (
     read_views,
     replays,
 )
-from dpsql.curator.audit.key_lists import check_key_lists
 from dpsql.curator.audit.replan import axes_from_file, replan
-from dpsql.curator.audit.report import AuditReport, Check
 from dpsql.errors import Error
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds

@@ -37,9 +37,8 @@ import numpy.typing as npt
 
 from dpsql.budget import epsilon_of
 from dpsql.central.planned import PlannedStatistic
-from dpsql.curator.audit.contents import StoredIntegers
+from dpsql.curator.audit.contents import Check, StoredIntegers
 from dpsql.curator.audit.replan import Replanned
-from dpsql.curator.audit.report import Check
 from dpsql.errors import InterfaceError
 from dpsql.matrices.levels import level_moments
 from dpsql.mechanisms.axis.strategy import axis_budgets

@@ -10,6 +10,12 @@
 
 Where noisy numbers chose what was measured next, the choice follows from integers that the release holds. So the audit
 chooses again, and compares budgets, estimates, variance models and meta with the file's.
+
+Report of an audit: one line for each check, and whether all passed.
+
+Lists of keys that nobody listed: what found them follows from the catalog, and each shown key passed its threshold.
+
+Which keys were not shown is stored nowhere, so that a key is missing cannot be seen. That a shown one passed can.
 """
 
 from __future__ import annotations
@@ -17,23 +23,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from math import prod, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
+from dpsql.catalog.private_keys import is_key
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content
-from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_meta
+from dpsql.central.hybrid import ChannelInputs, counted_catalog, invert_channel, reported_meta
+from dpsql.central.key_plans import KeyPlan, key_plans
 from dpsql.central.row_pairs import stored_squares
-from dpsql.central.supplements import counted_catalog
+from dpsql.central.selection import KeyList, always_keys, key_list_meta, order_of
 from dpsql.curator.audit.replan import SECONDS, Replanned, only_linear
-from dpsql.curator.audit.report import Check
 from dpsql.engines.schema_union import declared_values
 from dpsql.matrices.max_entropy import pair_number, unpacked
 from dpsql.matrices.model import Columns as ModelColumns
@@ -42,13 +51,56 @@ from dpsql.matrices.reconcile import node_sums
 from dpsql.mechanisms.designs.measurement import DrawParameters, DrawReplay, LinearRows
 from dpsql.mechanisms.distribution import NoisyRows, NoisyView, published
 from dpsql.release import Release
-from dpsql.release.format import Meta, SpentAmount, to_json
+from dpsql.release.format import KeyListMeta, Meta, SpentAmount, to_json
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
 from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
 from dpsql.scratch import scratch
 from dpsql.tree import Tree, kary_tree
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Args:
+        what: the claim.
+        held: whether it is true; None where it could not be checked.
+        detail: figures, or what is wrong, or why it was not checked.
+    """
+
+    what: str
+    held: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All checks of one release, in order."""
+
+    release: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def held(self) -> bool:
+        return all(check.held is not False for check in self.checks)
+
+    def plus(self, check: Check) -> AuditReport:
+        """The same with one more check."""
+        return AuditReport(self.release, (*self.checks, check))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        checks = [asdict(check) for check in self.checks]
+        return {"release": str(self.release), "held": self.held, "checks": checks}
+
+    def text(self) -> str:
+        """One line for each check, for people."""
+        words = {True: "ok  ", False: "BAD ", None: "    "}
+        lines = [f"{words[c.held]} {c.what}" + (f": {c.detail}" if c.detail else "") for c in self.checks]
+        return "\n".join(lines)
+
 
 Columns = dict[str, Any]
 
@@ -409,3 +461,44 @@ def _differences(
             yield f"variance_{k}"
     expected = to_json(replace(recomputed.meta, id=index, models=stored.models))
     yield from differences(to_json(stored), expected, f"statistics.{index}")
+
+
+def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
+    """One line for each list."""
+    plans = key_plans(made.catalog)
+    if [meta.column for meta in release.meta.keys] != [plan.column.name for plan in plans]:
+        yield Check("lists of keys are those of the catalog", False)
+        return
+    for plan, meta in zip(plans, release.meta.keys, strict=True):
+        wrong = list(_faults(plan, meta, made.lists[meta.column], made.limits[meta.column]))
+        what = "passed their threshold" if meta.rounds else "were listed before"
+        people = f", each of about {meta.people():.0f} people or more" if meta.rounds else ""
+        detail = ", ".join(wrong) or f"{meta.keys} keys{people}"
+        yield Check(f"keys of {meta.column} {what}", not wrong, detail)
+        if meta.known is not None:
+            yield Check(
+                f"keys of {meta.column} listed before", None, f"they are those of release {meta.known}"
+            )
+
+
+def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iterator[str]:
+    """Faults of a key list."""
+    column = plan.column
+    if meta != key_list_meta(plan, found, most, meta.known):
+        yield "thresholds, deltas or sizes are not those of the catalog"
+    if any(order_of(first) >= order_of(second) for first, second in pairwise(found.keys)):
+        yield "keys are not sorted, or one stands twice"
+    if column.spec.type == "string" and not all(
+        is_key(str(key), column.keys.length, column.spec.other) for key in found.keys
+    ):
+        yield "a text is no key"
+    listed = set(always_keys(column))
+    for key, number, weight in zip(found.keys, found.rounds, found.weights, strict=True):
+        if number == 0 and (weight != 0 or (key not in listed and meta.known is None)):
+            yield "a key was listed by nobody"
+        if number != 0 and (
+            not 1 <= number <= len(plan.rounds) or weight < plan.rounds[number - 1].threshold
+        ):
+            yield "a noisy weight lies below its threshold"
+    if not listed <= {key for key, number in zip(found.keys, found.rounds, strict=True) if number == 0}:
+        yield "a value of `always` is missing"

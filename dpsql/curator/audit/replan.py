@@ -15,12 +15,11 @@ import numpy as np
 from dpsql.axis import Axis, KeyRule, PublicTable, build_axis, needed_tables
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.central.axes import AxisMaker, axis_maker, open_public
-from dpsql.central.hybrid import shown_axis
+from dpsql.central.hybrid import counted_catalog, shown_axis, supplemented
 from dpsql.central.key_plans import list_limits
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.selection import KeyList, empty_lists, listed_tables, stored_lists
-from dpsql.central.supplements import counted_catalog, supplemented
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.designs.measurement import LinearRows
 from dpsql.release import Release

@@ -50,8 +50,7 @@ from dpsql.curator.draft.domains import (
 from dpsql.curator.draft.first_views import DraftedSummaries, drafted_summaries, first_views
 from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
 from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
-from dpsql.curator.draft.roles import TableRoles, Whose, roles_of
-from dpsql.curator.draft.unused_columns import NO_QUESTION, NO_TABLE, read_tables
+from dpsql.curator.draft.roles import NO_QUESTION, NO_TABLE, TableRoles, Whose, read_tables, roles_of
 from dpsql.errors import InterfaceError, visible
 from dpsql.row_expressions.calendar import CalendarField
 

@@ -1,7 +1,7 @@
 """Exact privacy loss of a catalog's releases between neighbours aimed at its bounds, over the charge.
 
 Every place where exact integers meet noise is watched (`loss`). Two neighbours, made up for the catalog (`madeup`), are
-published whole (`sides`), in a folder that is gone afterwards, with a ledger of its own. A loss above the claim proves
+published whole, in a folder that is gone afterwards, with a ledger of its own. A loss above the claim proves
 that the claim is false. One below it proves nothing beyond its pair: proofs are in docs/privacy.md.
 
 **Privacy**: made-up rows and public tables; the curator's ledger is not opened and nothing is charged to it.
@@ -26,11 +26,10 @@ from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.known_keys import listed_keys
 from dpsql.curator.audit import as_bought
-from dpsql.curator.audit.report import Check
+from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import SourceLayout, layouts_for
 from dpsql.curator.prove.loss import Distinguished
-from dpsql.curator.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up
-from dpsql.curator.prove.sides import measure_pair
+from dpsql.curator.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up, measure_pair
 from dpsql.curator.prove.witness import write_distinguished, write_header, write_pair
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.progress import Progress, Stage, silent

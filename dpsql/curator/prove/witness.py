@@ -26,7 +26,7 @@ from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.planned import PlannedStatistic
 from dpsql.curator.prove.loss import IntArray, Law, Meeting
-from dpsql.curator.prove.sides import MeasuredPair, NeighbourSide
+from dpsql.curator.prove.madeup import MeasuredPair, NeighbourSide
 from dpsql.engines.key_weights import HASHED
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy

@@ -144,7 +144,7 @@ SHOWN = 12
 
 def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
     """Columns left out, the reason, and the line that keeps each, one under the other."""
-    from dpsql.curator.draft.unused_columns import NO_QUESTION, NO_TABLE
+    from dpsql.curator.draft.roles import NO_QUESTION, NO_TABLE
 
     if not dropped:
         return ["left out: no column"]

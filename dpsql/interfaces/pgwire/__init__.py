@@ -18,8 +18,8 @@ server      listening: loopback, or TLS and a password
 workers     processes behind one port: they end with their parent, are replaced when they die and when files change
 """
 
-from dpsql.interfaces.pgwire.admission import ConnectionLimits
 from dpsql.interfaces.pgwire.events import event_log
+from dpsql.interfaces.pgwire.login import ConnectionLimits
 from dpsql.interfaces.pgwire.roles import open_roles
 from dpsql.interfaces.pgwire.server import Options, check, read_guests, serve
 from dpsql.interfaces.pgwire.workers import Sockets, shared_sockets, supervise

@@ -23,8 +23,8 @@ from dpsql.interfaces.pgwire.cursors import copied
 from dpsql.interfaces.pgwire.events import ANSWERED
 from dpsql.interfaces.pgwire.login import Guest, Login, WireService
 from dpsql.interfaces.pgwire.parameters import bind
-from dpsql.interfaces.pgwire.password import LoginRefused
 from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader, StatementRefused, state_of
+from dpsql.interfaces.pgwire.roles import LoginRefused
 from dpsql.interfaces.pgwire.statements import (
     SessionState,
     WireAnswer,

@@ -17,15 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.errors import InterfaceError, OperationalError
-from dpsql.interfaces.pgwire.admission import ConnectionLimits, ConnectionSlots, LoginBackoff
 from dpsql.interfaces.pgwire.client import Client, ClientReader
-from dpsql.interfaces.pgwire.events import event_log
-from dpsql.interfaces.pgwire.login import WireService
-from dpsql.interfaces.pgwire.metrics import Meter, watched
-from dpsql.interfaces.pgwire.password import read_password_file
-from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, read_roles
+from dpsql.interfaces.pgwire.events import Meter, event_log, watched
+from dpsql.interfaces.pgwire.login import (
+    ConnectionLimits,
+    ConnectionSlots,
+    LoginBackoff,
+    Sessions,
+    WireService,
+)
+from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, read_password_file, read_roles
 from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
-from dpsql.interfaces.pgwire.sessions import Sessions
 from dpsql.interfaces.pgwire.workers import BACKLOG, DRAIN, Sockets, end_with_parent, first, listener
 from dpsql.release.request import MemoryPool
 

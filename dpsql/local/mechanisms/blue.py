@@ -268,12 +268,11 @@ def range_variances(covariance: FloatArray) -> FloatArray:
 TOLERANCE = 1e-12
 
 
-def normsub(shares: FloatArray, total: float = 1.0) -> FloatArray:
-    """Subtract one constant and cut at zero, so that the shares sum to `total`.
+def normsub(shares: FloatArray) -> FloatArray:
+    """Subtract one constant and cut at zero, so that the shares sum to 1.
 
     Args:
         shares: one level's estimates.
-        total: what they must sum to, positive.
 
     Returns:
         Non-negative shares: the Euclidean projection onto the simplex.
@@ -285,7 +284,7 @@ def normsub(shares: FloatArray, total: float = 1.0) -> FloatArray:
         [0.4167, 0.0, 0.5417, 0.0417]
     """
     ordered = np.sort(shares)[::-1]
-    shift = (np.cumsum(ordered) - total) / np.arange(1, shares.size + 1)
+    shift = (np.cumsum(ordered) - 1.0) / np.arange(1, shares.size + 1)
     last = int(np.nonzero(ordered > shift)[0][-1])
     return np.asarray(np.maximum(shares - shift[last], 0.0))
 

@@ -61,21 +61,19 @@ def share_loss(
     return value, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
 
 
+LEVEL_STEPS = 60
+"""Most steps of a search over one budget a level."""
+
+
 def optimise_levels(
-    tree: Tree,
-    law: NoiseDistribution = LAPLACE,
-    whole: float = 0.0,
-    workload: Workload | None = None,
-    steps: int = 60,
+    tree: Tree, law: NoiseDistribution = LAPLACE, whole: float = 0.0
 ) -> tuple[FloatArray, float]:
-    """Budgets that depend on the level alone, started from equal ones with and without the root.
+    """Budgets that depend on the level alone, for all ranges equally often, started with and without the root.
 
     Args:
         tree: the shape.
         law: the noise.
         whole: weight of the total against the mean of the ranges.
-        workload: the ranges asked; None means all ranges, equally often.
-        steps: most steps of each search.
 
     Returns:
         (budgets, shape (size,), mean variance for unit noise).
@@ -83,8 +81,7 @@ def optimise_levels(
     equal = -np.log(np.maximum(tree.depth - np.arange(tree.depth) - 1.0, 0.5))
     no_root = equal.copy()
     no_root[0] = -8.0
-    loss = range_loss(tree, workload, whole)
-    return _search(tree, law, loss, tree.level, (equal, no_root), steps)
+    return _search(tree, law, range_loss(tree, None, whole), tree.level, (equal, no_root), LEVEL_STEPS)
 
 
 def optimise_nodes(
@@ -98,7 +95,9 @@ def optimise_nodes(
     """Budgets of every node.
 
     Args:
-        tree, law, whole, workload, steps: as of `optimise_levels`.
+        tree, law, whole: as of `optimise_levels`.
+        workload: the ranges asked; None means all ranges, equally often.
+        steps: most steps of each search.
         tries: the most starts taken, the likeliest first.
 
     Returns:

@@ -37,13 +37,12 @@ from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,
     Kinds,
-    Make,
     NamedTimeStrategy,
     NodeRead,
     StreamProblem,
     TimeOffer,
     check_rows,
-    dense_offers,
+    dense_offer,
     exponent,
     one_node,
     only,
@@ -244,11 +243,10 @@ def _thawed(law: NoiseDistribution, frozen: Frozen) -> FdaStrategy:
     return FdaStrategy(law, int(frozen["horizon"]), corners, blocks)
 
 
-MAKERS: Mapping[str, Make] = {"fda": _fda}
 NAMED: Mapping[str, NamedTimeStrategy] = {"fda": only(_fda, tuned=False)}
 KINDS: Kinds = {"fda": _thawed}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
     """The optimal budgets."""
-    yield from dense_offers(question, MAKERS)
+    yield dense_offer(question, "fda", _fda)

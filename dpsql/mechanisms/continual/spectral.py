@@ -6,6 +6,11 @@ square root of V: |c(theta)|^2 = S(theta)^(1/2). The causal c of that modulus fo
 Fourier transforms. Against the dense optimum of the same questions this errs by 1-3% more (N = 60 to 1,023; 8% for
 windows of half the horizon), and an FFT takes milliseconds.
 
+For a known end batch t publishes sum over j <= t of c_(t-j) d_j x_j: integer rows c by how long ago a batch was, and
+an integer factor d_j for each batch, since late batches are in fewer sums and may count more in each. Rows are square
+and lower triangular, so what the first t numbers tell of the first t batches is all they ever tell: no answer changes
+later.
+
 A cut-off g / N keeps frequencies slower than the horizon from counting without bound. The best of a few is taken, by
 the exact error. Everything float ends in integers: rows round(2^b c), and for a known end factors that fill each
 column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
@@ -17,33 +22,54 @@ column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
 | `cutoff` | g | in horizons |
 | `filled` | d | factor of each batch |
 
-**Privacy**: follows from the horizon, what is asked, the batches of a unit and declared bounds: public facts.
+**Privacy**: rows follow from the horizon, what is asked, the batches of a unit and declared bounds: public facts. With
+a known end every number spends 1 / G of mu^2, G the largest of d_j^2 (c_0^2 + .. + c_(N-1-j)^2). A row of batch j
+moves the number of batch t by c_(t-j) d_j, so it pays the sum of their squares over G, at most 1.
 **Source**: docs/method/streams.md, "Spectral rows".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
 from math import isqrt
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.continual.endless import EndlessStrategy
-from dpsql.mechanisms.continual.filters import energies
+from dpsql.matrices.filtered import FilterVariance
+from dpsql.mechanisms.continual.endless import (
+    ROOM,
+    EndlessStrategy,
+    FilterErrors,
+    decoded,
+    energies,
+    filter_variance,
+    integers,
+    largest_sum,
+    met,
+    shared,
+)
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
+    Emission,
+    Frozen,
     Kinds,
     NamedTimeStrategy,
+    NodeRead,
     StreamProblem,
     TimeCandidate,
     TimeChoice,
     TimeOffer,
+    check_rows,
+    refuse_past,
     too_long,
 )
-from dpsql.mechanisms.continual.toeplitz import ToeplitzStrategy, gaussian_only, thawed
-from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray
 
@@ -57,6 +83,93 @@ BAND = 4
 """Horizons after which rows without an end are cut."""
 NARROW = 8
 """Bits of whole numbers below which rows are too coarse."""
+
+
+@dataclass(frozen=True, eq=False)
+class EndingStrategy:
+    """Integer rows that weigh batches by their age, and a factor for each batch.
+
+    Args:
+        law: the noise; Gaussian.
+        rows: int64[N], c: of the batch itself, of the one before, and so on.
+        factors: int64[N], d: of batch 0, 1, ..
+    """
+
+    kind: ClassVar[str] = "spectral"
+    ahead: ClassVar[None] = None
+    law: NoiseDistribution
+    rows: IntArray
+    factors: IntArray
+
+    def __post_init__(self) -> None:
+        """Refuse rows whose squares could leave 64 bits."""
+        if self.rows.size != self.factors.size or int(self.factors.min()) < 1 or self.norm >= ROOM:
+            raise ValueError("rows and factors do not fit each other")
+
+    @cached_property
+    def norm(self) -> int:
+        """G: the largest squared norm of a column."""
+        squares = energies(self.rows)
+        return max(int(d) ** 2 * s for d, s in zip(self.factors, reversed(squares), strict=True))
+
+    @property
+    def horizon(self) -> int:
+        return self.rows.size
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} over {self.horizon} batches"
+
+    @property
+    def share(self) -> Fraction:
+        """Spend of each number in mu^2, for a row that counts with weight 1 in it."""
+        return Fraction(1, self.norm)
+
+    def emissions(self, batch: int) -> tuple[Emission, ...]:
+        refuse_past(self, batch)
+        length = batch + 1
+        weights = self.rows[:length][::-1] * self.factors[:length]
+        return (Emission(0, 0, length, (NodeRead(batch, 1, self.share, length + 1),), weights),)
+
+    def needed(self, batches: int) -> tuple[int, ...]:
+        return tuple(range(batches + 1))
+
+    def shares(self) -> tuple[Fraction, Fraction]:
+        return self.share, self.share
+
+    def price(self, batches: int) -> Fraction:
+        """See `TimeStrategy`.
+
+        X_ij is what the columns of batches i and j have in common. Batches S pay at most the sum over i, j in S of
+        |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|.
+
+        >>> strategy = EndingStrategy(GAUSSIAN, np.array([2, 1]), np.array([1, 1]))
+        >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(30))
+        ('1', '14/5', '14/5')
+        """
+        units = min(batches, self.horizon)
+        if units == 1:
+            return Fraction(1)
+        together = np.zeros((self.horizon, self.horizon), dtype=np.int64)
+        place = np.arange(self.horizon)
+        for lag, sums in enumerate(shared(self.rows)):
+            i, j = place[: sums.size], place[lag:]
+            together[i, j] = together[j, i] = np.abs(sums[::-1] * self.factors[i] * self.factors[j])
+        return met(units, largest_sum(together, units), self.norm)
+
+    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
+        """See `TimeStrategy`. O(t^2); t is a number of batches, and readers keep the result."""
+        scaled_batches = decoded(self.rows[:batches], check_rows(published, batches))
+        return scaled_batches / self.factors[:batches].reshape(-1, *[1] * (scaled_batches.ndim - 1))
+
+    def variance(self, batches: int) -> FilterVariance:
+        return filter_variance(self.rows[:batches], self.factors[:batches], self.norm)
+
+    def errors(self, batches: int) -> FilterErrors:
+        return FilterErrors(self.variance(batches), self.law.error_at_unit_budget)
+
+    def frozen(self) -> dict[str, Any]:
+        return {"rows": self.rows.tolist(), "factors": self.factors.tolist()}
 
 
 def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
@@ -104,11 +217,11 @@ def filled(rows: IntArray, bits: int) -> IntArray:
     return np.array([isqrt(column_square // square) for square in reversed(squares)], dtype=np.int64)
 
 
-def ending_rows(question: StreamProblem, cutoff: float) -> ToeplitzStrategy:
+def ending_rows(question: StreamProblem, cutoff: float) -> EndingStrategy:
     """Rows and factors for a stream that ends at its horizon."""
     fine = question.bits * 4 // 7
     rows = _rounded(causal(spectrum(question, cutoff), question.batches), fine)
-    return ToeplitzStrategy(question.law, "spectral", rows, filled(rows, question.bits - fine))
+    return EndingStrategy(question.law, rows, filled(rows, question.bits - fine))
 
 
 def lasting_rows(question: StreamProblem, cutoff: float) -> EndlessStrategy:
@@ -146,7 +259,8 @@ def _named(question: StreamProblem) -> TimeChoice:
     Raises:
         InterfaceError: under Laplace noise, or where they cannot be had.
     """
-    gaussian_only(question, "spectral")
+    if not question.allows(GAUSSIAN):
+        raise InterfaceError("spectral needs Gaussian noise", hint="write auto, or give privacy.delta")
     refusal = _refused(question)
     if refusal:
         raise InterfaceError(f"spectral: {refusal.reason}", hint="write auto")
@@ -154,8 +268,13 @@ def _named(question: StreamProblem) -> TimeChoice:
     return TimeChoice(strategy, name, error)
 
 
+def thawed(law: NoiseDistribution, frozen: Frozen) -> EndingStrategy:
+    """The rows and factors that were stored."""
+    return EndingStrategy(law, integers(frozen["rows"]), integers(frozen["factors"]))
+
+
 NAMED: Mapping[str, NamedTimeStrategy] = {"spectral": NamedTimeStrategy(_named, tuned=True)}
-KINDS: Kinds = {"spectral": partial(thawed, "spectral")}
+KINDS: Kinds = {"spectral": thawed}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:

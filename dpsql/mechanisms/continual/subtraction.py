@@ -44,7 +44,7 @@ from dpsql.mechanisms.continual.time_strategy import (
     StreamProblem,
     TimeOffer,
     check_rows,
-    dense_offers,
+    dense_offer,
     one_node,
     only,
     refuse_past,
@@ -236,4 +236,4 @@ KINDS: Kinds = {"prefix": _thawed}
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
     """The shape that errs least."""
-    yield from dense_offers(question, {"prefix": best_subtraction})
+    yield dense_offer(question, "prefix", best_subtraction)

@@ -37,7 +37,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from math import log, pi
 from typing import Any, NamedTuple, Protocol
 
@@ -435,21 +434,15 @@ DENSE = 4096
 """Batches up to which `auto` takes strategies of which each batch meets all those before it."""
 
 
-def dense_offers(question: StreamProblem, makers: Mapping[str, Make]) -> Iterator[TimeOffer | Refusal]:
-    """A module's strategies with an end, unless there are too many batches or more may come."""
-    for name, make in makers.items():
-        if question.outlives:
-            yield Refusal(name, f"it ends after {question.batches} batches", "write `ends: true`")
-        elif question.batches > DENSE:
-            yield too_long(name)
-        else:
-            yield TimeOffer(name, 0.0, partial(_made, make, question))
+def dense_offer(question: StreamProblem, name: str, make: Make) -> TimeOffer | Refusal:
+    """A strategy with an end, unless there are too many batches or more may come."""
+    if question.outlives:
+        return Refusal(name, f"it ends after {question.batches} batches", "write `ends: true`")
+    if question.batches > DENSE:
+        return too_long(name)
+    return TimeOffer(name, 0.0, lambda: question.candidate(make(question)))
 
 
 def too_long(name: str) -> Refusal:
     """Of strategies of which each batch meets all those before it."""
     return Refusal(name, f"it holds a number for each pair of batches, {DENSE} at most")
-
-
-def _made(make: Make, question: StreamProblem) -> TimeCandidate:
-    return question.candidate(make(question))

@@ -35,7 +35,6 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis import WHOLE as WHOLE
-from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.designs.block_plan import (
     CHOICE,
     SelectionStatistic,
@@ -46,7 +45,6 @@ from dpsql.mechanisms.designs.block_plan import (
     weighed_grid,
 )
 from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
     ChargeLine,
     DrawnMember,
     DrawParameters,
@@ -63,7 +61,7 @@ from dpsql.mechanisms.designs.partition import (
     leaf_groups,
     partition,
 )
-from dpsql.mechanisms.designs.product import PRODUCT, product_view
+from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct, product_view
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -121,7 +119,7 @@ class DrawnBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(ExpectedProduct):
     """A view of two axes by blocks, or by the product of its axes' strategies. See `Measurement`.
 
     Args:
@@ -157,21 +155,8 @@ class Blocks:
         """With the outcome of a draw."""
         return replace(self, outcome=_drawn(view).outcome)
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        return PRODUCT.row_count(strategies)
-
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:
         return PRODUCT.variance_at_unit_budget(self._left(terms))
-
-    def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
-    ) -> float:
-        """Of the product: the most that is expected."""
-        return PRODUCT.mean_variance(axes, unit, family, asked)
 
     def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
         """Choose, look and measure, or follow what the view's count has chosen.

@@ -27,7 +27,7 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.matrices.leaves import GroupedVariance
 from dpsql.matrices.tree import TreeVariance
-from dpsql.mechanisms.designs.data_dependent import AdaptedView, DataDependent, as_leaves, selecting_offers
+from dpsql.mechanisms.designs.adaptive import AdaptedView, DataDependent, as_leaves, selecting_offers
 from dpsql.mechanisms.designs.measurement import ChargeLine
 from dpsql.mechanisms.designs.question import DesignProblem, NamedFamily, Proposal, stands_alone
 from dpsql.mechanisms.distribution import LAPLACE, joined

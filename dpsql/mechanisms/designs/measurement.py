@@ -26,10 +26,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpsql.matrices import AxisVariance, mean_variance
-from dpsql.matrices.estimated import Estimated, Integers
+from dpsql.matrices.estimated import Estimated, Integers, Partner, reconcile_with_partners
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.model import Components
-from dpsql.matrices.partners import Partner, reconcile_with_partners
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import Subset, ViewEstimate, subsets
 from dpsql.mechanisms.axis.strategy import AxisStrategy

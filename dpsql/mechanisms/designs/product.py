@@ -62,20 +62,14 @@ from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 
 
-@dataclass(frozen=True)
-class Product:
-    """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
-
-    @property
-    def facts(self) -> MeasurementFacts:
-        """One part; all views of a table are one family."""
-        return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
+class ExpectedProduct:
+    """Rows and errors of a product of axes: what a plan says of each measurement that is one, or falls back on it."""
 
     def words(self, strategies: Sequence[str]) -> str:
         return " x ".join(strategies)
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        return prod(self.shape(strategies))
+        return prod(map(row_count, strategies))
 
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:
         return terms.law.variance_at_unit_budget(
@@ -92,6 +86,22 @@ class Product:
         """Of the view by itself, before it is reconciled."""
         return unit * prod(asked[axis].mean for axis in axes)
 
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """Averaged by precision over the views that hold a part."""
+        return component_variances(family, totals)
+
+
+@dataclass(frozen=True)
+class Product(ExpectedProduct):
+    """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
+
+    @property
+    def facts(self) -> MeasurementFacts:
+        """One part; all views of a table are one family."""
+        return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
+
     def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
         """Measure exactly, then one draw of the law."""
         exact, budgets = Exact(measure_view(cells, terms.strategies)), axis_budgets(terms.strategies)
@@ -101,12 +111,6 @@ class Product:
         """Every view by itself, then reconciled part by part."""
         leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
         return estimated(self, family, leaves, axes, agree=True)
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """Averaged by precision over the views that hold a part."""
-        return component_variances(family, totals)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         return tuple(row_count(strategy) for strategy in strategies)

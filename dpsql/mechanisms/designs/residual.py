@@ -56,7 +56,7 @@ from dpsql.mechanisms.designs.measurement import (
     mean_error,
     range_variance,
 )
-from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -77,7 +77,7 @@ BY_SETS = "by sets"
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(ExpectedProduct):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
@@ -89,15 +89,6 @@ class Residual:
         return MeasurementFacts(
             (ChargeLine("residual", Fraction(1)),), ProductReading.name, BY_SETS, linear=PRODUCT
         )
-
-    def words(self, strategies: Sequence[str]) -> str:
-        return PRODUCT.words(strategies)
-
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        return PRODUCT.row_count(strategies)
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        return PRODUCT.variance_at_unit_budget(terms)
 
     def mean_variance(
         self,
