@@ -184,11 +184,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 436),
-    "code-lines": Bound(62500, 68689),
+    "code-lines": Bound(62500, 68732),
     "classes": Bound(650, 1011),
     "value-classes-built-in-at-most-one-place": Bound(120, 367),
-    "functions-of-one-statement": Bound(1300, 2197),
-    "docstrings-that-open-with-a-question-word": Bound(150, 1236),
+    "functions-of-one-statement": Bound(1300, 2198),
+    "docstrings-that-open-with-a-question-word": Bound(150, 1235),
     "functions-of-seven-parameters": Bound(5, 12),
     "modules-above-600-lines": Bound(0, 2),
     "module-names-that-occur-twice": Bound(0),
