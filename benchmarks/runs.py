@@ -89,6 +89,7 @@ RUNS: tuple[Run, ...] = (
         *(f"measure --only {part}" for part in LOCAL_PARTS),
         "collect",
         "columns",
+        "totals",
     ),
     *_modules("Two trusts", "trusts", "measure"),
     *_modules("Streams", "streams", "ahead"),

@@ -40,11 +40,14 @@ from dpsql.catalog.graph import (
 from dpsql.catalog.model import AxisSpec, CatalogFields, View
 from dpsql.catalog.moments import spread_quantiles, spread_squares
 from dpsql.catalog.private_columns import has_private_keys
+from dpsql.catalog.reported import reported_axes
 from dpsql.catalog.source import vouched_tables
 from dpsql.catalog.tables import ExcessRowsRule
 
-CLIPPED_SHARE = Fraction(1, 100)
-"""Part of a table's charges that measures the rows beyond a declared bound, unless the catalog writes another."""
+CLIPPED_SHARE, REPORTED_SHARE = Fraction(1, 100), Fraction(1, 10)
+"""Part of a table's charges that measures the rows beyond a declared bound, unless the catalog writes another. Where
+all views read reports of devices, their noise is most of an error and a larger part costs little: under `max_ids: 28` a
+total of 77,000 of 20,000 people had +- 6,174, and has 1,116, of which 634 are noise."""
 
 
 class Hop(NamedTuple):
@@ -208,7 +211,9 @@ def _table(catalog: CatalogFields, of: str) -> StarTable:
     limit = max_ids(catalog, of)
     rows = 0 if isinstance(limit, str) else limit
     spec, one_row = catalog.tables[of], unit.table in (None, of)
-    written = CLIPPED_SHARE if spec.clipped_share is None else spec.clipped_share
+    reported = all(reported_axes(catalog, name) for name, view in catalog.views.items() if view.of == of)
+    usual = REPORTED_SHARE if reported else CLIPPED_SHARE
+    written = usual if spec.clipped_share is None else spec.clipped_share
     unique = one_row or is_unique_per_unit(catalog, of)
     measured = rows > 0 and not unique and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))

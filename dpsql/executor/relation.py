@@ -34,7 +34,13 @@ from dpsql.intervals.partial_bins import (
     partial_refusal,
     with_coarse_bins,
 )
-from dpsql.planner.answerability import counted_units, entropy_caveat, no_unit_view, unanswerable_reason
+from dpsql.planner.answerability import (
+    adaptive_caveat,
+    counted_units,
+    entropy_caveat,
+    no_unit_view,
+    unanswerable_reason,
+)
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, ShapePlans
 from dpsql.planner.domain_values import (
@@ -394,10 +400,9 @@ def answer_block(
     plans = _plans(block, terms, choice)
     for plan, plan_terms in plans:
         biases = partial(bias_notes, plan, plan_terms, release)
-        fitted = entropy_caveat(
-            plan, plan_terms, release
-        )  # which axes a condition cuts follows from its constants
-        question = ("biases", plan.view.name, plan.view.axes, fitted, *plan_terms)
+        # Which axes a condition cuts follows from its constants.
+        caveats = [caveat(plan, plan_terms, release) for caveat in (entropy_caveat, adaptive_caveat)]
+        question = ("biases", plan.view.name, plan.view.axes, *caveats, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += absent_value_notes(plans[0][0], release)

@@ -431,7 +431,8 @@ def population_sources(
             samples += [sample] if usable else []
         if combine:
             called = {answerers[i].release.meta.release_id: names[i] for i in members}
-            pooled += pools(population_releases, samples, called)
+            # Respondents whom no test rejects may differ all the same, and raked ones err with the central margins.
+            pooled += pools(population_releases, [] if central else samples, called)
     pooled_candidates = [
         RouteCandidate(
             " and ".join(pool.names), _like(answerers[0], pool.release), frozenset(Reads), pool.names

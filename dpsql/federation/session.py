@@ -94,10 +94,13 @@ class OpenReleases:
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
         """Explain a statement: the chosen release and the reason, then numbered stages in words."""
-        answer, router = self.query(sql, dialect=dialect), self.router
-        if router is None:
-            return "\n".join(answer.plan)
-        return "\n".join([*router.explained(answer), *answer.plan, *answer.notes])
+        return "\n".join(self.stages(self.query(sql, dialect=dialect)))
+
+    def stages(self, answer: Result) -> Sequence[str]:
+        """Stages of an answer, in words."""
+        if self.router is None:
+            return answer.plan
+        return [*self.router.explained(answer), *answer.plan, *answer.notes]
 
     def close(self) -> None:
         if "router" in self.__dict__ and self.router is not None:

@@ -248,23 +248,29 @@ def _culprits(plan: ViewPlan, place: int) -> Iterator[Expression]:
 
 
 def _edges(plan: ViewPlan, place: int, group: int, release: Release) -> str:
-    """First values of the bins that a group cuts, and of those after them; empty where bins have no order."""
+    """Starts of the bins that a group cuts and of those after them, and the end of the last one; empty without order.
+
+    Bins are half-open but for the last, so that `x < 36` cuts it where `upper: 36`.
+    """
     question = plan.questions[place]
     axis = release.axes[question.axis]
     if not question.columns:
         return ""
-    name = bounds_of(axis, question.columns[0][1])[0].name
+    name, largest = (column.name for column in bounds_of(axis, question.columns[0][1]))
     if next(column.type for column in axis.columns if column.name == name) == "VARCHAR":
         return ""
-    starts: Mapping[int, Any] = dict(
-        run(release, f"SELECT leaf, MIN({quoted(name)}) FROM axis_{question.axis} GROUP BY leaf").rows
-    )
+    ends = f"MIN({quoted(name)}), MAX({quoted(largest)})"
+    bins = run(release, f"SELECT leaf, {ends} FROM axis_{question.axis} GROUP BY leaf").rows
+    starts: Mapping[int, Any] = {leaf: start for leaf, start, _ in bins}
     cells, ordinary = plan.cells[place], axis.leaves - len(special_leaves(axis))
     cut_cells = (cells.group == group) & (cells.coverage < 1)
     cut = np.unique(cells.leaf[cut_cells])
     wanted = sorted({int(leaf) for at in cut for leaf in (at, at + 1) if leaf < ordinary})
     shown = [str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None]
-    return ", ".join(shown[:EDGES]) + (", .." if len(shown) > EDGES else "")
+    if len(shown) > EDGES:
+        return ", ".join(shown[:EDGES]) + ", .."
+    last = [end for leaf, _, end in bins if leaf == ordinary - 1 and leaf in cut and end is not None]
+    return ", ".join(shown) + (f" (the last holds {last[0]}, where it ends)" if last else "")
 
 
 @dataclass(frozen=True)

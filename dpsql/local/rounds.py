@@ -6,7 +6,7 @@ holds unbiased boxes with exact errors, and AHEAD's own histogram as the non-neg
 
 Which boxes are asked follows from other people's reports, so every round is unbiased about its boxes, and least squares
 over all rounds is too, with an exact covariance. What neither can tell is how a box's people lie inside it; a variance
-of the box's share squared by 12 stands for that, in both kinds' errors.
+of the box's share squared, by 12 on one axis and by less on several, stands for that, in both kinds' errors.
 
 **Privacy**: post-processing of reports that were private before they left the device.
 **Source**: docs/method/local.md, "AHEAD"; one axis, two axes (a quadtree), or more (DE).
@@ -29,6 +29,7 @@ from dpsql.local.content import adaptive_local, local_estimate, survey_axes, sur
 from dpsql.local.estimate import model_of
 from dpsql.local.mechanisms.ahead import (
     EVEN,
+    EVEN_MORE,
     AheadRound,
     box_oracle,
     close_round,
@@ -237,7 +238,8 @@ def boxes_of(plan: Plan, tallies: Tallies) -> FinalBoxes:
         )
     rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
     unbiased, positive = unbiased_boxes(rounds, plan.own), positive_boxes(rounds)
-    return FinalBoxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / EVEN)
+    even = max(EVEN / EVEN_MORE ** (len(plan.axes) - 1), 1.0)
+    return FinalBoxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / even)
 
 
 def adaptive_content(

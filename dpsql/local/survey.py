@@ -199,7 +199,7 @@ class _RowDesign(NamedTuple):
 
 
 def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
-    """Slots or the bit's cap. Without a guess, people of r rows are taken to be 1/r as many as those of one."""
+    """Slots or the bit's cap. Without a guess, people of r rows are taken to be r^-2 as many as those of one."""
     share, source = counted_share(collection, table.one_row), collection.slots.name
     row_guess = collection.row_guess
     guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
@@ -222,9 +222,13 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
 
 
 def first_guess(cap: int) -> tuple[float, ...]:
-    """Shares of people with 0, 1, .. cap rows where nobody guesses: in proportion to 1/r, a common tail of orders."""
-    total = sum(1 / r for r in range(1, cap + 1))
-    return (0.0, *(1 / (r * total) for r in range(1, cap + 1)))
+    """Shares of people with 0, 1, .. cap rows where nobody guesses: in proportion to r^-2.
+
+    In four worlds (benchmarks.local.rows) of 20,000 and 100,000 people shares of ranges erred less by it than by 1/r in
+    all eight, by 1.1 to 11 times, and counts in six; two of 20,000 had 1.2 and 1.5 times the error, of their total.
+    """
+    total = sum(1 / r**2 for r in range(1, cap + 1))
+    return (0.0, *(1 / (r**2 * total) for r in range(1, cap + 1)))
 
 
 def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:

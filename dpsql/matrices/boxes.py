@@ -8,7 +8,7 @@ cells with a mask of variance 1: `within` x (mean of u^2 - (mean of u)^2). A who
 |----------|-------|------|
 | `bounds` | half-open bounds of each box along each axis | leaves |
 | `sums`   | covariance of the boxes' sums | (measure unit)^2 |
-| `within` | s^2/12 for a box of sum s in adaptive collections | (measure unit)^2 |
+| `within` | s^2/12 for a box of sum s in adaptive collections of one axis | (measure unit)^2 |
 """
 
 from __future__ import annotations

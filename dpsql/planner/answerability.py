@@ -13,6 +13,7 @@ import numpy as np
 
 from dpsql.catalog.graph import sums_rows
 from dpsql.errors import NoViewError
+from dpsql.matrices.boxes import BoxReading
 from dpsql.matrices.max_entropy import partly
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.block import Block
@@ -87,6 +88,19 @@ def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
         f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased "
         "where three axes go together in ways that no pair shows; that bias is not in the error bar, whose 95% "
         "intervals held 82 to 99% of boxes in six settings, and parts do not add up"
+    )
+
+
+def adaptive_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
+    """The coverage of answers from boxes of three axes and more; empty where there are fewer."""
+    read = [t for t in terms if isinstance(release.reading(plan.view.statistics[t.measure].id), BoxReading)]
+    axes = {i for term in read for box in plan.boxes_for(term) for i in partly(plan.box_masks(box))}
+    if len(axes) < 3:
+        return ""
+    names = [release.axes[plan.view.axes[i]].name for i in sorted(axes)]
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} together: boxes that adaptive rounds did not split are taken as "
+        "even; 95% intervals held 86 to 99% of boxes in eight settings, fewest where three axes go closely together"
     )
 
 

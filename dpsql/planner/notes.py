@@ -45,7 +45,7 @@ from dpsql.catalog.graph import is_count
 from dpsql.catalog.summaries import counts_for
 from dpsql.executor.run import run
 from dpsql.intervals.reads import weight_error
-from dpsql.planner.answerability import counts_only_units, entropy_caveat, overlap_caveat
+from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entropy_caveat, overlap_caveat
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
@@ -335,7 +335,7 @@ def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
 def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """Notes on biased estimates: their intervals cover noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    caveats = overlap_caveat(plan, terms, release), entropy_caveat(plan, terms, release)
+    caveats = [caveat(plan, terms, release) for caveat in (overlap_caveat, entropy_caveat, adaptive_caveat)]
     notes = [*(Note(caveat, flag=True) for caveat in caveats if caveat), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
         warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"

@@ -252,7 +252,8 @@ def limited(exact: dict[str, ReleaseEngine]) -> ReleaseEngine:
     ("day BETWEEN 21 AND 23", "100%", "20, 30"),
     ("day BETWEEN 5 AND 24 AND shop < 8", "69%", "0, 10, 20, 30"),  # 1 - 1/2 x 1/1.6
     ("day BETWEEN 25 AND 44 AND shop > 2", "64%", "20, 30, 40, 50"),
-    ("day < 3 OR day > 95", "100%", "0, 10, 90"),
+    ("day < 3 OR day > 95", "100%", "0, 10, 90 (the last holds 99, where it ends)"),
+    ("day >= 90 AND day < 99", "100%", "90 (the last holds 99, where it ends)"),
     ("day % 7 = 0", "100%", "0, 10, 20, 30, 40, 50, .."),
 ])  # fmt: skip
 def test_what_is_mostly_interpolated_is_refused(

@@ -271,9 +271,9 @@ def test_what_cannot_be_compared_is_said(folder: Path) -> None:
 
 @pytest.mark.kernel
 def test_together_they_err_less_and_parts_add_up(folder: Path) -> None:
-    pooled, routed = session(folder, "one", "random", combine=True), session(folder, "one", "random")
+    pooled, routed = session(folder, "one", "all", combine=True), session(folder, "one", "all")
     result = pooled.query(BY_AGE)
-    assert result.provenance["combined"] == ["one", "random"]
+    assert result.provenance["combined"] == ["one", "all"]
     for row, single in zip(result.stderr_rows, routed.query(BY_AGE).stderr_rows, strict=True):
         assert 0 < row[1] < single[1]
     both = f"SELECT ({COUNT}) - SUM(n) FROM ({BY_SEX}) AS g"
@@ -282,6 +282,14 @@ def test_together_they_err_less_and_parts_add_up(folder: Path) -> None:
     by_age = "SELECT (age - 18) // 12 AS g, COUNT(*) AS n FROM customer WHERE sex = 'F' GROUP BY 1"
     women = pooled.query("SELECT COUNT(*) FROM customer WHERE sex = 'F'").scalar()
     assert sum(row[1] for row in pooled.query(by_age).rows) == women
+
+
+def test_a_sample_is_weighted_to_a_central_release_and_not_combined_with_it(folder: Path) -> None:
+    """That no test rejects a sample does not make it random, and weighted reports err with the central margins."""
+    pooled, routed = session(folder, "one", "random", combine=True), session(folder, "one", "random")
+    for statement in (BY_AGE, BY_SEX, COUNT):
+        assert "combined" not in pooled.query(statement).provenance
+        assert pooled.query(statement).rows == routed.query(statement).rows
 
 
 def test_a_total_and_its_parts_come_from_one_table(folder: Path) -> None:

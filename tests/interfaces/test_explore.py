@@ -211,9 +211,21 @@ def test_an_answer_is_the_engines_with_its_intervals(app: App, opened: OpenRelea
         request(app, "csv", {"sql": BY_REGION, "level": 0.9}).json()["csv"]
         == render(result, "csv", 0.9) + "\n"
     )
-    assert (
-        request(app, "explain", {"sql": BY_REGION}).json()["stages"] == opened.explain(BY_REGION).splitlines()
-    )
+    explained = request(app, "explain", {"sql": BY_REGION}).json()
+    assert explained["stages"] == opened.explain(BY_REGION).splitlines()
+
+
+def test_the_plan_lights_up_the_nodes_of_every_axis(app: App) -> None:
+    """Nodes that the answer is a sum of, once each, and a mark for each in the page."""
+    one = "SELECT COUNT(*) FROM shop WHERE age < 40"
+    for sql in (one, f"SELECT ({one}) - ({one})"):
+        axes = request(app, "explain", {"sql": sql}).json()["axes"]
+        (axis,) = (axis for axis in axes if axis["axis"].endswith("age"))
+        assert set(axis["nodes"][0]) == {"from", "to", "level", "measured"}
+        taken = [leaf for node in axis["nodes"] for leaf in range(node["from"], node["to"])]
+        assert sorted(taken) == list(range(len(taken))) and 0 < len(taken) < axis["leaves"]
+    script, page = (request(app, name).body.decode() for name in ("explore.js", ""))
+    assert 'at("nodes").replaceChildren(...axes.map(lit))' in script and 'id="nodes"' in page
 
 
 def test_long_answers_are_shown_in_part_and_downloaded_whole(app: App) -> None:

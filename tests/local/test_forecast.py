@@ -147,8 +147,8 @@ views:
 
 def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(ORDERS)
-    few = write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 20_000)
-    question = "a range of sales.day"
+    few = write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 200_000)
+    question = "a grid cell of sales.day and customer.age"
     guess, estimate, fewer = few.ways_out[question][:3]
     assert guess.startswith("free: a public guess") and "`row_bit_cap: estimate`" in estimate
     assert fewer.startswith(
@@ -162,11 +162,11 @@ def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path)
     }
     for way, text in written.items():
         (tmp_path / "d.yaml").write_text(text)
-        again = write_plan(tmp_path / "d.yaml", tmp_path / f"{len(way)}.json", 20_000)
+        again = write_plan(tmp_path / "d.yaml", tmp_path / f"{len(way)}.json", 200_000)
         (error,) = [told.error for told in again.predictions if told.question == question]
         (before,) = [told.error for told in few.predictions if told.question == question]
         assert way.endswith(f"its error is {error / before:.0%} of this one")
-        assert error < 0.7 * before
+        assert error < 0.8 * before
     (tmp_path / "g.yaml").write_text(written[guess])
     guessed = write_plan(tmp_path / "g.yaml", tmp_path / "g.json", 20_000)
     assert guessed.ways_out and "free" not in str(guessed.ways_out), "its R is of a guess already"
@@ -175,7 +175,7 @@ def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path)
 def test_without_a_guess_people_of_many_rows_are_few() -> None:
     guess = first_guess(30)
     assert sum(guess) == pytest.approx(1) and guess[0] == 0
-    assert guess[1] == pytest.approx(30 * guess[30])
+    assert guess[1] == pytest.approx(900 * guess[30])
     assert bit_cap(np.array(guess), 2e-3, 0.3) < bit_cap(np.append(0.0, np.full(30, 1 / 30)), 2e-3, 0.3)
 
 

@@ -204,11 +204,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 415),
-    "code-lines": Bound(62500, 68427),
+    "code-lines": Bound(62500, 68476),
     "code-lines-of-the-core": Bound(8698),
     "classes": Bound(650, 1011),
     "value-classes-built-in-at-most-one-place": Bound(120, 367),
-    "functions-of-one-statement": Bound(1300, 2182),
+    "functions-of-one-statement": Bound(1300, 2183),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 12),
     "modules-above-600-lines": Bound(0, 2),
@@ -240,8 +240,8 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 10.4)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 72_990)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_990)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 73_040)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_280)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),

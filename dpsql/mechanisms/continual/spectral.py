@@ -81,8 +81,10 @@ CLOSE = 0.01
 """What a smaller cut-off may err more by at the horizon; it halves how fast totals grow behind it."""
 BAND = 4
 """Horizons after which rows without an end are cut."""
-NARROW = 8
-"""Bits of whole numbers below which rows are too coarse."""
+FEW, SHARES = 16, (Fraction(4, 7), Fraction(3, 4), Fraction(1))
+"""Bits below which more shares of them are tried for the rows than the first."""
+NARROW = 4
+"""Bits of whole numbers below which rows are too coarse: 6 lose 4% of the variance of 365 batches, 5 18%, 4 81%."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +219,15 @@ def filled(rows: IntArray, bits: int) -> IntArray:
     return np.array([isqrt(column_square // square) for square in reversed(squares)], dtype=np.int64)
 
 
-def ending_rows(question: StreamProblem, cutoff: float) -> EndingStrategy:
-    """Rows and factors for a stream that ends at its horizon."""
-    fine = question.bits * 4 // 7
+def ending_rows(question: StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7)) -> EndingStrategy:
+    """Rows and factors for a stream that ends at its horizon.
+
+    Args:
+        question: what is asked.
+        cutoff: g, in horizons.
+        share: part of the bits that rows have; factors have the rest.
+    """
+    fine = int(question.bits * share)
     rows = _rounded(causal(spectrum(question, cutoff), question.batches), fine)
     return EndingStrategy(question.law, rows, filled(rows, question.bits - fine))
 
@@ -240,9 +248,10 @@ def _best(question: StreamProblem) -> TimeCandidate:
         candidates = [question.candidate(lasting_rows(question, cutoff)) for cutoff in LASTING]
         allowed = (1 + CLOSE) * min(candidate.error for candidate in candidates)
         return next(candidate for candidate in candidates if candidate.error <= allowed)
-    return min(
-        (question.candidate(ending_rows(question, g)) for g in ENDING), key=lambda candidate: candidate.error
-    )
+    # Where bits are few, rows need them: of 9, rows of 5 err by 16% more, and rows of 9 without factors by 1%.
+    shares = SHARES if question.bits < FEW else SHARES[:1]
+    strategies = [ending_rows(question, cutoff, share) for cutoff in ENDING for share in shares]
+    return min(map(question.candidate, strategies), key=lambda candidate: candidate.error)
 
 
 def _refused(question: StreamProblem) -> Refusal | None:

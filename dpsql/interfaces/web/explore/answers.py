@@ -110,9 +110,11 @@ class Explorer:
             return refusal(error)
 
     def explain(self, sql: str) -> Json:
-        """Explanation of a statement as stages in words, or a refusal."""
+        """Stages of a plan in words, with the nodes of each axis, or a refusal."""
         try:
-            return {"stages": self.releases.explain(sql).splitlines()}
+            answer = self.releases.query(sql)
+            stages = "\n".join(self.releases.stages(answer)).splitlines()
+            return {"stages": stages, "axes": _summed_nodes(answer.decomposition)}
         except Error as error:
             return refusal(error)
 
@@ -129,6 +131,27 @@ def _with_way_back(page: str) -> str:
     links = (("./", "Questions"), ("report", "Report"), ("certificate", "Certificate"))
     anchors = " ".join(f'<a href="{place}">{words}</a>' for place, words in links)
     return page.replace("<body>", f'<body><nav aria-label="Pages" class="pages">{anchors}</nav>', 1)
+
+
+def _summed_nodes(blocks: Sequence[Json]) -> list[Json]:
+    """The nodes of each axis that an answer is a sum of, once each, coarse ones first."""
+    axes: dict[tuple[str, int], dict[tuple[int, int], Json]] = {}
+    sums = (
+        each for block in blocks for view in block["views"] for term in view["terms"] for each in term["sums"]
+    )
+    for axis in (axis for each in sums for axis in each["axes"]):
+        nodes = axes.setdefault((axis["axis"], axis["leaves"]), {})
+        nodes.update({(node["from"], node["to"]): node for node in axis["nodes"] if "from" in node})
+    keys = ("from", "to", "level", "measured")
+    ordered = {
+        axis: sorted(nodes.values(), key=lambda node: (node["level"], node["from"]))[:MOST_ROWS]
+        for axis, nodes in axes.items()
+    }
+    return [
+        {"axis": name, "leaves": leaves, "nodes": [{key: node[key] for key in keys} for node in nodes]}
+        for (name, leaves), nodes in ordered.items()
+        if nodes
+    ]
 
 
 def refusal(error: Error) -> Json:

@@ -194,9 +194,25 @@ function submit() {
   });
 }
 
+// An axis as a line a level of its tree, with the nodes that the answer is a sum of; dashed where nobody measured one.
+function lit({ axis, leaves, nodes }) {
+  const levels = unique(nodes.map((node) => node.level)).sort((a, b) => a - b).map((level) => {
+    const marks = nodes.filter((node) => node.level === level).map((node) => {
+      const mark = element("i", { title: `[${node.from}, ${node.to}) of ${leaves} leaves, level ${level}` });
+      mark.className = node.measured === false ? "unmeasured" : "";
+      mark.style.left = `${(100 * node.from) / leaves}%`;
+      mark.style.width = `${(100 * (node.to - node.from)) / leaves}%`;
+      return mark;
+    });
+    return element("div", {}, ...marks);
+  });
+  return element("figure", {}, element("figcaption", {}, axis), ...levels);
+}
+
 function explain() {
-  return run("explain", { sql: sql.value }, ({ stages }) => {
+  return run("explain", { sql: sql.value }, ({ stages, axes }) => {
     at("stages").replaceChildren(...stages.map((stage) => element("li", {}, stage.replace(/^\d+\. /, ""))));
+    at("nodes").replaceChildren(...axes.map(lit));
     at("plan").hidden = false;
     say("explained below; it cost nothing.");
   });

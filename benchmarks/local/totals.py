@@ -1,0 +1,245 @@
+"""Totals of facts that people report: coverage of their intervals, over three made-up stars and every way to collect.
+
+    python -m benchmarks.local.totals [collections of each cell]
+
+| star | rows a person |
+|---|---|
+| pizza | log series, 1 to 28 |
+| expenses | geometric of mean 3, at most 12; a fifth of the people has none |
+| tweets | r^-1.7, 1 to 40 |
+
+Each is collected by bits, by slots and by slots from a first round, from all people or a random half of them, under
+both words of `participation`, the random ones with and without `everybody`. The truth is about everybody where that is
+declared, else about those who reported.
+
+| figure | of the count, and the sum of a measure, of the whole fact |
+|---|---|
+| intervals | 95% intervals, whose upper end is open, that cover the exact total |
+| standard errors | totals within 1.96 of them of the rows that the collection counts: slots leave out those beyond |
+| without error | totals whose noise is 0 |
+| unasked | under `max_ids` below the largest number of rows: outside of the interval, or without the sentence |
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import dpsql
+from benchmarks.figures import Figures
+from benchmarks.local.simulated import simulate_tallies
+from dpsql.catalog import load_catalog
+from dpsql.catalog.collection import ParticipationWord
+from dpsql.client import Plan, read_plan
+from dpsql.local.collector import CollectionManifest
+from dpsql.local.content import release_content
+from dpsql.local.files import write_release_file
+from dpsql.local.plan import CollectionDesign
+from dpsql.local.simulate import chosen
+from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
+from dpsql.local.tallies import RespondentRows, Tallies
+from dpsql.local.tau import asks_rows_alone, first_plan, row_reports, second_plan
+from dpsql.release.write import ReleaseBuilder
+
+COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98
+STARS = {"pizza": 28, "expenses": 12, "tweets": 40}
+"""The most rows of a person."""
+WAYS = {"bits": "", "tau 3": ", tau: 3", "tau estimate": ", tau: estimate"}
+WORDS: tuple[tuple[ParticipationWord, bool], ...] = (("random", True), ("random", False), ("all", False))
+"""Words of `participation`, and whether `everybody` stands beside them, which it does beside `random` alone."""
+CATALOG = """
+dpsql: 1
+name: NAME
+source: {kind: parquet, root: ., tables: {person: person.parquet, item: item.parquet}}
+privacy: {lineage: l, cap: 9, unit: person.id, epsilon: 2}
+tables:
+  person: {role: dimension, key: id, private: true}
+  item: {role: fact, foreign_keys: {id: {references: person, on_missing: drop}}, max_ids: CAP, columns: {
+    kind: {type: int, lower: 0, upper: 9, out_of_domain: drop},
+    price: {type: int, lower: 0, upper: 50, measure: true}}}
+collection: {participation: randomMORE}
+views:
+  kinds: {of: item, axes: [item.kind], measures: [count, item.price]}
+"""
+
+
+def star(name: str, people: int, rng: np.random.Generator) -> RespondentRows:
+    """Rows of made-up people; those of many have low kinds and prices."""
+    most = STARS[name]
+    counts = np.arange(most + 1)
+    chances = {
+        "pizza": np.append(0, 0.75 ** counts[1:] / counts[1:]),
+        "expenses": np.append(0.2, 0.8 * (1 / 3) * (2 / 3) ** (counts[1:] - 1)),
+        "tweets": np.append(0, counts[1:] ** -1.7),
+    }[name]
+    rows = rng.choice(counts, people, p=chances / chances.sum())
+    first = np.concatenate([[0], np.cumsum(rows)])
+    many = np.log2(np.repeat(rows, rows))
+    kinds = np.clip(np.rint(6 - many + 2 * rng.standard_normal(first[-1])), 0, 9)
+    prices = np.clip(np.rint(20 - 3 * many + 10 * rng.standard_normal(first[-1])), 0, 50)
+    return RespondentRows(first, kinds.astype(np.int64)[:, None], prices.astype(np.int64)[:, None])
+
+
+class Collected(NamedTuple):
+    """Everybody's tallies of one collection.
+
+    Args:
+        plan: the last one.
+        tallies: counts of it.
+        reports: of its round.
+    """
+
+    plan: Plan
+    tallies: Tallies
+    reports: int
+
+
+@cache
+def survey(name: str, cap: int, more: str) -> Survey:
+    """The questions of a catalog."""
+    text = CATALOG.replace("NAME", name).replace("CAP", str(cap)).replace("MORE", more)
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "catalog.yaml"
+        file.write_text(text)
+        catalog = load_catalog(file)
+    return survey_of(catalog, public_axis_maker(catalog))
+
+
+def collected(design: CollectionDesign, people: RespondentRows, rng: np.random.Generator) -> Collected:
+    """One collection, in two rounds where a first one asks for row counts."""
+    plan = read_plan(first_plan(design))
+    if asks_rows_alone(plan):
+        early = rng.random(people.count) < plan.round_shares[0] / sum(plan.round_shares)
+        rows = row_reports(plan, simulate_tallies(plan, chosen(people, np.flatnonzero(early)), rng))
+        plan = read_plan(second_plan(design, plan, rows))
+        people = chosen(people, np.flatnonzero(~early))
+    return Collected(plan, simulate_tallies(plan, people, rng), people.count)
+
+
+class Answer(NamedTuple):
+    """A total: whether its interval covers the truth, its residual in standard errors, its noise, and the sentence."""
+
+    covered: bool
+    residual: float
+    noise: float
+    unasked: bool
+
+
+def released(asked: Survey, found: Collected) -> ReleaseBuilder:
+    """The release of a collection."""
+    manifest = CollectionManifest(1, found.reports, found.reports, {})
+    return release_content(asked, found.plan, found.tallies, manifest, "0" * 32)
+
+
+def answers(
+    content: ReleaseBuilder, exact: tuple[float, float], within: tuple[float, float]
+) -> Iterator[Answer]:
+    """The count and the sum of a release.
+
+    Args:
+        content: of the release.
+        exact: all rows, and their sum.
+        within: those that the collection counts.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "local.dpsql"
+        write_release_file(path, content, None)
+        with dpsql.connect(path) as connection:
+            result = connection.session.query("SELECT COUNT(*), SUM(price) FROM item")
+            (low,), (high,) = result.interval_rows(0.95)
+            (noises,) = result.noise_rows
+        unasked = any("were not asked about" in flag for flag in result.flags)
+        for value, noise, below, above, true, counted in zip(
+            result.rows[0], noises, low, high, exact, within, strict=True
+        ):
+            covered = below <= true and (above is None or true <= above)
+            yield Answer(covered, (float(value) - counted) / max(noise, 1e-9), noise, unasked)
+
+
+def totals(people: RespondentRows, most: int | None = None) -> tuple[float, float]:
+    """Rows and their sum; of a person at most so many, which are drawn."""
+    rows = np.diff(people.first).astype(float)
+    share = np.ones_like(rows) if most is None else np.minimum(rows, most) / np.maximum(rows, 1)
+    owner = np.repeat(np.arange(people.count), np.diff(people.first))
+    return float(share @ rows), float(share[owner] @ people.measures[:, 0])
+
+
+def cells(collections: int) -> dict[tuple[str, ...], list[Answer]]:
+    """Answers of the whole grid, by star, way to collect, words of `participation`, and who reports."""
+    found: dict[tuple[str, ...], list[Answer]] = defaultdict(list)
+    for (name, cap), (way, more) in itertools.product(STARS.items(), WAYS.items()):
+        for part, run in itertools.product(("half", "all"), range(collections)):
+            rng = np.random.default_rng([run, cap, len(way), len(part), 41])
+            everybody = star(name, PEOPLE, rng)
+            few = rng.permutation(PEOPLE)[: PEOPLE // 2] if part == "half" else np.arange(PEOPLE)
+            people, asked = chosen(everybody, np.sort(few)), survey(name, cap, more)
+            sent = collected(design_of(asked, people.count, ""), people, rng)
+            content = released(asked, sent)
+            assert content.local is not None
+            most = None if way == "bits" else sent.plan.tau
+            for word, known in WORDS:
+                local = replace(content.local, participation=word, everybody=PEOPLE if known else None)
+                about = everybody if known else people
+                cell = (name, way, f"{word}{', declared' * known}", f"{part} report")
+                found[cell] += answers(replace(content, local=local), totals(about), totals(about, most))
+    return found
+
+
+def grid(figures: Figures, collections: int) -> None:
+    """Coverage of totals in the whole grid: each cell as a line, promises by star, by way and by who reports."""
+    found = cells(collections)
+    for cell, seen in found.items():
+        covered, near, residual = shares(seen)
+        print(f"  {'; '.join(cell)}: {covered:.3f}, {near:.3f} within, residual {residual:.2f}", flush=True)
+    for kind in dict.fromkeys(word for cell in found for word in cell):
+        covered, near, _ = shares([answer for cell, seen in found.items() if kind in cell for answer in seen])
+        figures.at_least("totals of facts, intervals that cover", covered, LOW, kind)
+        figures.within("totals of facts, within 1.96 standard errors", near, LOW, HIGH, kind)
+    without = sum(answer.noise <= 0 for seen in found.values() for answer in seen)
+    figures.at_most(f"totals of facts without error, of {sum(map(len, found.values()))}", without, 0)
+
+
+def shares(seen: Sequence[Answer]) -> tuple[float, float, float]:
+    """Intervals that cover, answers within 1.96 standard errors, and the root mean square of residuals."""
+    return (
+        float(np.mean([answer.covered for answer in seen])),
+        float(np.mean([abs(answer.residual) <= 1.96 for answer in seen])),
+        float(np.sqrt(np.mean([answer.residual**2 for answer in seen]))),
+    )
+
+
+def unasked(figures: Figures, collections: int) -> None:
+    """Answers of catalogs whose `max_ids` cuts: outside of their interval, or without the sentence."""
+    seen: list[Answer] = []
+    for (name, cap), (way, more), run in itertools.product(STARS.items(), WAYS.items(), range(collections)):
+        rng = np.random.default_rng([run, cap, len(way), 42])
+        people = star(name, PEOPLE, rng)
+        asked = survey(name, max(cap // 8, 3), f"{more}, everybody: {PEOPLE}")
+        sent = collected(design_of(asked, people.count, ""), people, rng)
+        seen += answers(released(asked, sent), totals(people), totals(people))
+    outside = sum(not answer.covered and not answer.unasked for answer in seen)
+    figures.at_most(f"totals outside of their interval and without the sentence, of {len(seen)}", outside, 0)
+    covered = float(np.mean([answer.covered for answer in seen]))
+    figures.at_least("totals under max_ids below the largest, intervals that cover", covered, LOW)
+    figures.at_most("the same without the sentence", sum(not answer.unasked for answer in seen), 0)
+
+
+def main(collections: int) -> int:
+    """Measure and print."""
+    figures = Figures()
+    unasked(figures, max(collections // 4, 1))
+    grid(figures, collections)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else COLLECTIONS))
