@@ -32,7 +32,6 @@ from dpsql.intervals.errorfunctions import ERRORS
 from dpsql.row_expressions import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
 
 DOCS = Path(__file__).parent
-KIND = "*Reference, to look things up in.*\n\n"
 NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
 
 EXAMPLE = """\
@@ -51,7 +50,7 @@ views:
 
 CATALOG_HEAD = f"""# Catalog reference
 
-{KIND}{NOTE}A catalog is one YAML file. This is a whole one:
+{NOTE}A catalog is one YAML file. This is a whole one:
 
 ```yaml
 {EXAMPLE}```
@@ -64,7 +63,7 @@ Editors check and complete a catalog by [its schema](catalog.schema.json). How t
 
 API_HEAD = f"""# API
 
-{KIND}{NOTE}```python
+{NOTE}```python
 import dpsql
 
 r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")

@@ -201,7 +201,7 @@ class PartialBinError(NoViewError):
 
 
 class RawRowsError(NotSupportedError):
-    """The statement asks for rows of people; a release holds none."""
+    """The statement asks for rows of people; a release contains no rows."""
 
 
 class PrivacyError(DatabaseError):

@@ -65,7 +65,7 @@ def typed(text: str) -> list[Typed]:
 
 def shape(text: str) -> str:
     """A text whose numbers and column widths are all alike, lopsided intervals like others; without marks by chance."""
-    lines = [line for line in text.splitlines() if not line.startswith("? below twice")]
+    lines = [line for line in text.splitlines() if not line.startswith("? = too noisy")]
     plain = re.sub(r" \?(?= |$)", "", NUMBER.sub("#", "\n".join(lines).replace("∞", "0")), flags=re.M)
     plain = re.sub(r" #/\+#", " ± #", plain)
     return re.sub(r" *\n", "\n", re.sub(r" {2,}", " ", re.sub(r"-{2,}", "--", plain))).strip()

@@ -97,7 +97,7 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
         axis = release.axes[number]
         if axis.other_leaf is not None and not cannot_leave(axis):
             column, keys = f"{axis.table}.{axis.columns[0].column}", key_list(release, number)
-            text = f"{column}: values outside of the catalog's domain are left out"
+            text = f"{column}: values outside the catalog's domain are left out"
             if keys is not None:
                 text = f"{column}: of the {keys.keys} keys shown; {keys.missing}"
             notes.append(Note(text, flag=number in counted))  # a list shows what it holds, a number does not

@@ -75,7 +75,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> Meta:
             f"{path} {lacks} {place} in its meta table", hint="it is not a dpsql release"
         ) from None
     if to_json(meta) != entries:
-        raise refused(path, "its meta table holds more than this format has")
+        raise refused(path, "its meta table has more than this format has")
     for fault in _faults(meta):
         raise refused(path, f"in its meta table {fault}")
     return meta
@@ -85,7 +85,7 @@ def _json(text: str, path: Path) -> Any:
     try:
         value = json.loads(text, parse_constant=_no_number, parse_float=_real, parse_int=_whole)
     except (ValueError, RecursionError):
-        raise refused(path, "its meta table is no JSON, or holds a number that no release has") from None
+        raise refused(path, "its meta table is not JSON, or has a number that no release has") from None
     if _deeper(value, DEEPEST):
         raise refused(path, f"its meta table is nested more than {DEEPEST} levels deep")
     return value
@@ -131,7 +131,7 @@ def _faults(meta: Meta) -> Iterator[str]:
         if any(abs(step.threshold) >= MOST for step in keys.rounds):
             yield "a list of keys has an impossible threshold"
     if not all(map(AMOUNT.fullmatch, amounts)):
-        yield "an amount of the budget is no fraction"
+        yield "an amount of the budget is not a fraction"
     if any(not 0 <= axis.model < len(meta.models) for axis in meta.axes):
         yield "an axis names a variance model that is not there"
     for axis in meta.axes:
@@ -179,6 +179,6 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
     ):
         yield "a statistic has a part of no axis, or of a variance below 0"
     if statistic.step not in STEPS:
-        yield "a statistic's step is no power of two"
+        yield "a statistic's step is not a power of two"
     if not 0 <= statistic.scale <= 18 or statistic.sensitivity < 0 or abs(statistic.mid) >= MOST:
         yield "a statistic has an impossible scale"

@@ -93,7 +93,7 @@ def check_alone(path: Path) -> None:
         companion = path.with_name(path.name + suffix)
         if companion.exists() or companion.is_symlink():
             raise ReleaseError(
-                f"{companion.name} lies beside {path} and would change what it says",
+                f"{companion.name} lies beside {path} and would change its content",
                 hint="a release has no write-ahead log; remove that file, or ask its curator for a fresh copy",
             )
 
@@ -113,7 +113,7 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> StoredTa
     """
     strange = rows_of(connection, _STRANGE)
     if strange:
-        raise refused(path, f"it holds a {strange[0][0]}")
+        raise refused(path, f"it contains a {strange[0][0]}")
     if any(log != _NO_LOG for (log,) in rows_of(connection, _LOGS)):
         raise ReleaseError(
             f"a write-ahead log lay beside {path} when it was opened", hint="open it again once it is gone"
@@ -171,10 +171,10 @@ def check_tables(stored: StoredTables, path: Path, meta: Meta) -> None:
         raise refused(path, error.reason, error.hint) from None
     if stored.keys() != expected.keys():
         lacking = sorted(expected.keys() - stored.keys())
-        raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it holds a table too many")
+        raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it has an unexpected table")
     for name, columns in expected.items():
         if list(stored[name].items()) != list(columns.items()):
-            raise refused(path, f"the table {name} has other columns or types than its meta says")
+            raise refused(path, f"the table {name} has other columns or types than its meta table states")
 
 
 def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -> None:

@@ -93,7 +93,7 @@ def held(path: Path) -> Iterator[OpenFile]:
     with file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ReleaseError(f"there is no release at {path}", hint="it is no file")
+            raise ReleaseError(f"there is no release at {path}", hint="it is not a file")
         yield OpenFile(path, file, _state(status))
 
 

@@ -49,8 +49,8 @@ LITERAL = {"<": "&lt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", ".": "&#46;"}
 MIDNIGHT = datetime.time()
 WEAK, CUT = "?", "~"
 LEGEND = {
-    WEAK: "? below twice its standard error, which is half of its 95% interval / 1.96",
-    CUT: "~ a bin was cut: so much of the margin is what interpolating it may add",
+    WEAK: "? = too noisy to tell from zero",
+    CUT: "~ = the part of the margin that interpolating a cut bin may add",
 }
 
 

@@ -219,7 +219,7 @@ def test_refusals(tmp_path: Path):
         .replace("measures: [count], share: 0.2}", "measures: [count], mechanism: asked}", 1)
     )
     (tmp_path / "bad.yaml").write_text(text)
-    with pytest.raises(CatalogError, match="`questions` go with"):
+    with pytest.raises(CatalogError, match="go together"):
         load_catalog(tmp_path / "bad.yaml")
 
 
@@ -234,4 +234,4 @@ def test_the_command_quotes_and_buys(tmp_path: Path):
     assert "-o more.dpsql" in run().stderr
     done = run("-o", str(tmp_path / "more.dpsql"))
     assert done.returncode == 0, done.stderr
-    assert "charged epsilon 0.5" in done.stdout + done.stderr
+    assert "spent epsilon 0.5" in done.stdout + done.stderr

@@ -140,7 +140,7 @@ def test_the_sdks_client_asks_and_its_report_is_checked(
     views, answer, refused = anyio.run(asked)
     assert {table["name"] for table in views["releases"][0]["tables"]} >= {"sales", "customer"}
     assert views["examples"] and views["releases"][0]["promise"]
-    assert refused.is_error and "a release holds none" in refused.content[0].text
+    assert refused.is_error and "a release contains no rows" in refused.content[0].text
     report = tmp_path / "report.md"
     report.write_text("\n".join(f"- {row['region']}: {quoted(row['n'])}" for row in answer["rows"]))
     words = ["check", report, "--release", file, "--claims", claims.file]

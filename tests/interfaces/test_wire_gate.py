@@ -459,7 +459,7 @@ def test_a_log_is_added_to(tmp_path: Path) -> None:
         ("ana: {password_file: ana.pw, releases: [a]}\nana: {}", CatalogError, "roles.yaml:2: ana: `ana` stands twice"),
         ("bob: {password_file: ana.pw, releases: [a]}", InterfaceError, "write one line bob:PASSWORD"),
         ("ana: {password_file: none.pw, releases: [a]}", OperationalError, "cannot read the password file"),
-        ("ana: [", CatalogError, "is not YAML"),
+        ("ana: [", CatalogError, "invalid YAML"),
     ],
 )  # fmt: skip
 def test_roles_that_are_not_right(tmp_path: Path, text: str, kind: type[Error], reason: str) -> None:

@@ -209,8 +209,10 @@ def test_releases_that_do_not_tell_the_error_read_as_zero(
     told, untold = answerer.query(sql), slots.query(sql)
     assert told.components["scale"] == untold.components["scale"] == ((0.0, 0.0),)
     assert told.components["noise"][0][0] > 3 * untold.components["noise"][0][0]
-    assert any("the same shift for all groups and part of their error bars" in note for note in told.notes)
-    assert any(note.endswith("the same shift for all groups") for note in untold.notes)
+    assert any(
+        "that error is shared by all groups and part of their error bars" in note for note in told.notes
+    )
+    assert any(note.endswith("that error is shared by all groups") for note in untold.notes)
 
 
 def test_every_interface_tells_the_same_error(answerer: ReleaseEngine) -> None:

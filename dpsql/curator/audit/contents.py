@@ -340,7 +340,7 @@ def check_noise(stored: dict[int, StoredIntegers]) -> Check:
             freedom += spare
     claim = "the noise has its promised size"
     if freedom == 0:
-        return Check(claim, None, "no rows beyond the leaves to tell it by")
+        return Check(claim, None, "no rows beyond the leaves to test it by")
     off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
     detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
     if freedom < FEWEST:

@@ -116,11 +116,12 @@ def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -
     ranked.sort(reverse=True)
     names = tuple(name for _, _, name in ranked)
     if not names:
-        return Whose("row", ("row",), "no table of people was found: does each row stand for somebody else? If one"
-                     " person may own several rows, name the table with one row a person")  # fmt: skip
+        return Whose("row", ("row",), "No table has one row per person. Is every row a different person?")  # fmt: skip
     rivals = [name for rank, _, name in ranked if rank == ranked[0][0]]
     if len(rivals) > 1:
         return Whose(
-            names[0], (*names, "row"), f"{' and '.join(rivals)} both name people: whose rows are these?"
+            names[0],
+            (*names, "row"),
+            f"{' and '.join(rivals)} both identify people. Do the rows belong to {names[0]}?",
         )
     return Whose(names[0], (*names, "row"))

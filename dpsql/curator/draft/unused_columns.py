@@ -21,8 +21,8 @@ from dpsql.curator.draft.links import Links
 from dpsql.curator.draft.profile import ColumnFacts, TableFacts
 from dpsql.curator.draft.roles import TableRoles
 
-NO_QUESTION = "no question names it"
-NO_TABLE = "no question needs its table"
+NO_QUESTION = "no question uses it"
+NO_TABLE = "no question uses its table"
 
 
 class ReadTables(NamedTuple):

@@ -105,7 +105,7 @@ def read_password_file(path: Path) -> Verifier:
         raise InterfaceError(f"others can read {path}", hint=f"chmod 600 {path}")
     user, colon, password = line.partition(":")
     if not (user and colon and password):
-        raise InterfaceError(f"{path} does not hold user:password", hint="write one such line")
+        raise InterfaceError(f"{path} does not contain user:password", hint="write one such line")
     if len(password) < SHORTEST:
         raise InterfaceError(
             f"the password in {path} has fewer than {SHORTEST} characters", hint="choose a longer one"

@@ -84,7 +84,7 @@ def _role(name: str, role: RoleEntry, folder: Path) -> ServerRole:
     verifier = read_password_file(password)
     if verifier.user != name:
         raise InterfaceError(
-            f"{password} does not hold the password of role {name}", hint=f"write one line {name}:PASSWORD"
+            f"{password} does not contain the password of role {name}", hint=f"write one line {name}:PASSWORD"
         )
     return ServerRole(verifier, tuple(folder / release for release in role.releases), password)
 

@@ -448,7 +448,7 @@ def dense_offers(question: StreamProblem, makers: Mapping[str, Make]) -> Iterato
 
 def too_long(name: str) -> Refusal:
     """Of strategies of which each batch meets all those before it."""
-    return Refusal(name, f"it holds a number for each pair of batches, {DENSE} at most")
+    return Refusal(name, f"it stores a number for each pair of batches, {DENSE} at most")
 
 
 def _made(make: Make, question: StreamProblem) -> TimeCandidate:

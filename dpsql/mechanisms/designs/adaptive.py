@@ -109,7 +109,7 @@ def noisy_signal(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Nois
     clip = math.ceil(CLIP * sensitivity / epsilon)
     if clip * counts.size >= 1 << 62:
         raise PrivacyError(
-            "epsilon is too small to look at so many cells first",
+            "epsilon is too small to select among so many cells",
             hint="give the view a larger share, lower max_ids, or refuse `data_dependent`",
         )
     exact = Exact(np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64))

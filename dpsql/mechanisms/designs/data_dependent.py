@@ -192,7 +192,7 @@ def selecting_offers(
     reasons = {
         "measures one axis": len(view.axes) == 1,
         "measures counts": view.counts,
-        "stands for `mechanism: auto`": view.word == AUTO,
+        "needs `mechanism: auto`": view.word == AUTO,
         f"takes at most {MOST_LEAVES} leaves": question.leaves(view)[0] <= MOST_LEAVES,
         "needs a declared max_ids": not question.people,
         "is not made batch by batch": not question.batches,
