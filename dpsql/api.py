@@ -257,7 +257,7 @@ def collection_plan(
     from dpsql.noise import os_entropy
 
     if (after is None) != (not reports):
-        raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
+        raise InterfaceError("a second plan needs the first and its reports", hint="give both or neither")
     first = None if after is None else came_back(after, reports, os_entropy()(32), engine, root)
     return write_plan(Path(catalog), Path(output), people, label, first, target)
 
@@ -488,7 +488,7 @@ def audit(
     from dpsql.noise import ExactNoise, os_entropy
 
     if witness is not None and not prove:
-        raise InterfaceError("a witness is written by a proof, and none is wanted", hint="write --prove too")
+        raise InterfaceError("a witness needs a proof, and none was requested", hint="pass --prove too")
     curated = None if catalog is None else load_catalog(Path(catalog))
     report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=curated, samples=samples)
     if not prove:

@@ -235,12 +235,12 @@ export class Memory {
 
   async #once(plan, rows) {
     const epsilon = exact(plan.epsilon);
-    if (!isAtMost(epsilon, this.largestEpsilon)) throw new Error("the plan asks for more than this device gives");
+    if (!isAtMost(epsilon, this.largestEpsilon)) throw new Error("the plan costs more epsilon than this device spends");
     const kept = await this.#load();
     let entry = kept.get(plan.collection);
     if (entry === undefined) {
       const spent = [...kept.values()].reduce((sum, { epsilon: each }) => added(sum, exact(each)), [0n, 1n]);
-      if (!isAtMost(added(spent, epsilon), this.lifetimeCap)) throw new Error("this device has given all it gives");
+      if (!isAtMost(added(spent, epsilon), this.lifetimeCap)) throw new Error("this device has spent all of its epsilon");
       entry = { epsilon: plan.epsilon, round: drawRound(plan), report: null };
       kept.set(plan.collection, entry);
       await this.#store(kept);

@@ -106,7 +106,7 @@ function leafIn(axis, record) {
 export function checkFields(plan, fields) {
   const asked = [...plan.axes, ...plan.measures].flatMap(({ name, key }) => (key == null ? [name] : [name, key]));
   if (!asked.some((name) => fields.includes(name)))
-    throw new Error(`none of the plan's fields is known here; name them ${asked.join(", ")}`);
+    throw new Error(`none of the fields is one of the plan's; name them ${asked.join(", ")}`);
 }
 
 /** Records by the names of the plan's axes and measures, as rows; those without a leaf on some axis are left out. */

@@ -59,7 +59,7 @@ test("a person answers a collection once, and no plan that costs more than it sa
   const plan = await read({});
   const first = toHex(await memory.answer(plan, [{ leaves: [0] }]));
   for (let again = 0; again < 20; again += 1) assert.equal(toHex(await memory.answer(plan, [{ leaves: [1] }])), first);
-  await assert.rejects(async () => memory.answer(await read({ collection: "d" }), [{ leaves: [0] }]), /has given all/);
+  await assert.rejects(async () => memory.answer(await read({ collection: "d" }), [{ leaves: [0] }]), /has spent all/);
   await assert.rejects(read({ own: wanted.W + 1 }), /costs more/);
 });
 

@@ -105,11 +105,11 @@ def _row_of_key(table: PublicTable, key: str) -> dict[object, int]:
         SourceError: NULL or repeated keys; a repeated key would multiply facts.
     """
     if key not in table.columns:
-        raise SourceError(f"{table.name}: no key column `{key}`", hint="mend `key` in the catalog")
+        raise SourceError(f"{table.name}: no key column `{key}`", hint="correct `key` in the catalog")
     rows = {value: row for row, value in enumerate(table.columns[key])}
     if None in rows or len(rows) != table.size:
         raise SourceError(
-            f"{table.name}.{key}: the key of a public dimension is NULL or stands twice",
+            f"{table.name}.{key}: the key of a public dimension is NULL or repeated",
             hint="make it unique, for instance by a SELECT DISTINCT source",
         )
     return rows
@@ -136,7 +136,8 @@ def _gather(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTab
             owner = (*axis.path, *path[:-1])
             if (owner, path[-1]) not in gathered:
                 raise SourceError(
-                    f"{places[path[:-1]]}: no column `{path[-1]}`", hint="mend `foreign_keys` in the catalog"
+                    f"{places[path[:-1]]}: no column `{path[-1]}`",
+                    hint="correct `foreign_keys` in the catalog",
                 )
             rows = [index.get(value) for value in gathered[owner, path[-1]][2]]
         for column, values in tables[name].columns.items():
@@ -171,7 +172,7 @@ def _named(axis: ResolvedAxis, gathered: Columns, member: PublicColumn) -> Seque
         present = sum(path == member.path for path, _ in gathered)
         raise SourceError(
             f"axis {axis.name}: `{member.table}` has no column `{member.column}`",
-            hint=f"it has {present} columns; if it is a CSV file, has the file a header?",
+            hint=f"it has {present} columns; if it is a CSV file, does it have a header?",
         )
     return gathered[member.path, member.column][2]
 
@@ -375,7 +376,7 @@ def _from_domain(axis: ResolvedAxis, column: Column, names: UniqueNames, domain:
     finest = [str(row[-1]) for row in ordered]
     if len(set(finest)) != len(finest):
         raise SourceError(
-            f"{domain.name}: a value of `{levels[-1]}` lies in two values of a coarser level",
+            f"{domain.name}: a value of `{levels[-1]}` belongs to two values of a coarser level",
             hint="make each level a function of the finer one",
         )
     public = tuple(

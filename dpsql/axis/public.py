@@ -49,8 +49,8 @@ def as_declared(table: PublicTable, columns: Mapping[str, Column]) -> PublicTabl
                 types[name], values[name] = _read(table.columns[name], column)
             except (ValueError, InvalidOperation) as error:
                 raise SourceError(
-                    f"{table.name}.{name}: a value is no {column.type}, as the catalog declares it",
-                    hint="write `type: string` there, or mend the file",
+                    f"{table.name}.{name}: a value is not of type {column.type}, which the catalog declares",
+                    hint="write `type: string` there, or correct the file",
                 ) from error
     return replace(table, types=types, columns=values)
 

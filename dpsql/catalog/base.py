@@ -102,9 +102,9 @@ class OneOf:
         if written in self.values.values():
             return written  # type: ignore[no-any-return]
         if not isinstance(written, str):
-            raise ValueError(f"a word belongs here: {', '.join(f'`{word}`' for word in self.values)}")
+            raise ValueError(f"expected one of {', '.join(f'`{word}`' for word in self.values)}")
         if written not in self.values:
-            raise ValueError(f"`{written}` is not known here; {nearest(written, tuple(self.values))}")
+            raise ValueError(f"`{written}` is unknown here; {nearest(written, tuple(self.values))}")
         return self.values[written]
 
 
@@ -145,7 +145,7 @@ def as_label(value: Any) -> str:
         raise ValueError("write a plain value (a number in quotes if it comes from a program)")
     text = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
     if "\x00" in text:
-        raise ValueError("a value with the character NUL; no engine has it")
+        raise ValueError("a value contains the character NUL, which no engine supports")
     return text
 
 

@@ -134,7 +134,7 @@ def renamed(table: str, names: Iterable[str]) -> dict[str, str]:
         if words.count(word.lower()) > 1:
             raise SourceError(
                 f"{table}: `{visible(name)}` and another column would both be called `{visible(word)}`",
-                hint="a name may not hold dots, quotes or brackets; rename one of them",
+                hint="a name must not contain dots, quotes or brackets; rename one of them",
             )
     return plain
 
@@ -144,7 +144,7 @@ def _distinct(names: Iterable[str], *path: str) -> None:
     for name in names:
         if not may_be_named(name):
             raise Problem(
-                (*path, name), "a name may not hold quotes, dots, brackets, commas or control characters"
+                (*path, name), "a name must not contain quotes, dots, brackets, commas or control characters"
             )
         if name.lower() in seen:
             raise Problem(
@@ -214,12 +214,12 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
         measures = view_measures(catalog, view)
         # Sums are published about the middle of their bounds, so they are read together with a count.
         if all(measure.name != "count" for measure in measures):
-            raise CatalogError("sums need a count beside them", hint="add `count` to the measures")
+            raise CatalogError("sums need `count` in the same view", hint="add `count` to the measures")
         _check_unit_counts(catalog, view)
     with _at("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):
-            raise CatalogError("an axis stands twice", hint="list each axis once")
+            raise CatalogError("an axis is listed twice", hint="list each axis once")
         for axis in axes:
             if axis.spec is not None and axis.spec.ordered:
                 bin_starts(axis.spec, axis.cuts or axis.spec.cuts)
@@ -232,11 +232,11 @@ def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
         return
     if unit.table in (None, view.of):
         raise CatalogError(
-            f"each row of `{view.of}` is a unit, so `{name}` is `count`", hint=f"remove `{name}`"
+            f"each row of `{view.of}` is a unit, so `{name}` equals `count`", hint=f"remove `{name}`"
         )
     if catalog.stream is not None:
         raise CatalogError(
-            f"a stream does not count `{name}`: who came back in a later batch would count twice",
+            f"a stream does not count `{name}`: a person who returns in a later batch would count twice",
             hint=f"remove `{name}`, or publish all rows at once in a catalog without `stream`",
         )
     if catalog.collection is not None and catalog.source is None:
@@ -284,8 +284,8 @@ def _check_stream(catalog: CatalogFields) -> None:
         if table_spec.chooses_rows:
             raise Problem(
                 ("tables", name, "max_ids"),
-                "a stream cannot choose it, since each batch would tell another bound; write `max_ids: 10`, or how "
-                "many rows of a unit shall count in one batch",
+                "a stream cannot choose it, since each batch would publish another bound; write `max_ids: 10`, or "
+                "the rows per unit that count in one batch",
             )
         if table_spec.clipped_share:
             raise Problem(
@@ -307,7 +307,7 @@ def _check_stream(catalog: CatalogFields) -> None:
     if column in catalog.tables[table].derive:
         raise Problem(
             ("stream", "column"),
-            f"`{column}` is derived, and batches are told apart by a column of the source; write it into the files",
+            f"`{column}` is derived, and batches are distinguished by a column of the source; write it into the files",
         )
 
 
@@ -408,13 +408,13 @@ def _check_collection(catalog: CatalogFields) -> None:
     if not 0 < epsilon <= MOST_EPSILON:
         raise Problem(
             ("privacy" if collection.epsilon is None else "collection", "epsilon"),
-            f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
+            f"devices refuse epsilon {epsilon}; a report's epsilon is above 0 and at most {MOST_EPSILON}",
         )
     _check_slots(collection)
     if collection.everybody is not None and not collection.participation.sampled:
         raise Problem(
             ("collection", "everybody"),
-            "only a random sample is scaled to everybody; write participation: random, or leave the number out",
+            "only a random sample is scaled to the population; write participation: random, or leave the number out",
         )
     _check_services(catalog)
     odd = collection.settled - collection.way.keys
@@ -456,13 +456,15 @@ def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
     if odd:
         raise Problem(at, f"`estimate: lle` asks axes and pairs in one round; leave out {', '.join(odd)}")
     if len(catalog.views) != 1:
-        raise Problem(at, f"`estimate: lle` goes with one view, and there are {len(catalog.views)}; keep one")
+        raise Problem(
+            at, f"`estimate: lle` works with one view, and there are {len(catalog.views)}; keep one"
+        )
     ((name, view),) = catalog.views.items()
     if not FEWEST_ENTROPY_AXES <= len(view.axes) <= MOST_ENTROPY_AXES:
         raise Problem(
             ("views", name, "axes"),
             f"`estimate: lle` takes three to six axes, and there are {len(view.axes)}; "
-            "with one or two leave it out, a table holds them whole",
+            "with one or two leave it out: one table covers them",
         )
     if set(view.measures) != {"count"}:
         raise Problem(
@@ -470,7 +472,7 @@ def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
         )
     if catalog.privacy.unit.table not in (None, view.of):
         raise Problem(
-            at, f"`estimate: lle` counts one row of everybody, and a person may own several of `{view.of}`"
+            at, f"`estimate: lle` counts one row per person, and a person may own several of `{view.of}`"
         )
 
 
@@ -519,22 +521,20 @@ def _check_service_axes(catalog: CatalogFields, collection: Collection) -> None:
         if axis not in view_axes:
             raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
         if axis_uses[axis] != 1:
-            raise Problem(
-                at, f"`{axis}` stands in {axis_uses[axis]} services; each axis belongs to exactly one"
-            )
+            raise Problem(at, f"`{axis}` is in {axis_uses[axis]} services; each axis belongs to exactly one")
     uses = Counter(measure for service in collection.services.values() for measure in service.measures)
     wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
     for measure in sorted(wanted | set(uses)):
         if measure not in wanted:
-            raise Problem(at, f"no view asks the measure `{measure}`; write measures as in the views")
+            raise Problem(at, f"no view has the measure `{measure}`; write measures as in the views")
         if uses[measure] != 1:
             raise Problem(
                 at,
-                f"`{measure}` stands in {uses[measure]} services; write measures: [{measure}] in the one that knows it",
+                f"`{measure}` is in {uses[measure]} services; write measures: [{measure}] in the one that knows it",
             )
     for name, service in collection.services.items():
         if len(service.measures) > 1:
-            raise Problem((*at, name, "measures"), "a report of a service tells one measure; write one")
+            raise Problem((*at, name, "measures"), "a report of a service contains one measure; write one")
 
 
 def _check_slots(collection: Collection) -> None:
@@ -547,12 +547,13 @@ def _check_slots(collection: Collection) -> None:
     if slots.counted and share == 0:
         where = "tau" if "tau" in collection.settled else "row_bit_cap"
         raise Problem(
-            ("collection", "row_share"), f"`{where}: estimate` asks some people; raise it, such as 1/10"
+            ("collection", "row_share"),
+            f"`{where}: estimate` needs some people to ask; raise it, such as 1/10",
         )
     if slots.counted and collection.shuffled:
         raise Problem(
             ("collection", "shuffled"),
-            "what a shuffler adds is stated for one round; write a number, no `estimate`",
+            "the shuffler's promise is stated for one round; write a number, not `estimate`",
         )
 
 
@@ -579,6 +580,11 @@ def _check_guess(collection: Collection) -> None:
             "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
         )
     if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
-        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
+        raise Problem(
+            ("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make them add up to 1"
+        )
     if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
-        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")
+        raise Problem(
+            ("collection", "row_guess"),
+            f"a person has 0 to {MOST_TAU} rows, and some people have at least one",
+        )

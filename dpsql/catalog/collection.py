@@ -3,12 +3,12 @@
 | key             | meaning |
 |-----------------|---------|
 | `tau`           | slots of one person: a number, `theory` (from `row_guess`) or `estimate` (from a first round) |
-| `row_share`     | part of the people who report how many rows they have, and nothing else |
+| `row_share`     | share of the people who report how many rows they have, and nothing else |
 | `row_weighting` | `bit`: one row and a bit for how many, the default for people with several rows; `none` |
 | `row_bit_cap`   | rows at which that bit is certain: a number, `auto` (by `row_guess`) or `estimate` (a first round) |
-| `branching`     | children of a node in the trees that axes are asked by |
+| `branching`     | children of a node in the trees of the axes |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
-| `shares`        | view: part of the people who report on its axes and pairs |
+| `shares`        | view: share of the people who report on its axes and pairs |
 | `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
 | `everybody`     | how many people the population has |
 | `estimate`      | `lle`: one view of three to six axes, held as its pairs; larger boxes by maximum entropy |
@@ -39,11 +39,9 @@ class Service(Model):
     axes: tuple[str, ...] = Field(
         description="as written in the views' `axes`", json_schema_extra={"minItems": 1}
     )
-    share: Exact | None = Field(
-        None, description="its part of epsilon; without shares every service gets the same"
-    )
+    share: Exact | None = Field(None, description="its share of epsilon; equal shares if none is written")
     measures: tuple[str, ...] = Field(
-        (), description="the measure that it tells, as written in the views; at most one"
+        (), description="the measure that it reports, as written in the views; at most one"
     )
 
 
@@ -138,7 +136,7 @@ def has_bit(collection: Collection, one_row: bool = False) -> bool:
 
 
 def counted_share(collection: Collection, one_row: bool) -> Fraction:
-    """The part of the people who report how many rows they have."""
+    """The share of the people who report how many rows they have."""
     if one_row:
         return Fraction(0)
     if collection.row_share is not None:
@@ -169,7 +167,7 @@ class JointGrid(Model):
     axes: tuple[str, ...] = Field(
         description="as written in one view's `axes`", json_schema_extra={"minItems": 3, "maxItems": 6}
     )
-    share: Exact = Field(description="part of all people who are asked this grid and nothing else")
+    share: Exact = Field(description="share of the people who are asked this grid and nothing else")
 
     @field_validator("axes")
     @classmethod
@@ -183,30 +181,28 @@ class JointGrid(Model):
         if not 0 < self.share < 1:
             raise ValueError("`share` must be above 0 and below 1")
         if len(set(self.axes)) != len(self.axes):
-            raise ValueError("an axis stands twice; list each once")
+            raise ValueError("an axis is listed twice; list each once")
         return self
 
 
 class Collection(Model):
     """Collection of reports under local differential privacy."""
 
-    epsilon: Exact | None = Field(
-        None, description="spent by one person's report; without it, privacy.epsilon"
-    )
+    epsilon: Exact | None = Field(None, description="spent by one person's report; default: privacy.epsilon")
     tau: Annotated[
         Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], BeforeValidator(_tau)
     ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
     row_share: Exact | None = Field(
-        None, description="part of the people who report how many rows they have; 1/10 where that is needed"
+        None, description="share of the people who report how many rows they have; 1/10 where that is needed"
     )
     row_guess: dict[int, Exact] = Field(
-        default_factory=dict, description="public guess: rows of a person: part of the people (tau: theory)"
+        default_factory=dict, description="public guess: rows of a person: share of the people (tau: theory)"
     )
     joint: dict[str, JointGrid] = Field(
         default_factory=dict, description="grids over three axes or more of one view"
     )
     shares: dict[str, Exact] = Field(
-        default_factory=dict, description="view: part of the people who report on it"
+        default_factory=dict, description="view: share of the people who report on it"
     )
     row_weighting: RowWeighting | None = Field(
         None,
@@ -227,14 +223,12 @@ class Collection(Model):
     participation: Annotated[Participation, OneOf(*PARTICIPATIONS.values())] = Field(
         UNKNOWN,
         description="who reports: all of the population, a random sample of it, or unknown; "
-        "a random sample is scaled to everybody where their number is known",
+        "a random sample is scaled to the population where its size is known",
     )
     everybody: int | None = Field(
-        None, ge=1, description="people of the population, a public number: what a random sample is scaled to"
+        None, ge=1, description="size of the population, a public number to which a random sample is scaled"
     )
-    branching: int = Field(
-        5, ge=2, le=64, description="children of a node in the trees that axes are asked by"
-    )
+    branching: int = Field(5, ge=2, le=64, description="children of a node in the trees of the axes")
     kind: Literal["auto", "ahead", "lprr"] = Field(
         "auto",
         description="auto: one round of trees and grids; ahead: rounds that split boxes where many people are; "
@@ -262,7 +256,7 @@ class Collection(Model):
 
     @property
     def by_pairs(self) -> bool:
-        """True if the view is held as its pairs, and larger boxes are fitted."""
+        """True if the view is stored as its pairs, and larger boxes are fitted."""
         return next(estimate.by_pairs for estimate in ESTIMATES if estimate.name == self.estimate)
 
     @property
@@ -287,7 +281,7 @@ class Estimate(NamedTuple):
 
     Args:
         name: the catalog's word.
-        by_pairs: whether the view is held as its pairs.
+        by_pairs: whether the view is stored as its pairs.
     """
 
     name: str

@@ -138,7 +138,7 @@ def check_derived(tables: Mapping[str, Table]) -> None:
                     hint = nearest(used, tuple(table.columns))
                     raise Problem(
                         path,
-                        f"`{used}` is no declared column of `{name}`; declare it under `columns`, {hint}",
+                        f"`{used}` is not a declared column of `{name}`; declare it under `columns`, {hint}",
                     )
             sizes[column.lower()] = len(expression.sql) + sum(
                 sizes.get(c.lower(), 0) for c in expression.columns
@@ -206,5 +206,5 @@ def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> Non
             path = ("derive", column) if column in table.derive else ("measures", column, "expr")
             raise Problem(
                 ("tables", name, *path),
-                f"does not fit the declared types ({reason}); mend it, or declare another type",
+                f"does not fit the declared types ({reason}); correct it, or declare another type",
             ) from None

@@ -43,7 +43,7 @@ class Nonresponse(NamedTuple):
 
 
 RESPONDENTS = Nonresponse("respondents", False, "")
-AT_RANDOM = Nonresponse("at_random", True, "; error bars take these for a random sample of each box's people")
+AT_RANDOM = Nonresponse("at_random", True, "; error bars treat these as a random sample of each box's people")
 NONRESPONSES = {nonresponse.name: nonresponse for nonresponse in (RESPONDENTS, AT_RANDOM)}
 
 
@@ -60,7 +60,7 @@ class Reported(Model):
     collection: str = Field(min_length=1, description="its name; a device answers it once")
     error_bar: Annotated[ErrorBar, OneOf(SQUARES, BOUND)] = Field(
         SQUARES,
-        description="squares: 3% of the views' budget tells how rows of one person add up; bound: nothing is spent",
+        description="squares: 3% of the views' budget measures how rows of one person add up; bound: nothing is spent",
     )
 
     nonresponse: Annotated[Nonresponse, OneOf(RESPONDENTS, AT_RANDOM)] = Field(

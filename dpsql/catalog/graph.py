@@ -107,14 +107,14 @@ def reachable(catalog: CatalogFields, start: str) -> dict[KeyPath, str]:
         Path to table name; ``()`` maps to `start`.
 
     Raises:
-        CatalogError: foreign keys run in a circle, or name no table.
+        CatalogError: foreign keys form a cycle, or name no table.
     """
     tables: dict[KeyPath, str] = {(): start}
     frontier: list[KeyPath] = [()]
     while frontier:
         path = frontier.pop(0)
         if len(path) > len(catalog.tables):
-            raise CatalogError(f"tables.{start}: foreign keys run in a circle", hint="leave one of them out")
+            raise CatalogError(f"tables.{start}: foreign keys form a cycle", hint="leave one of them out")
         for column, foreign_key in catalog.tables[tables[path]].foreign_keys.items():
             if foreign_key.references not in catalog.tables:
                 raise CatalogError(
@@ -168,7 +168,7 @@ def unit_path(catalog: CatalogFields, of: str) -> UnitPath | None:
     if len(paths) != 1:
         listed = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
         raise CatalogError(
-            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` (there are: {listed})",
+            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` ({listed})",
             hint=f"write `unit_path: [foreign keys]` in tables.{of}"
             if listed != "none"
             else "declare its foreign keys",
@@ -219,7 +219,7 @@ def max_ids(catalog: CatalogFields, of: str) -> int | str:
         return 1
     if declared is None:
         raise CatalogError(
-            f"tables.{of}.max_ids: how many rows one {catalog.privacy.unit.name} may own is not said",
+            f"tables.{of}.max_ids: the number of rows that one {catalog.privacy.unit.name} may own is missing",
             hint="write `max_ids: <number>` or `max_ids: auto`",
         )
     return declared
@@ -272,7 +272,7 @@ def locate(catalog: CatalogFields, of: str, prefix: tuple[str, ...]) -> KeyPath:
             + " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths),
         )
     names = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
-    raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, names))
+    raise CatalogError(f"`{name}` cannot be reached from `{of}`", hint=nearest(name, names))
 
 
 def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> ResolvedAxis:
@@ -419,7 +419,7 @@ def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, 
         The statistics; their shares add up to at most 1.
 
     Raises:
-        CatalogError: a name is no measure of the view's table.
+        CatalogError: a name is not a measure of the view's table.
     """
     measures: dict[str, ResolvedMeasure] = {}
     for name, share in view.measures.items():
@@ -427,7 +427,7 @@ def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, 
             continue
         measure = _measure(catalog, view.of, name, share)
         if measure.name in measures:
-            raise CatalogError(f"measure `{name}` stands twice", hint="list it once")
+            raise CatalogError(f"measure `{name}` is listed twice", hint="list it once")
         measures[measure.name] = measure
     for measure in tuple(measures.values()):
         counted = f"count({measure.name})"
@@ -470,7 +470,7 @@ def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> 
     if spec is None or not spec.measure:
         keys = "summaries" if column in table.summaries else "columns"
         hint = f"write `measure: true` in tables.{of}.{keys}.{column}" if spec else nearest(written, names)
-        raise CatalogError(f"`{written}` is no measure", hint=hint)
+        raise CatalogError(f"`{written}` is not a measure", hint=hint)
     return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
 
 

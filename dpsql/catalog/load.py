@@ -144,7 +144,7 @@ def read_model(
         where = f"{name}:{mark.line + 1}" if mark else name
         raise CatalogError(f"{where}: invalid YAML ({_one_line(error)})", hint="fix this line") from None
     if not isinstance(node, yaml.MappingNode):
-        raise CatalogError(f"{name}: holds no keys", hint=begin)
+        raise CatalogError(f"{name}: contains no keys", hint=begin)
     try:
         value = model.model_validate(_plain(node, (), lines, len(text)))
         if check is not None:
@@ -219,7 +219,7 @@ def _plain(
     text without names has no more entries than characters.
     """
     if len(lines) > limit:
-        raise Problem(path[:3], "names for parts (`*`) make more of this catalog than it has characters")
+        raise Problem(path[:3], "aliases (`*`) expand this catalog beyond its own length")
     lines[path] = node.start_mark.line + 1
     if len(path) > DEEPEST:
         raise Problem(path[:3], "nested too deeply; a catalog needs no more than a few levels")
@@ -234,7 +234,7 @@ def _plain(
             raise Problem(path, "a key must be a plain word")
         if key in mapping:
             lines[(*path, key)] = key_node.start_mark.line + 1
-            raise Problem((*path, key), f"`{key}` stands twice; keep one")
+            raise Problem((*path, key), f"`{key}` is repeated; keep one")
         mapping[key] = _plain(value_node, (*path, key), lines, limit)
         lines[(*path, key)] = key_node.start_mark.line + 1
     return mapping

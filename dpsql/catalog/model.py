@@ -75,7 +75,7 @@ class AxisSpec(Model):
         if self.by and self.cuts:
             raise ValueError("`by` and `cuts` do not go together; keep one")
         if len(set(self.by)) != len(self.by):
-            raise ValueError("a column stands twice in `by`; list each once")
+            raise ValueError("a column is listed twice in `by`; list each once")
         return self
 
 
@@ -100,7 +100,7 @@ class TreeMechanism(Model):
         " `arity` allows, with children shared out evenly over them"
     )
     arity: int | None = Field(
-        None, ge=2, le=1024, description="most children of a node; without it what errs least"
+        None, ge=2, le=1024, description="most children of a node; default: the least error"
     )
 
 
@@ -129,12 +129,12 @@ class View(Model):
         " or table.measure; under a delta with shares if wanted: without one, the count and the sums of a view share"
         " one draw",
     )
-    share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
+    share: Exact | None = Field(None, description="share of epsilon; views without one split the remainder")
     mechanism: Annotated[
         Annotated[Literal[MECHANISMS], Tag("word")]  # type: ignore[valid-type]
         | Annotated[TreeMechanism, Tag("tree")],
         Discriminator(_form),
-    ] = Field("auto", description="how it is measured; `auto` is what errs least")
+    ] = Field("auto", description="how it is measured; `auto` takes the least error")
     questions: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...] = Field(
         (),
         description="of `mechanism: asked`: the only questions measured, each as disjoint boxes, each box as"
@@ -142,7 +142,7 @@ class View(Model):
     )
     ways: Annotated[Literal[2], BeforeValidator(_ways)] | None = Field(
         None,
-        description="2: a cube; in the place of all its axes together, all sets of up to two of them (needs delta)",
+        description="2: a cube: all sets of up to two of its axes, instead of all axes together (needs delta)",
     )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
@@ -158,7 +158,7 @@ class View(Model):
     on_partial_bin: Literal["limit", "interpolate", "refuse"] | None = Field(
         None, description="bins that a statement cuts in this view; by default as the catalog says"
     )
-    description: str = Field("", description="a sentence for those who ask")
+    description: str = Field("", description="a sentence for analysts")
 
     @property
     def word(self) -> str:
@@ -200,9 +200,7 @@ class View(Model):
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError("`share` must be above 0 and at most 1")
         if bool(self.questions) != (self.word == "asked"):
-            raise ValueError(
-                "`questions` go with `mechanism: asked`, and it with them; write both or neither"
-            )
+            raise ValueError("`questions` and `mechanism: asked` go together; write both or neither")
         return self
 
 
@@ -277,7 +275,7 @@ class Privacy(Model):
     ] = Field(description="row, or table.key of the people's table")
     neighbours: Literal["add_remove", "replace_one"] = Field(
         "add_remove",
-        description="data sets that may not be told apart: one unit more or less, or another in its place",
+        description="neighbouring data sets: one unit added or removed, or one unit replaced",
     )
     epsilon: Exact | None = Field(
         None, description="spent by one release; there is no default: write it, or `releases`"
@@ -286,7 +284,7 @@ class Privacy(Model):
         None,
         ge=1,
         le=MOST,
-        description="in the place of `epsilon`: so many releases share the cap alike, for refreshes of one catalog",
+        description="instead of `epsilon`: number of releases that share the cap equally, for refreshes of one catalog",
     )
     delta: Exact = Field(
         Fraction(0), description="0: pure; above 0: Gaussian noise, counted on its exact curve"
@@ -297,7 +295,7 @@ class Privacy(Model):
         "lineage's first catalog has such a column, else 0",
     )
     rows: Annotated[RowNumber, OneOf(SECRET, TOLD)] = Field(
-        SECRET, description="public: the number of rows may be told"
+        SECRET, description="public: the number of rows may be published"
     )
     confirm: bool = Field(False, description="the promise of a draft; publish refuses until removed")
 
@@ -358,7 +356,7 @@ def _questions(value: Any) -> Any:
     for name in weights if isinstance(weights, dict) else ():
         if str(name) not in _TOTALS and not (str(name).isdecimal() and int(name) > 0):
             raise ValueError(
-                f"`{name}` is no question; write running, prefix, range, or a number of batches for their windows"
+                f"`{name}` is not a question; write running, prefix, range, or a number of batches for their windows"
             )
     return weights
 
@@ -371,7 +369,7 @@ class Stream(Model):
     )
     grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
     strategy: Literal["auto", "tree", "fda", "prefix", "spectral"] = Field(
-        "auto", description="what is measured over time; `auto` is what errs least"
+        "auto", description="what is measured over time; `auto` takes the least error"
     )
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
     ends: bool = Field(
@@ -385,7 +383,7 @@ class Stream(Model):
         {},
         description="weights of the questions: `running` (totals so far, when their batch arrives), `prefix` (later), "
         "`range`, or a number of batches (its windows), each with a weight; without it running, range and windows of "
-        "the grain's usual lengths, all alike",
+        "the grain's usual lengths, all equal",
     )
     late: Annotated[Late, OneOf(IN_BATCH, LEFT_OUT)] = Field(
         LEFT_OUT,
@@ -417,7 +415,7 @@ class CatalogFields(Model):
         description="of the wide table, which joins the whole star",
     )
     population: str | None = Field(None, description="releases with one population may answer for each other")
-    description: str = Field("", description="a sentence for those who ask")
+    description: str = Field("", description="a sentence for analysts")
     ledger: Text = Field(DEFAULT_LEDGER, description="path of the ledger, beside the catalog")
     source: Source | None = Field(None, description="where raw rows are; publishing needs it")
     privacy: Privacy = Field(description="what is promised, and to whom")
@@ -439,7 +437,7 @@ class CatalogFields(Model):
     @classmethod
     def _version(cls, value: Any) -> Any:
         if str(value) != "1":
-            raise ValueError(f"format {value} is not known; write `dpsql: 1`")
+            raise ValueError(f"format {value} is unknown; write `dpsql: 1`")
         return 1
 
     def raw_source(self) -> Source:

@@ -51,7 +51,7 @@ def spread_squares(catalog: CatalogFields) -> None:
         for written in wanted:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
             if column not in measures and f"{view.of}.{column}" not in measures:
-                raise Problem(path, f"a variance needs sums beside `{written}`; add `{view.of}.{column}`")
+                raise Problem(path, f"a variance needs sums as well as `{written}`; add `{view.of}.{column}`")
             tables[view.of] = with_square(tables[view.of], column, path)
         for written in wanted:
             column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
@@ -134,7 +134,9 @@ def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
     """
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
-        raise Problem(path, f"squares of `{column}`, which is no column with `measure: true`; write its name")
+        raise Problem(
+            path, f"squares of `{column}`, which is not a column with `measure: true`; write the name of one"
+        )
     low, high = spec.bounds
     middle, digits = (low + high) // 2, spec.digits
     reach = max(high - middle, middle - low, 1)

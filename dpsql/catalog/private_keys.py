@@ -52,20 +52,22 @@ class PrivateKeys(Model):
     )
     share: Exact | None = Field(
         None,
-        description="part of a release's budget that finds them; 1/10, and 1/4 where `per_unit` is 1; "
+        description="share of a release's budget that finds them; 1/10, and 1/4 where `per_unit` is 1; "
         "0 finds none: the leaves are those of `known` and `always`",
     )
     most: int | None = Field(
         None,
         ge=1,
         le=LARGEST_LIST,
-        description="keys that are shown at most; what the `cells` of its views allow, at most 65536",
+        description="most keys shown; default: what the `cells` of its views allow, at most 65536",
     )
     known: Text | None = Field(
         None,
         description="a release of the same lineage: its keys are leaves again, and nothing is spent on them",
     )
-    always: tuple[Label, ...] = Field((), description="public values that are leaves whatever the rows hold")
+    always: tuple[Label, ...] = Field(
+        (), description="public values that are leaves whatever the rows contain"
+    )
     length: int = Field(200, ge=1, le=10_000, description="bytes of a text; longer ones count as `other`")
 
     @field_validator("private", mode="before")
@@ -82,7 +84,7 @@ class PrivateKeys(Model):
         if self.share == 0 and self.known is None and not self.always:
             raise ValueError("`share: 0` finds no keys: name a release in `known`, or list keys in `always`")
         if len(set(self.always)) != len(self.always):
-            raise ValueError("a value stands twice in `always`; list each once")
+            raise ValueError("a value is listed twice in `always`; list each once")
         return self
 
     def check_always(self, kind: str, other: str) -> None:
@@ -100,7 +102,7 @@ class PrivateKeys(Model):
                 is_key(key, self.length, other) if kind == "string" else re.fullmatch(r"-?[0-9]{1,18}", key)
             )
             if not fits:
-                raise ValueError(f"`{key}` in `always` cannot be a key of this column; take it out")
+                raise ValueError(f"`{key}` in `always` cannot be a key of this column; remove it")
 
 
 def _read(value: Any) -> Any:

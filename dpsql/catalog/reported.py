@@ -135,7 +135,7 @@ def check_reported(catalog: CatalogFields) -> None:
             )
     if len({reported.table for reported in columns}) != len(columns):
         raise Problem(
-            ("tables", columns[0].table, "columns"), "one report tells one column; mark one `reported`"
+            ("tables", columns[0].table, "columns"), "one report contains one column; mark one `reported`"
         )
     if catalog.collection is not None or catalog.stream is not None:
         raise Problem(
@@ -149,7 +149,7 @@ def check_reported(catalog: CatalogFields) -> None:
     for table in catalog.tables.values():
         for text in (measure.expr for measure in table.measures.values()):
             if any(_reads(text, reported.column) for reported in columns):
-                raise Problem(("tables",), "a reported column is no measure, and no measure is made of it")
+                raise Problem(("tables",), "a reported column cannot be a measure or part of one")
 
 
 def _check_column(reported: ReportedColumn, at: tuple[str, ...]) -> None:

@@ -69,7 +69,7 @@ class Csv(Model):
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="between two fields")
     quote: str = Field(
-        default='"', min_length=1, max_length=1, description="around a field that holds a delimiter"
+        default='"', min_length=1, max_length=1, description="around a field that contains a delimiter"
     )
     escape: str = Field(
         default='"', min_length=1, max_length=1, description="before a quote inside a quoted field"
@@ -137,11 +137,11 @@ class Source(Model):
         default={}, description="table: file of its people's reports, as `dpsql collect --for` writes it"
     )
     hive: dict[str, tuple[str, ...]] = Field(
-        default={}, description="table: columns whose values stand in names of folders, `region=north/`"
+        default={}, description="table: columns whose values are in folder names, `region=north/`"
     )
     trusted: bool = Field(
         False,
-        description="take SELECTs that cannot be checked; the release says that the curator vouches for them",
+        description="accept SELECTs that cannot be checked; the release says that the curator vouches for them",
     )
 
     timeout: int = Field(3600, ge=1, description="seconds that a statement may run on a server")
@@ -169,7 +169,7 @@ class Source(Model):
     def _no_secret(self) -> Self:
         if self.kind.is_server and _SECRET.search(self.root):
             raise ValueError(
-                "`root` holds a password; write ${NAME} and set NAME, or leave it to the client's profile"
+                "`root` contains a password; write ${NAME} and set NAME, or leave it to the client's profile"
             )
         return self
 
@@ -224,7 +224,7 @@ def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
         places: the tables, as the server names them.
 
     Raises:
-        InterfaceError: the kind is no server's, or the address holds a password.
+        InterfaceError: the kind is not a server's, or the address holds a password.
 
     >>> server_tables("spark", "", ["lake.reports"]).address
     ''
@@ -236,7 +236,7 @@ def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
     except ValidationError as error:
         raise InterfaceError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
     if not source.kind.is_server:
-        raise InterfaceError(f"{kind} is no server", hint="name files without an engine")
+        raise InterfaceError(f"{kind} is not a server", hint="name files without an engine")
     return source
 
 

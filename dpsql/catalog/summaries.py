@@ -96,14 +96,14 @@ def summary_input(catalog: CatalogFields, of: str, column: ColumnName) -> Summar
     spec = _declared(fact.columns, name)
     if name.lower() == own_path(catalog, of)[-1].lower():
         raise CatalogError(
-            f"`{name}` names the person, and one person has one", hint="count(*) counts her rows"
+            f"`{name}` identifies the person, and one person has one", hint="count(*) counts her rows"
         )
     if spec is not None or name.lower() in {derived.lower() for derived in fact.derive}:
         return SummaryInput((), name, spec)
     if not column.table and (summary := _declared(people, name)) is not None:
         return SummaryInput((), name, summary, person=True)
     raise CatalogError(
-        f"`{name}` is no declared column of `{of}`, and no summary",
+        f"`{name}` is neither a declared column of `{of}` nor a summary",
         hint=nearest(name, (*fact.columns, *fact.derive, *people)),
     )
 
@@ -219,7 +219,7 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
     path = ("tables", str(catalog.privacy.unit.table), "summaries", name)
     if fact is None or not fact.role.counted:
         facts = tuple(each for each, spec in catalog.tables.items() if spec.role.counted)
-        raise Problem((*path, "of"), f"`{summary.of}` is no fact; {nearest(summary.of, facts)}")
+        raise Problem((*path, "of"), f"`{summary.of}` is not a fact; {nearest(summary.of, facts)}")
     if any(spec.reported is not None for spec in fact.columns.values()):
         reported = {column for column, spec in fact.columns.items() if spec.reported is not None}
         used = {column.name for part in parse_aggregate(summary.is_).parts for column in column_names(part)}
@@ -235,7 +235,7 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
             raise CatalogError(f"`{each.column}` is not written above it", hint="move it up, or leave it out")
     if stages(catalog, name)[name] > DEEPEST:
         raise CatalogError(
-            f"it stands on more than {DEEPEST} stages of summaries", hint="read columns instead"
+            f"it depends on more than {DEEPEST} stages of summaries", hint="read columns instead"
         )
     _check_type(catalog, summary, parse_aggregate(summary.is_))
     if (
@@ -252,7 +252,8 @@ def _check_type(catalog: CatalogFields, summary: Summary, call: Aggregate) -> No
     wanted |= dict.fromkeys(("min", "max", "nth"), ORDERED)
     if call.function in wanted and summary.type not in wanted[call.function]:
         raise CatalogError(
-            f"{call.function} is no {summary.type}", hint=f"write type: {' or '.join(wanted[call.function])}"
+            f"{call.function} is not of type {summary.type}",
+            hint=f"write type: {' or '.join(wanted[call.function])}",
         )
     if call.function in CONDITIONS:
         return
@@ -284,7 +285,7 @@ def _ordered_column(catalog: CatalogFields, summary: Summary, node: Node) -> Non
     spec = value_spec(catalog, summary.of, node)
     if spec is None or not spec.ordered:
         raise CatalogError(
-            "what rows are ordered by is no declared number or time",
+            "the column that orders rows is not a declared number or time",
             hint=f"declare it in tables.{summary.of}",
         )
 

@@ -108,12 +108,12 @@ class Column(Model):
     cuts: CutsField | None = Field(None, description="leaves wider than one value")
     nullable: bool = Field(
         False,
-        description="NULL gets a leaf of its own; else it is out of the domain, and in sums the middle of the bounds",
+        description="NULL gets a leaf of its own; else it is outside the domain, and in sums the middle of the bounds",
     )
     measure: bool = Field(False, description="may be summed")
     quantiles: bool = Field(
         False,
-        description="of a measure: an axis of it in the views that ask it, for MEDIAN, quantiles, MIN and MAX;"
+        description="of a measure: an axis of it in its views, for MEDIAN, quantiles, MIN and MAX;"
         " its leaves are `cuts`, else about 32 made of the bounds",
     )
     axis: Levels | None = Field(None, description="hierarchy of columns over this axis, needs `from`")
@@ -124,13 +124,13 @@ class Column(Model):
     other: str = Field(
         OUTSIDE,
         min_length=1,
-        description="what answers call texts outside of the domain, and NULL if not `nullable`",
+        description="name in answers for texts outside the domain, and for NULL if not `nullable`",
     )
     reported: Reported | None = Field(
         None, description="only people's devices know it; the source has no such column but their reports"
     )
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
-    description: str = Field("", description="a sentence for those who ask")
+    description: str = Field("", description="a sentence for analysts")
 
     @property
     def leaves(self) -> int:
@@ -311,7 +311,7 @@ class Measure(Model):
         description="rows that are not NULL are counted too, for AVG; else NULL is the middle of the bounds",
     )
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
-    description: str = Field("", description="a sentence for those who ask")
+    description: str = Field("", description="a sentence for analysts")
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -512,9 +512,9 @@ class PublicGuess(Model):
     **Privacy**: one significant digit is kept; it must be public anyway, and not follow from the rows at hand.
     """
 
-    units: int = Field(description="how many privacy units own rows, about: one significant digit is kept")
-    rows: int = Field(description="how many rows there are, about")
-    most_rows: int | None = Field(None, description="rows that hardly any unit passes, about")
+    units: int = Field(description="about how many privacy units own rows; one significant digit is kept")
+    rows: int = Field(description="about how many rows there are")
+    most_rows: int | None = Field(None, description="about the number of rows that hardly any unit exceeds")
 
     @model_validator(mode="after")
     def _ofone_digit(self) -> Self:
@@ -563,23 +563,23 @@ class Table(Model):
     )
     clipped_share: Exact | None = Field(
         None,
-        description="part of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
+        description="share of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
         "written, 0.1 if all its views read columns that devices report, 0 for no measurement",
     )
     excess_share: Exact | None = Field(
         None,
-        description="part of the table's budget that measures, for each summed column, the values beyond its bounds: "
+        description="share of the table's budget that measures, for each summed column, the values beyond its bounds: "
         "none unless written; `dpsql init` writes 0.01",
     )
     guess: PublicGuess | None = Field(
         None,
-        description="about how many units and rows there are, in public: what forecasts need under max_ids: auto",
+        description="public guess of the units and rows, which forecasts need under max_ids: auto",
     )
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
     )
     confirm: bool = Field(False, description="a guess of `dpsql init`; publish refuses until removed")
-    description: str = Field("", description="a sentence for those who ask")
+    description: str = Field("", description="a sentence for analysts")
 
     @property
     def columns(self) -> Mapping[str, Column]:

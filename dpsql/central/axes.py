@@ -115,7 +115,7 @@ def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Wor
         last = int(np.searchsorted(starts, column.units(high, upper=True), side="right"))
         if last <= first:
             raise CatalogError(
-                f"axis {axis.name}: workload range [{low}, {high}] holds no value", hint="swap its ends"
+                f"axis {axis.name}: workload range [{low}, {high}] contains no value", hint="swap its ends"
             )
         lo.append(first)
         hi.append(last)

@@ -132,7 +132,7 @@ class Published:
         return "\n".join([*_recovered(self.receipt), done, *out, signed, *self.receipt.no_memory])
 
 
-NO_ROWS = "that are no rows as `source.csv` says the file is written"
+NO_ROWS = "that are not rows as `source.csv` describes the file"
 
 
 def _recovered(receipt: Receipt) -> list[str]:
@@ -231,7 +231,7 @@ def publish_release(
         attached = [(extra, extra.attach(catalog, with_raw)) for extra in supplements]
         for table, lines in with_raw.left_out.items():
             progress(
-                Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
+                Stage("left out of", table, {"lines that are not rows (exact, for the curator alone)": lines})
             )
         for table, words in with_raw.value_words(inside).items():
             progress(Stage("reading", f"{table}: {words} (for the curator alone)"))
@@ -309,14 +309,14 @@ def confirmed_source(catalog: Catalog) -> Source:
     if unconfirmed:
         raise CatalogError(
             f"{unconfirmed[0]}: a bound was read from data and is not confirmed ({len(unconfirmed)} such places)",
-            hint="look at it by `dpsql confirm`, or write a public bound and remove `confirm: true`",
+            hint="check it with `dpsql confirm`, or write a public bound and remove `confirm: true`",
         )
     if catalog.source is None and catalog.collection is not None:
         raise CatalogError(
             "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
         )
     if catalog.source is None:
-        raise CatalogError("source: missing", hint="say where the raw tables are")
+        raise CatalogError("source: missing", hint="state where the raw tables are")
     return catalog.whole_source()
 
 

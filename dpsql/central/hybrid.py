@@ -165,12 +165,12 @@ def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
     metadata = {bytes(key).decode(): bytes(value).decode() for key, value in rows if key != b"ARROW:schema"}
     if metadata.get("column") != str(column) or "plan" not in metadata:
         raise SourceError(
-            f"source.reports.{column.table}: {file.name} holds no reports of {column}",
+            f"source.reports.{column.table}: {file.name} contains no reports of {column}",
             hint="run dpsql collect --for",
         )
     if metadata.get("channel") != channel.fingerprint:
         raise SourceError(
-            f"source.reports.{column.table}: devices answered another plan than the catalog's {column} makes",
+            f"source.reports.{column.table}: devices answered another plan than that of the catalog's {column}",
             hint="write the epsilon, cuts and mechanism that they were asked with, or ask in a new collection",
         )
     return metadata["plan"]

@@ -49,7 +49,7 @@ def listed_keys(catalog: Catalog) -> dict[str, ListedKeys]:
     """The keys that each column lists already.
 
     Raises:
-        CatalogError: `known` is no release that this lineage's ledger has charged, or has no such column.
+        CatalogError: `known` is not a release that this lineage's ledger has charged, or has no such column.
         ReleaseError: it cannot be read.
     """
     return {column.name: _listed(catalog, column) for column in private_columns(catalog)}
@@ -66,7 +66,7 @@ def _listed(catalog: Catalog, column: PrivateColumn) -> ListedKeys:
         entry = entries.get(release.meta.release_id)
         if entry is None or entry.lineage != catalog.privacy.lineage or file_hash(path) != entry.sha256:
             raise CatalogError(
-                f"{place}: {column.keys.known} is no release that this lineage's ledger has charged",
+                f"{place}: {column.keys.known} is not a release that this lineage's ledger has charged",
                 hint="name a release of this lineage as it was published",
             )
         stored = stored_lists(release).get(column.name)

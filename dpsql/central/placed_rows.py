@@ -103,7 +103,7 @@ def check_public_key(raw: Engine, table: str, key: str) -> None:
     """
     check = raw.check_key(table, key)
     if check.null:
-        raise SourceError(f"tables.{table}.key: {key} holds NULL", hint="a dimension's key names its rows")
+        raise SourceError(f"tables.{table}.key: {key} contains NULL", hint="a dimension's key names its rows")
     if check.repeated:
         raise SourceError(
             f"tables.{table}.key: {key} has duplicates, which would multiply facts",

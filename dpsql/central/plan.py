@@ -69,7 +69,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         CatalogError: a view is over its cell cap, no views, or a bound is missing.
     """
     if not catalog.views:
-        raise CatalogError("views: there are none", hint="declare at least one view")
+        raise CatalogError("views: none are declared", hint="declare at least one view")
     planner = AxisPlanner(make_axis, _grains(catalog))
     for view in catalog.star.views.values():
         axes = sorted((planner.axis(resolved) for resolved in view.meant), key=lambda axis: -axis.leaves)

@@ -344,7 +344,7 @@ def stored_squares(
     values = {(meta.statistic, meta.square): meta.value for meta in stored}
     planned = list(planned_squares(plan, catalog, content))
     if set(values) != {(square.statistic, square.squared.word) for square in planned}:
-        raise ReleaseError("the release holds other squares than its catalog plans")
+        raise ReleaseError("the release has other squares than its catalog plans")
     sums = {
         (square.statistic, square.squared): SquareSum(
             float(values[square.statistic, square.squared.word]), square.stderr

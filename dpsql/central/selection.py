@@ -136,7 +136,7 @@ def stored_lists(release: Release) -> dict[str, KeyList]:
     for i, meta in enumerate(release.meta.keys):
         columns = release.whole(f"keys_{i}")
         if any(np.any(np.ma.getmaskarray(values)) for values in columns.values()):
-            raise refused(release.path, f"keys_{i} holds NULL")
+            raise refused(release.path, f"keys_{i} contains NULL")
         key, number, weight = (np.ma.getdata(columns[name]).tolist() for name in ("key", "round", "weight"))
         lists[meta.column] = KeyList(meta.column, meta.kind, tuple(key), tuple(number), tuple(weight))
     return lists

@@ -180,7 +180,7 @@ class Memory:
         if is_insecure(entropy):
             raise PrivacyError("test entropy must not be stored or sent", hint="use system_entropy")
         if plan.epsilon > self.largest_epsilon:
-            raise PrivacyError("the plan asks for more than this device gives to one collection")
+            raise PrivacyError("the plan costs more epsilon than this device spends on one collection")
         with self._locked():
             answers = self._load()
             answer = answers.get(plan.collection)
@@ -203,7 +203,7 @@ class Memory:
     def _check_cap(self, answers: dict[str, Any], plan: Plan) -> None:
         spent = sum((Fraction(answer["epsilon"]) for answer in answers.values()), Fraction(0))
         if spent + plan.epsilon > self.lifetime_cap:
-            raise PrivacyError("this device has given all it gives to collections")
+            raise PrivacyError("this device has spent all of its epsilon for collections")
 
     def _load(self) -> dict[str, Any]:
         if not self.path.exists():

@@ -324,7 +324,9 @@ class View:
         for kind in KINDS:
             if kind.name == self.kind:
                 return kind
-        raise DataError("a view of the plan asks what is not known here", hint="ask for a new plan")
+        raise DataError(
+            "a view of the plan asks for something that this version does not know", hint="ask for a new plan"
+        )
 
     @property
     def perturbs(self) -> DeviceOracle:

@@ -138,7 +138,7 @@ def check_fields(plan: Plan, fields: Iterable[str]) -> None:
     plan_fields |= {str(axis.lookup["key"]) for axis in plan.axes if "key" in axis.lookup}
     if plan_fields.isdisjoint(fields):
         raise DataError(
-            "none of the plan's fields is known here", hint=f"name them {', '.join(sorted(plan_fields))}"
+            "none of the fields is one of the plan's", hint=f"name them {', '.join(sorted(plan_fields))}"
         )
 
 

@@ -47,7 +47,7 @@ class BoundForecast(NamedTuple):
             return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
         return (
             f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
-            "intervals of its counts, sums and averages reach as far as these may move them"
+            "intervals of its counts, sums and averages allow for them"
         )
 
 
@@ -73,7 +73,7 @@ class ExcessForecast(NamedTuple):
             return f"  {self.measure}: values beyond its bounds are not measured, and every sum says so"
         return (
             f"  {self.measure}: units with values beyond its bounds are measured to ± {HALF * self.stderr:,.0f}; "
-            "intervals of sums and averages reach as far as these may move them"
+            "intervals of sums and averages allow for them"
         )
 
 

@@ -190,7 +190,7 @@ def _check_listed(catalog: Catalog, asked: Container[tuple[str, str]]) -> None:
     for column in private_columns(catalog):
         if column.rounds and (column.table, column.column) in asked:
             raise InterfaceError(
-                f"{column.name}: a purchase finds no keys, it takes those that a release has found",
+                f"{column.name}: a purchase does not find keys; it takes those of an earlier release",
                 hint="name a release of this lineage: --keys-of shop.dpsql",
             )
 
@@ -210,7 +210,7 @@ def _scaffold(catalog: Catalog) -> Catalog:
             views[f"{of} {number}"] = made_view(f"{of} {number}", described)
     if not views:
         raise CatalogError(
-            "views: there are none", hint="declare the axes that statements may be about in a view"
+            "views: none are declared", hint="declare the axes that statements may be about in a view"
         )
     return catalog.model_copy(update={"views": views})
 
@@ -251,7 +251,7 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
     lists = [key_list(release, i) for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
     if any(lists):
         raise NotSupportedError(
-            f"the statement asks for keys of {cut[0]} beside those that are listed",
+            f"the statement asks for keys of {cut[0]} that are not listed",
             hint="ask for keys of the release that --keys-of names: SELECT DISTINCT lists them",
         )
     if cut:
@@ -274,11 +274,13 @@ def _together(needs: Sequence[Needed]) -> Needed:
     questions = tuple(question for need in needs for question in need.questions)
     if len(questions) > MOST_QUESTIONS:
         raise InterfaceError(
-            f"the statements ask {len(questions)} numbers of {needs[0].of}, the limit is {MOST_QUESTIONS}",
+            f"the statements ask for {len(questions)} numbers of {needs[0].of}, the limit is {MOST_QUESTIONS}",
             hint="publish a view for them, or ask for fewer groups",
         )
     if not questions:
-        raise InterfaceError("the statements ask for what cannot occur", hint="ask for values of the catalog")
+        raise InterfaceError(
+            "the statements ask for values that cannot occur", hint="ask for values of the catalog"
+        )
     measures = tuple(dict.fromkeys(measure for need in needs for measure in need.measures))
     return Needed(needs[0].of, needs[0].axes, measures, questions)
 
@@ -322,7 +324,7 @@ def _check_axes(of: str, axes: int) -> None:
     if axes > 8:
         raise InterfaceError(
             f"the statements are about {axes} axes of {of} together, the limit is 8",
-            hint="buy them in two goes",
+            hint="buy them in two purchases",
         )
 
 

@@ -250,7 +250,7 @@ def _not_promised(release: Release, by_address: Sequence[str]) -> Iterator[str]:
     meta, catalog = release.meta, release.catalog
     promise = meta.privacy
     if meta.insecure_entropy:
-        yield "Its noise can be foretold (test entropy): nothing is promised at all."
+        yield "Its noise is predictable (test entropy): nothing is promised."
     yield from promise_words(promise)[1:]
     if promise.unit == ROW.name:
         joined = [n for n, t in catalog.tables.items() if not t.is_public and n not in catalog.star.tables]
@@ -262,18 +262,17 @@ def _not_promised(release: Release, by_address: Sequence[str]) -> Iterator[str]:
             "protected by this release."
         )
     if meta.stream is not None and meta.stream.max_batches is None and promise.unit != ROW.name:
-        yield "A life: a person's rows of one batch are protected; in k batches the promise is k epsilon."
+        yield "A lifetime: a person's rows of one batch are protected; over k batches the promise is k epsilon."
     if meta.privacy.mu2 is not None:
-        yield "Certainty: outcomes of a chance below delta may tell more than the factor says."
+        yield "Certainty: outcomes with probability below delta may reveal more than the factor states."
     yield "Groups: of k units together the promise is k epsilon (under a delta k^2 mu^2); a family is a group."
     yield (
-        "What is true of people in general: an answer about all may tell something likely of each, whether or not she "
-        "is in the data."
+        "Facts about people in general: an answer about all may make a fact likely for each person, in the data or not."
     )
     public = sorted(catalog.public_tables)
     listed = f", all rows of {', '.join(public)}" if public else ""
-    yield f"What is public: the catalog with its bounds and categories{listed}, that and when this was published."
-    yield "Releases about the same people that another ledger was charged for: what they cost adds up."
+    yield f"Public facts: the catalog with its bounds and categories{listed}, and that and when this was published."
+    yield "Releases about the same people that were charged to another ledger: their costs add up."
     if by_address:
         yield (
             f"One cap under another address: {', '.join(by_address)} is known by host, port and database, since the "

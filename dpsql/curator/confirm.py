@@ -205,8 +205,8 @@ def check_waiting(marks: Sequence[Mark], names: Iterable[str]) -> None:
     groups = groups_of(marks)
     for name in names:
         if name not in groups:
-            hint = f"these do: {', '.join(groups)}" if groups else "every mark is gone: publish it"
-            raise InterfaceError(f"{name}: nothing there waits for confirmation", hint=hint)
+            hint = f"these do: {', '.join(groups)}" if groups else "every place is confirmed: publish it"
+            raise InterfaceError(f"nothing in {name} needs confirmation", hint=hint)
 
 
 Change = tuple[int, int, str]
@@ -309,7 +309,7 @@ def confirm_file(catalog: Path, choices: Mapping[str, bool], by: str) -> tuple[C
         OSError: a file cannot be written.
     """
     if not by.strip():
-        raise InterfaceError("nobody is named who confirms", hint="write --by and a name")
+        raise InterfaceError("the person who confirms is not named", hint="pass --by NAME")
     text, confirmed = confirm_tables(catalog_text(catalog), choices)
     fresh = catalog.with_name(f".{catalog.name}.confirming")
     fresh.write_text(text, encoding="utf-8")

@@ -309,18 +309,18 @@ class CubeForecast(NamedTuple):
         empty = f"where most cells are empty up to about {MOSTLY_EMPTY * self.rows:,}"
         if self.expected is None:
             return (
-                f"{self.view}: below about {self.rows:,} rows MST would do better here, {empty}; how many there are is "
-                "unknown (--units and --rows say it)"
+                f"{self.view}: below about {self.rows:,} rows MST would do better here, {empty}; their number is "
+                "unknown (state --units and --rows)"
             )
         here = f"{self.expected:,} rows are expected"
         if self.expected < self.rows:
             return f"{self.view}: MST would do better here: {here}, and it does below about {self.rows:,}"
         if self.expected < MOSTLY_EMPTY * self.rows:
             return (
-                f"{self.view}: errs less than MST if rows fill its cells: {here}; MST would do better here below about "
+                f"{self.view}: less error than MST if rows fill its cells: {here}; MST would be better below about "
                 f"{self.rows:,}, {empty}"
             )
-        return f"{self.view}: errs less than MST would: {here}; MST does better below {self.rows:,}, {empty}"
+        return f"{self.view}: less error than MST: {here}; MST does better below {self.rows:,}, {empty}"
 
 
 MOSTLY_EMPTY = 20

@@ -55,13 +55,13 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
         people_erased = stream.forget_people(load_catalog(catalog), held, people)
         return Forgotten(
             people_erased,
-            f"erased how many batches {people_erased} of {number} were in; none that comes admits them",
+            f"erased the batch counts of {people_erased} of {number} people; no later batch admits them",
         )
     if beside(held, ".head").exists():
         tables = forget_sketches(held)
         if not tables:
             return Forgotten(
-                0, "nothing to erase: the ledger holds no sketch of rows, and nothing else of people"
+                0, "nothing to erase: the ledger contains no sketch of rows, and nothing else about people"
             )
         return Forgotten(
             tables,
@@ -72,7 +72,9 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
     elif is_state(held):
         erased = forget_tokens(held, people)
     else:
-        return Forgotten(0, f"{held} holds sums over people and no row of anybody: there is nothing to erase")
+        return Forgotten(
+            0, f"{held} contains sums over people and no row of any person: there is nothing to erase"
+        )
     return Forgotten(
         erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase"
     )

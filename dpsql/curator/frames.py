@@ -105,7 +105,7 @@ class Catalog(star.Catalog):
         tables = [group for group in groups_of(self.marks) if group != PROMISE] if tables is None else tables
         check_waiting(self.marks, tables)
         if not by.strip():
-            raise InterfaceError("nobody is named who confirms", hint="write by= and a name")
+            raise InterfaceError("the person who confirms is not named", hint="pass by=NAME")
         content = json.loads(self.to_json())
         confirmed = [
             ConfirmedTable(group, rounder, tuple(mark for mark in self.marks if mark.group == group))

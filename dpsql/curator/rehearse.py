@@ -157,7 +157,7 @@ def rehearse_catalog(
     """
     if catalog.stream is not None or catalog.collection is not None:
         raise CatalogError(
-            "rehearse: only releases of rows at once are rehearsed, no streams and no collections",
+            "rehearse: streams and collections cannot be rehearsed",
             hint="`dpsql plan` forecasts a stream, `dpsql simulate` a collection",
         )
     if guess.rows > MOST_ROWS:
@@ -197,8 +197,8 @@ def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_row
         units, rows, most_rows = largest.units, largest.rows, most_rows or largest.most_rows
     if units is None or rows is None:
         raise InterfaceError(
-            "rehearse: how many rows there are is not known",
-            hint="state --units and --rows, about, in public",
+            "rehearse: the number of rows is unknown",
+            hint="state public guesses: --units and --rows",
         )
     # `clipped_share: 0` states that nobody owns more rows than max_ids
     exceeded_by_nobody = [

@@ -390,15 +390,15 @@ def _load(opening: _Opening, table: str, files: Sequence[Path]) -> list[SchemaGr
 
 
 def _load_file(opening: _Opening, table: str, file: Path) -> str:
-    """Read a CSV file into a table; lines that are no rows are left out, of a public table they are an error."""
+    """Read a CSV file into a table; lines that are not rows are left out, of a public table they are an error."""
     raw, names = opening.raw, opening.dialect.columns.get(table, ())
     target = f"csv.{identifier(f'{table} {file}')}"
     left_out = load_csv(raw.connection, target, file, opening.dialect, names)
     raw.from_csv.add(table)
     if left_out and opening.use(table).public:
         raise SourceError(
-            f"source.tables.{table}: {left_out} lines of {file.name} are no rows",
-            hint="write source.csv as the file is written: one row a line, as many fields as the header",
+            f"source.tables.{table}: {left_out} lines of {file.name} are not rows",
+            hint="describe the file in source.csv: one row per line, as many fields as the header",
         )
     if left_out:
         raw.left_out[table] = raw.left_out.get(table, 0) + left_out
@@ -476,6 +476,6 @@ def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query
         ).fetchall()
         if not counts[0][0]:
             raise SourceError(
-                f"tables.{arm}.key: {key} is NULL or stands twice, which would multiply the rows of {table}",
+                f"tables.{arm}.key: {key} is NULL or repeated, which would multiply the rows of {table}",
                 hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
             )

@@ -149,7 +149,7 @@ def _header(stream: IO[bytes], file: Path, dialect: Csv) -> tuple[str, ...]:
     if not names or "" in distinct or len(distinct) < len(names):
         raise SourceError(
             f"the first line of {file.name} names no columns, or one of them twice",
-            hint="give each column a name of its own (capitals do not count), and write source.csv as the file is "
+            hint="give each column a name of its own (case is ignored), and write source.csv as the file is "
             "written; source.csv.columns names columns of a file without a header",
         )
     return tuple(names)

@@ -97,7 +97,7 @@ def private_folder() -> SpillFolder:
         return SpillFolder()
     except OSError as error:
         raise OperationalError(
-            f"no temporary folder can be made ({type(error).__name__})",
+            f"cannot make a temporary folder ({type(error).__name__})",
             hint="set DPSQL_TMPDIR to a folder where you may write",
         ) from error
 
@@ -141,7 +141,7 @@ def _limit(connection: duckdb.DuckDBPyConnection) -> None:
     except duckdb.Error as error:
         connection.close()
         raise OperationalError(
-            "DPSQL_MEMORY is no amount of memory", hint=f"write one such as `{MEMORY}`"
+            "DPSQL_MEMORY is not an amount of memory", hint=f"write one such as `{MEMORY}`"
         ) from error
 
 

@@ -35,7 +35,7 @@ def missing_column(table: str, column: str, present: int) -> SourceError:
     """
     return SourceError(
         f"tables.{table}: the source has no column `{column}`",
-        hint=f"it has {present} columns; if it is a CSV file, has the file a header?",
+        hint=f"it has {present} columns; if it is a CSV file, does it have a header?",
     )
 
 

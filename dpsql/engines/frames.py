@@ -133,7 +133,7 @@ def _writer(frame: object) -> Callable[[Any, Path], None]:
         if writer is not None:
             return writer
     raise UnreadableFrame(
-        f"{type(frame).__module__}.{type(frame).__name__} is no table",
+        f"{type(frame).__module__}.{type(frame).__name__} is not a table",
         "give a DataFrame of pandas or polars, a pyarrow.Table, or a relation of DuckDB",
     )
 
@@ -146,11 +146,11 @@ def _check_names(names: list[Any]) -> None:
     """
     for name in names:
         if not isinstance(name, str) or not name:
-            raise UnreadableFrame("a column has no text as its name", "rename the columns")
+            raise UnreadableFrame("the name of a column is not text", "rename the columns")
     lowered = [name.lower() for name in names]
     twice = next((name for name in names if lowered.count(name.lower()) > 1), None)
     if twice is not None:
-        raise UnreadableFrame(f"two columns are called `{twice}`, but for capitals", "rename one of them")
+        raise UnreadableFrame(f"two columns are called `{twice}`, except for case", "rename one of them")
     if not names:
         raise UnreadableFrame("it has no column", "give a frame with columns")
 
@@ -179,7 +179,7 @@ def _write_polars(frame: Any, file: Path) -> None:
     _check_names(frame.columns)
     objects = [name for name, kind in frame.schema.items() if str(kind) == "Object"]
     if objects:
-        raise UnreadableFrame(f"`{objects[0]}` holds Python objects", "cast the column to one type")
+        raise UnreadableFrame(f"`{objects[0]}` contains Python objects", "cast the column to one type")
     from polars.exceptions import PolarsError
 
     try:
@@ -208,7 +208,7 @@ def _write_pandas(frame: Any, file: Path) -> None:
     if names or not is_integer_dtype(frame.index.dtype):
         label = f"index `{', '.join(map(str, names))}`" if names else "index"
         raise UnreadableFrame(
-            f"its {label} is no column", "write frame.reset_index(), or reset_index(drop=True)"
+            f"its {label} is not a column", "write frame.reset_index(), or reset_index(drop=True)"
         )
     arrays = {name: _pandas_column(name, frame[name]) for name in frame.columns}
     connection, folder = private_connection()
@@ -288,7 +288,7 @@ def _object_column(name: str, column: Any) -> Values:
         zones = {value.tzinfo for value in present}
         what = "times of several zones" if len(zones) > 1 else "times as Python objects"
         raise UnreadableFrame(
-            f"`{name}` holds {what}", f"write pandas.to_datetime(frame[{name!r}], utc=True)"
+            f"`{name}` contains {what}", f"write pandas.to_datetime(frame[{name!r}], utc=True)"
         )
     if len(kinds) > 1 or kinds & {object, datetime.datetime}:
         classes = {type(value) for value in present}
@@ -297,7 +297,9 @@ def _object_column(name: str, column: Any) -> Values:
             if len(classes) > 1
             else f"objects of the class {classes.pop().__name__}"
         )
-        raise UnreadableFrame(f"`{name}` holds {kind}", f"cast it, for instance frame[{name!r}].astype(str)")
+        raise UnreadableFrame(
+            f"`{name}` contains {kind}", f"cast it, for instance frame[{name!r}].astype(str)"
+        )
     python_type = kinds.pop() if kinds else str
     if python_type is int and all(-(1 << 63) <= value < 1 << 63 for value in present):
         numbers = np.zeros(len(missing), dtype=np.int64)

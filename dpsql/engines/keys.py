@@ -88,8 +88,8 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
             if value is None:
                 raise SourceError(
                     f"{member.place}: {type_word(member.sql_type)} is never equal to "
-                    f"{root}.{catalog.tables[root].key}, which holds {type_word(family(target))} values",
-                    hint="write both in one type, or declare the key's column `type: int` if its text holds numbers",
+                    f"{root}.{catalog.tables[root].key}, which has {type_word(family(target))} values",
+                    hint="write both in one type, or declare the key's column `type: int` if its text contains numbers",
                 )
             if value != identifier(member.column):
                 _not_joined(catalog, raw, member.table, target)

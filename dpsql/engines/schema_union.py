@@ -247,7 +247,7 @@ def _column(table: str, low: str, member: SchemaGroup, use: TableUse, source: st
         if low in stored:
             raise SourceError(
                 f"source.hive.{table}: `{low}` is in the files and in the names of their folders",
-                hint="take it out of source.hive, or out of the files",
+                hint="remove it from source.hive, or from the files",
             )
         text = next(value for name, value in member.folders.items() if name.lower() == low)
         return SourceColumn(
@@ -359,8 +359,8 @@ def unlisted(table: str, column: str, source: str, stored: str) -> SourceError:
     """The refusal of a stored type that the table of source values does not list for that use."""
     if stored_type(source, stored) is not None:
         return SourceError(
-            f"tables.{table}.{column}: {type_word(stored)} takes several texts for one, so it is no key",
-            hint=f"name views that say which text stands for all: CAST(lower({column}) AS text) AS {column}",
+            f"tables.{table}.{column}: {type_word(stored)} treats several texts as one, so it cannot be a key",
+            hint=f"name views that choose one text for all: CAST(lower({column}) AS text) AS {column}",
         )
     return SourceError(
         f"tables.{table}.{column}: a column stored as {type_word(stored)} has no rule",

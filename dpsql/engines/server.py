@@ -414,7 +414,7 @@ def selected(
                 )
                 if not key:
                     raise CatalogError(
-                        f"the key `{name}` is computed, or of a type that is no key", hint=KEY_HINT
+                        f"the key `{name}` is computed, or of a type that cannot be a key", hint=KEY_HINT
                     )
                 column = key
             declared = use.declared[low].type if low in use.declared and low not in use.keys else ""

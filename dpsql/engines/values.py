@@ -213,7 +213,7 @@ TYPES: tuple[StoredType, ...] = (
     StoredType(_DUCK, "FLOAT, DOUBLE", "FLOAT|DOUBLE", ("DOUBLE", "CAST({x} AS DOUBLE)"),
                ("DOUBLE", float_key("{x}", "abs", "DOUBLE")), NEVER, FITS, ONLY_SMALL),
     StoredType((FILES,), "VARCHAR", "VARCHAR", ("VARCHAR", _AS_IS), ("VARCHAR", _AS_IS), NEVER,
-               "bytes that are no UTF-8 become `?`", BYTES),
+               "bytes that are not UTF-8 become `?`", BYTES),
     StoredType((DATABASE,), "VARCHAR, any COLLATE", "VARCHAR", ("VARCHAR", by_bytes("{x}")),
                ("VARCHAR", by_bytes("{x}")), NEVER, FITS, BYTES),
     StoredType(_DUCK, "ENUM", r"ENUM\(.*\)", ("VARCHAR", "CAST({x} AS VARCHAR)"),

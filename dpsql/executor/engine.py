@@ -98,7 +98,9 @@ class ReleaseEngine:
         except Error as error:
             raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
         except RecursionError as error:
-            raise SqlSyntaxError("the statement is a chain too long to read", hint="shorten it") from error
+            raise SqlSyntaxError(
+                "the statement has a chain of operators that is too long", hint="shorten it"
+            ) from error
         except duckdb.Error as error:
             raise ReleaseError(
                 f"{self.release.path} is damaged ({type(error).__name__})",
@@ -177,7 +179,7 @@ def _check_groups(statement: Statement, relations: Sequence[Relation]) -> None:
     line = next(lines, None)
     if line is not None and not (statement.direct or (statement.carriers == (0,) and len(relations) == 1)):
         raise PartialBinError(
-            f"{line}, and the statement goes on from these groups",
+            f"{line}, and the statement builds on these groups",
             hint="ask for the groups by themselves, or in bins that the view has",
         )
 
@@ -212,16 +214,14 @@ def assemble_result(
                 block_lines, block_statements = explain_relation(number, relation, release)
                 lines += block_lines
                 statements += block_statements
-        lines += [f"no error of {name}: {why}" for name, why in outer.undefined.items()]
+        lines += [f"no error for {name}: {why}" for name, why in outer.undefined.items()]
         lines += [f"DuckDB: {sql}" for sql in (*statements, statement.text)]
         return tuple(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
     stamp = [Note(SIMULATED)] if simulated else []
     stamp += (
-        [Note(f"the clock shows {statement.moment} UTC, when the statement began")]
-        if statement.moment
-        else []
+        [Note(f"the time is {statement.moment} UTC, when the statement began")] if statement.moment else []
     )
     mapped = [Note(text, flag=True) for text in statement.notes]
     all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *mapped, *stamp]

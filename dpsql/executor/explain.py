@@ -176,7 +176,7 @@ def _nodes_words(nodes: Sequence[Mapping[str, Any]], cells: AxisCells) -> str:
     words += [".."] if len(first) > MOST_WORDS else []
     unmeasured = sum(node["measured"] is False for node in intervals)
     named = f"; {_key_words(cells.keys[group])}" if cells.types else ""
-    noted = f"; nobody measured {unmeasured} of {len(intervals)} nodes: they are sums of others"
+    noted = f"; {unmeasured} of {len(intervals)} nodes were not measured: they are sums of others"
     return f"{named} = {' + '.join(words)}" + (noted if unmeasured else "")
 
 

@@ -195,7 +195,9 @@ def _added(plan: ViewPlan, box: Box, margin: MarginPlan, release: Release) -> li
             total[tuple(index)] = np.array(column if grouped else column[0], np.int64)
             sums.append(total)
     except OverflowError as error:
-        raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
+        raise DataError(
+            "a sum exceeds the range of 64-bit integers", hint="ask for a smaller part"
+        ) from error
     return sums
 
 

@@ -63,19 +63,19 @@ from dpsql.sql.statement import ADDED, Statement
 
 MOST_ROWS = 2048
 """Groups of a block up to which each row may be made of all of them: 4 million cells, some seconds."""
-TOO_MANY = Unknown(f"each row would follow more than {MOST_ROWS} groups")
+TOO_MANY = Unknown(f"each row would depend on more than {MOST_ROWS} groups")
 MOST_PAIRS = 2**29
 """Pairs of cells that the rows of one column follow: some fifteen seconds, as of a running sum of 1,170 groups."""
-TOO_MUCH = Unknown(
-    "its rows follow so many groups that their errors would take more memory or time than there is"
-)
-TOO_DEEP = Unknown("the statement nests too deep to follow its errors")
+TOO_MUCH = Unknown("its rows depend on too many groups to compute their errors in the memory and time given")
+TOO_DEEP = Unknown("the statement is nested too deeply to compute its errors")
 BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
 """Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
 CELL = 100
 """Bytes that a row's cell takes in a `Composite`: number, cell and weight, as cells, as terms and as reads."""
 
-NARROW = "functions of an error inside the statement decide which rows it keeps: they are not widened"
+NARROW = (
+    "functions of an error inside the statement decide which rows it keeps: their intervals are not widened"
+)
 
 Row = tuple[Any, ...]
 T = TypeVar("T")

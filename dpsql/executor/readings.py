@@ -28,10 +28,10 @@ BoolArray = npt.NDArray[np.bool_]
 Row = tuple[Any, ...]
 MOST_GROUPS = 2**16
 """Groups whose intervals are worked out to see which leave out 0: a second or two."""
-TOO_MANY_GROUPS = f"which of more than {MOST_GROUPS} groups are empty is not worked out"
-NONE_SEEN = "no group has an interval that leaves out 0, so how many there are is not known"
-ROWS_DIFFER = "which rows there are, or what they are called, depends on which groups are empty"
-INSIDE = "an error inside of the statement, of a number that depends on which groups are empty"
+TOO_MANY_GROUPS = f"empty groups are not identified among more than {MOST_GROUPS}"
+NONE_SEEN = "every group's interval includes 0, so the number of groups is unknown"
+ROWS_DIFFER = "the rows, or their names, depend on which groups are empty"
+INSIDE = "the statement uses the error of a number that depends on which groups are empty"
 
 
 def unseen(relation: Relation) -> BoolArray:
@@ -74,8 +74,8 @@ def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> N
     groups = " and ".join(f"{every:,}" for every, _ in dict.fromkeys(counts))
     visible = " and ".join(f"{every - empty:,}" for every, empty in dict.fromkeys(counts))
     return Note(
-        f"over all {groups} groups of the domain, seen or not; intervals also hold what the {visible} groups give "
-        "whose interval leaves out 0 for all of them at once",
+        f"over all {groups} groups of the domain, empty or not; intervals also cover the answer over the {visible} "
+        "groups whose simultaneous intervals exclude 0",
         flag=True,
     )
 
@@ -109,7 +109,7 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
                 else ""
             )
             yield Note(
-                f"{' and '.join(keys)}{size} holds rows outside of the domain: it is left out wherever groups are "
+                f"{' and '.join(keys)}{size} contains rows outside the domain: it is excluded where groups are "
                 "counted, averaged, ranked, limited or joined",
                 flag=True,
             )

@@ -378,7 +378,9 @@ def recombine(
                 for sums_of_side, mass in zip((below, above), masses, strict=True):
                     sums_of_side[statistic][at] += weight * np.array(mass, kind)
     except OverflowError as error:
-        raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
+        raise DataError(
+            "a sum exceeds the range of 64-bit integers", hint="ask for a smaller part"
+        ) from error
     return {
         s: Recombined(*(dict(zip(boxes, arrays[s], strict=True)) for arrays in (out, below, above)))
         for s, boxes in wanted.items()

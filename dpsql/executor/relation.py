@@ -94,7 +94,7 @@ def checked(word: str | None) -> PartialBin | None:
     """
     rule = next((lenient for lenient in LENIENT if lenient == word), None)
     if word is not None and rule is None:
-        raise InterfaceError("on_partial_bin is none of its words", hint=f"write one of {', '.join(LENIENT)}")
+        raise InterfaceError("on_partial_bin has an unknown value", hint=f"write one of {', '.join(LENIENT)}")
     return rule
 
 
@@ -136,7 +136,7 @@ def choose(
         untaken = unanswerable_reason(plan, terms, release)
         if along is not None and entropy_caveat(plan, terms, release):
             untaken = (
-                f"{view.name} answers three axes and more by maximum entropy, and a quantile is no count"
+                f"{view.name} answers three axes and more by maximum entropy, and a quantile is not a count"
             )
         if untaken:
             reasons.append(untaken)
@@ -146,7 +146,7 @@ def choose(
             reasons.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
         elif rule == "refuse" and (mixed := mixed_axes(plan, terms, release)):
             reasons.append(
-                f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
+                f"{view.name} has bins of {mixed} with several values, and would spread them evenly"
             )
         elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
             refused = refused or unshown_refusal(plan, release) or refusal
@@ -155,7 +155,7 @@ def choose(
         else:
             plans.append(plan)
     reasons += [
-        f"{name} holds sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
+        f"{name} has sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     plans = plans or coarse_plans
@@ -237,7 +237,7 @@ def _candidates(
         if not needed_measures(terms, view):
             cut = {s.measure for s in release.statistics if s.cut and s.view == view.name}
             measures = ", ".join(
-                f"{term.measure}, whose sums 64 bits did not hold" if term.measure in cut else term.measure
+                f"{term.measure}, whose sums did not fit 64 bits" if term.measure in cut else term.measure
                 for term in terms if term.measure not in view.statistics
             )  # fmt: skip
             places.append((view, None, f"{view.name} lacks {measures}"))
@@ -394,7 +394,7 @@ def answer_block(
         notes += [Note(_catalog_note(block)), *reached_notes(block, schema)]
         notes += _bounded(block, release) if quantiles_of(block) else []
         if terms:
-            notes.append(Note("no view can order them by a count; that order is left out"))
+            notes.append(Note("no view can order them by a count; that order is dropped"))
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)

@@ -47,10 +47,8 @@ from dpsql.sql.statement import Statement
 from dpsql.sql.statement_cache import Shapes
 
 Refusal = NotSupportedError | UnknownName
-DIFFERS = (
-    "respondents of {} differ from the population of {}: they are not scaled to it, and combined with nothing"
-)
-UNTESTED = "whether respondents of {} are a random sample is not tested: {}"
+DIFFERS = "respondents of {} differ from the population of {}: they are neither scaled to it nor combined"
+UNTESTED = "respondents of {} were not tested for being a random sample: {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +338,7 @@ class Router:
         notes = [
             *(DIFFERS.format(name, rejected[name]) for name in self.names
               if name in rejected and name not in weighted),
-            *(f"{name} is left out: it answers for those who reported to it" for name in left_out
+            *(f"{name} is left out: it covers only those who reported to it" for name in left_out
               if name not in rejected),
             *(UNTESTED.format(test.local, "; ".join(column.words() for column in test.columns))
               for test in self.standing.tests if not test.compared and test.local in together),
@@ -375,9 +373,9 @@ class Router:
         if any(test.rejected and test.local == candidate.name for test in self.standing.tests):
             return "its respondents differ from the population"
         if candidate.name in routed["left_out"]:
-            return "it answers for those who reported to it"
+            return "it covers only those who reported to it"
         error = routed["mean_errors"].get(candidate.name)
-        return "it has no view of this" if error is None else f"it errs more{_with_error(error)}"
+        return "it has no view for this" if error is None else f"its error is larger{_with_error(error)}"
 
     def close(self) -> None:
         """Close what was made of the releases; they themselves stay open."""

@@ -79,7 +79,7 @@ class SampleTest(NamedTuple):
         else:
             verdict = (
                 f"chi-squared {self.statistic:g}, degrees of freedom {self.freedom}, "
-                f"farthest cell {self.farthest:g} standard errors, "
+                f"largest residual {self.farthest:g} standard errors, "
                 + ("rejected" if self.rejected else "not rejected")
             )
         columns = "; ".join(column.words() for column in self.columns)

@@ -299,7 +299,7 @@ def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated
 
 PARTS = {
     "noise": ErrorFunction(
-        "what was drawn, and what the channel of a reported column adds; of a quantile, MIN and MAX the whole error",
+        "noise drawn, and noise of a reported column's channel; for quantiles, MIN and MAX the whole error",
         _noise,
         of_quantile=lambda prefix, level: prefix.stderr(),
     ),
@@ -317,7 +317,7 @@ PARTS = {
         _beyond_noise(lambda parts: parts.tail),
     ),
     "within_leaf": ErrorFunction(
-        "where rows lie inside of leaves that were measured as wholes (`blocks`)",
+        "where rows lie inside leaves that were measured as wholes (`blocks`)",
         _part(lambda covariance: covariance.within_leaf),
     ),
 }
@@ -341,7 +341,7 @@ MODEL_BOUND = ErrorFunction(
     of_quantile=lambda prefix, level: 0.0,
 )
 BIAS_HINT = ErrorFunction(
-    "about which share of the rows bounding left out; NULL where it was not measured, or noise hides it",
+    "approximate share of rows that bounding left out; NULL where it was not measured, or noise hides it",
     lambda numbers, level: numbers.share_beyond(),
 )
 DIFFERS = ErrorFunction(

@@ -330,7 +330,7 @@ def cut_notes(
         for each in cut
     )
     why = [f"{axes} cut: interpolating them"] if cut else []
-    why += [f"bins of {mixed} hold several values: spreading these evenly"] if mixed else []
+    why += [f"bins of {mixed} have several values: spreading these evenly"] if mixed else []
     most_by_term: dict[str, float] = {}
     for term in terms:
         largest = float(np.max(cuts[term].most, initial=0.0))
@@ -340,7 +340,7 @@ def cut_notes(
         for measure, value in most_by_term.items()
         if value != 0
     )
-    return [f"{', '.join(why)} may put off {each}; intervals include it"] if each else []
+    return [f"{', '.join(why)} may shift {each}; intervals include it"] if each else []
 
 
 def mixed_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:

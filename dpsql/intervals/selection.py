@@ -38,9 +38,7 @@ from dpsql.sql.selection import Limit, PickQuery
 
 MOST_ASKED = 2048
 """Candidates whose intervals are worked out: a second or two."""
-UNKNOWN = (
-    "chosen by noisy values: the candidates could not be counted, so intervals are not widened and cover less"
-)
+UNKNOWN = "chosen by noisy values: the candidates could not be counted, intervals are not widened and cover less often"
 
 
 class NoisySelection(NamedTuple):

@@ -38,7 +38,7 @@ def check_folder(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise MachineFault(
-            f"nothing can be written into {path.parent} ({error.strerror})",
+            f"cannot write to {path.parent} ({error.strerror})",
             hint=f"make the folder, or choose another output; {UNCHARGED}",
         ) from error
 

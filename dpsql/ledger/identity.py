@@ -147,7 +147,7 @@ class ReleaseSpend:
         foreign_currency = next((line.currency for line in self.lines if line.currency != name), None)
         if foreign_currency is not None:
             raise LineageError(
-                f"lineage {self.lineage.name!r} counts {name} and cannot hold a spend in {foreign_currency}",
+                f"lineage {self.lineage.name!r} counts {name} and cannot record a spend in {foreign_currency}",
                 hint="publish at the lineage's delta, or name a new lineage",
             )
         if sum((line.amount for line in self.lines), Fraction(0)) > self.charge:

@@ -60,7 +60,7 @@ class Lock:
         if not _leads_to(self.path, self.handle):
             raise MachineFault(
                 f"the lock {self.path} was removed while it was held",
-                hint=f"let nobody remove it; {told(UNCHARGED)}",
+                hint=f"do not remove it; {told(UNCHARGED)}",
             )
 
 
@@ -129,7 +129,7 @@ def _patience() -> float:
     try:
         return float(seconds)
     except ValueError as error:
-        raise MachineFault(f"{PATIENCE} is no number of seconds", hint="write one such as 600") from error
+        raise MachineFault(f"{PATIENCE} is not a number of seconds", hint="write one such as 600") from error
 
 
 def _leads_to(path: Path, handle: int) -> bool:
@@ -174,7 +174,7 @@ def _lives(pid: object) -> bool:
 
 
 _SEED = re.compile(rb"[0-9a-f]{64}\n")
-_MOVE = "restore it from a backup; or move it away, and the next publish makes a new one, which readers must be told"
+_MOVE = "restore it from a backup; or move it away, and the next publish makes a new one; tell the readers"
 
 
 def signing_seed(ledger: Path) -> bytes:

@@ -158,7 +158,7 @@ def _shown(store: Store, entry: LedgerEntry) -> Path | None:
     if target.exists():
         if not holds(target, entry.sha256):
             raise IntegrityError(
-                f"{target} stands where release {entry.label!r} belongs", hint="move that file away"
+                f"{target} is in the place of release {entry.label!r}", hint="move that file away"
             )
         sync(target.parent)
     elif is_left:

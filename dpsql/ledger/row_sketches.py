@@ -153,7 +153,7 @@ def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason:
     if verdict == "alike":
         raise LineageError(
             f"(private) table {table!r} has nearly all rows of a table that lineage {stranger.lineage!r} has published",
-            hint=f"name lineage {stranger.lineage!r}, or say by --other-people why these rows are about others",
+            hint=f"name lineage {stranger.lineage!r}, or state with --other-people why these rows are about others",
         )
 
 

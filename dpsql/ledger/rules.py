@@ -84,7 +84,7 @@ def check_target(store: Store, target: Path) -> None:
             f"{target} exists and the ledger does not know it",
             hint="choose another output, or restore the ledger it was charged to",
         )
-    raise ReleaseExists(f"{target} holds the release {label!r}", hint="choose another output")
+    raise ReleaseExists(f"{target} contains the release {label!r}", hint="choose another output")
 
 
 def check_release_id(store: Store, release_id: str) -> None:
@@ -135,7 +135,7 @@ def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable])
     for table in tables:
         for owner in _others(store, lineage, table.fingerprints, lambda charged: charged.fingerprints):
             raise LineageError(
-                f"table {table.name!r} holds the same rows as a table of lineage {owner!r}",
+                f"table {table.name!r} has the same rows as a table of lineage {owner!r}",
                 hint=f"name lineage {owner!r}",
             )
 

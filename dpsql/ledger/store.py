@@ -270,7 +270,7 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         raise MachineFault(
             f"the ledger {path} cannot be opened",
-            hint=f"close other programs that hold it, or restore it; {UNCHARGED}",
+            hint=f"close other programs that use it, or restore it; {UNCHARGED}",
         ) from error
 
 
@@ -365,7 +365,7 @@ def _check_head(entries: list[LedgerEntry], head: Path) -> None:
     """The head is the last row or, after a crash between commit and head, the one before."""
     sequence, last = read_head(head)[:2]
     if not len(entries) - 1 <= sequence <= len(entries):
-        raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=RESTORE)
+        raise IntegrityError(f"the ledger has {len(entries)} entries, its head {sequence}", hint=RESTORE)
     if last != (entries[sequence - 1].hash if sequence else GENESIS):
         raise IntegrityError("the ledger's head is not on its chain", hint=RESTORE)
 

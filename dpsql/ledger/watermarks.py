@@ -65,11 +65,11 @@ def check_marks(store: Store, target: Path, label: str) -> None:
             continue
         if mark.entries > len(store.entries) or mark.entries < 1:
             raise IntegrityError(
-                f"the ledger is an older copy: it holds {len(store.entries)} entries, {file} tells of {mark.entries}",
+                f"the ledger is an older copy: it has {len(store.entries)} entries, {file} records {mark.entries}",
                 hint=RESTORE,
             )
         if store.entries[mark.entries - 1].hash != mark.hash:
-            raise IntegrityError(f"{file} tells of another history than the ledger's", hint=RESTORE)
+            raise IntegrityError(f"{file} records a different history", hint=RESTORE)
 
 
 def _folders(store: Store) -> Iterable[Path]:

@@ -232,7 +232,7 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     view_estimates = told_of(plan, tallies, axis)
     groups = [each.group for each in view_estimates]
     if not view_estimates:
-        raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
+        raise DataError(f"no accepted report covers {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
     pooled, relative = blue(groups), max(each.drift for each in view_estimates)
     counts = ShareEstimate(pooled.shares[:leaves], pooled.covariance[:leaves, :leaves])

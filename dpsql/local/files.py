@@ -87,8 +87,8 @@ def write_plan_file(path: Path, raw: bytes) -> None:
             if path.read_bytes() == raw:
                 return
             raise OperationalError(
-                f"{path.name} holds something else, perhaps a plan that people have answered",
-                hint="name another file, or remove it if nobody has it",
+                f"{path.name} contains something else, perhaps a plan that people have answered",
+                hint="name another file, or remove it if nobody uses it",
             )
         fresh.write_bytes(raw)
         fresh.replace(path)
@@ -181,7 +181,7 @@ def _read_key(file: Path) -> bytes:
     check_private(file)
     key = file.read_bytes()
     if len(key) != KEY_BYTES:
-        raise OperationalError(f"{file.name} holds {len(key)} bytes, a key has {KEY_BYTES}", hint=BACKUP)
+        raise OperationalError(f"{file.name} has {len(key)} bytes, a key has {KEY_BYTES}", hint=BACKUP)
     return key
 
 
@@ -206,7 +206,7 @@ def check_state(path: Path) -> None:
         return
     with path.open("rb") as file:
         if file.read(12)[8:] != b"DUCK":
-            raise OperationalError(f"{path.name} is no state of a collection", hint="name a new file")
+            raise OperationalError(f"{path.name} is not the state of a collection", hint="name a new file")
     check_private(path)
 
 
@@ -294,7 +294,9 @@ def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: 
     try:
         ((hashed, mark),) = state.execute("SELECT hash, key FROM plan").fetchall()
     except (duckdb.Error, ValueError) as error:
-        raise OperationalError(f"{path.name} is no state of a collection", hint="name a new file") from error
+        raise OperationalError(
+            f"{path.name} is not the state of a collection", hint="name a new file"
+        ) from error
     if bytes(hashed) != plan.hash:
         raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
     if bytes(mark) != _mark(key):

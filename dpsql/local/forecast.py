@@ -132,7 +132,9 @@ def ways_out(
                 f"fewer cells: {most_cells} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
             )
         else:
-            ways.append(f"fewer cells: even two of the {cells} would drown, so ask of its axes one by one")
+            ways.append(
+                f"fewer cells: even two of the {cells} would be lost in noise, so ask for its axes one by one"
+            )
     share = _part(plan, prediction.axes)
     if share * times <= 1:
         ways.append(

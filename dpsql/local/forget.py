@@ -90,7 +90,7 @@ def forget_tokens(path: Path, tokens: Collection[str]) -> int:
     except duckdb.Error as error:
         raise OperationalError(
             f"{path.name} could not be written anew, nothing was erased",
-            hint="see that nobody has it open, and that disk and memory have room",
+            hint="check that nobody has it open, and that disk and memory have room",
         ) from error
     return erased
 

@@ -47,7 +47,7 @@ def column_of(catalog: Catalog, name: str) -> ReportedColumn:
             return column
     names = ", ".join(str(column) for column in reported_columns(catalog)) or "none"
     raise CatalogError(
-        f"{name} is no reported column ({names})", hint="write `reported: {epsilon: ..}` in its column"
+        f"{name} is not a reported column ({names})", hint="write `reported: {epsilon: ..}` in its column"
     )
 
 
@@ -186,7 +186,7 @@ def read_items(path: Path) -> tuple[ReportProvenance, list[tuple[str, int, int]]
         return ReportProvenance(*(metadata[name] for name in ReportProvenance._fields)), rows
     except (duckdb.Error, KeyError, UnicodeDecodeError) as error:
         raise OperationalError(
-            f"{path.name} holds no stored reports", hint="name a file of `dpsql collect --for`"
+            f"{path.name} contains no stored reports", hint="name a file of `dpsql collect --for`"
         ) from error
 
 

@@ -207,7 +207,7 @@ def _checked(body: dict[str, Any]) -> bytes:
 def predict_round(plan: Plan, people: int) -> list[Prediction]:
     """Standard error of one box of a round, in rows a person, where nobody is."""
     error = float(np.sqrt(spread(plan.own) * plan.rounds / people))
-    return [Prediction("a box of this round; the last one will say how well questions are answered", error)]
+    return [Prediction("a box of this round; the last one will forecast the errors of answers", error)]
 
 
 class FinalBoxes(NamedTuple):

@@ -155,7 +155,7 @@ def write_plan(
     **Privacy**: public facts, and reports that are private already.
     """
     if people < 1:
-        raise InterfaceError("a collection needs at least one person", hint="say how many will report")
+        raise InterfaceError("a collection needs at least one person", hint="state how many will report")
     check_folder(target)
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
@@ -381,7 +381,7 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
     if facts.service is not None:
         raise InterfaceError(
             f"this plan is that of the service {facts.service} alone",
-            hint="name the plan that was written beside it, and the reports of all services",
+            hint="name the plan that was written alongside it, and the reports of all services",
         )
     survey = _survey(facts.catalog, reports.catalog)
     tallies, manifest = _tallied(plan, reports, progress)
@@ -456,7 +456,7 @@ def _joined(
 def _nothing(manifest: CollectionManifest) -> DataError:
     """Reasons why no release can be made."""
     if not manifest.reports:
-        return DataError("no report was accepted: the files hold none", hint="check the paths")
+        return DataError("no report was accepted: the files contain none", hint="check the paths")
     why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
     return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
 
@@ -476,7 +476,7 @@ def _catalog(catalog_body: Any, path: Path | None) -> Catalog:
         if needs_rows(described):
             raise InterfaceError(
                 "an axis of this plan is a public dimension's rows",
-                hint="say where they are: --catalog CATALOG",
+                hint="pass --catalog CATALOG",
             )
         return described
     described = load_catalog(path)

@@ -156,8 +156,8 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
     holder = _holder_of_rows(survey, axes)
     if holder is not None and set(measures) - {holder}:
         raise CatalogError(
-            "a measure is a value of a row, and another service is to tell it",
-            hint=f"write it in the service that holds the rows, `{holder}`",
+            "a measure is a value of a row, and another service is to report it",
+            hint=f"write it in the service that has the rows, `{holder}`",
         )
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else design.rows_cap
     one_row = replace(design, tau=1, rows_floor=1, row_weighting="none", row_share=Fraction(0), measures=())
@@ -200,7 +200,7 @@ def _holder_of_rows(survey: Survey, axes: Mapping[str, Positions]) -> str | None
     ]
     if len(holders) != 1:
         raise CatalogError(
-            f"{len(holders)} services hold axes of the rows of `{survey.of}`, of which a person may have several "
+            f"{len(holders)} services have axes of the rows of `{survey.of}`, of which a person may have several "
             f"({', '.join(holders) or 'all axes belong to the person'})",
             hint="let one service have every axis of the rows, and the others axes of the person; or make the row "
             "the unit",

@@ -87,7 +87,7 @@ def spool_files(paths: Sequence[Path]) -> list[Path]:
             continue
         spools = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
         if not spools:
-            raise OperationalError(f"{path} holds no spool", hint=f"spools end in {', '.join(ENDINGS)}")
+            raise OperationalError(f"{path} contains no spool", hint=f"spools end in {', '.join(ENDINGS)}")
         files += spools
     return files
 
@@ -133,7 +133,7 @@ def check_damage(spool: Spool, connection: duckdb.DuckDBPyConnection, error: duc
     if not damaged:
         raise MachineFault(
             f"{spool.path.name} could not be counted",
-            hint=f"see that disk and memory have room and nobody writes the file, and {UNCOUNTED}",
+            hint=f"check that disk and memory have room and nobody writes the file, and {UNCOUNTED}",
         ) from error
 
 

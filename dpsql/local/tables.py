@@ -104,7 +104,9 @@ def _epoch(place: str, columns: Mapping[str, SourceColumn]) -> str:
         return "CAST(0 AS BIGINT)"
     stored, sql = columns["epoch"]
     if stored not in BITS:
-        raise SourceError(f"the column `epoch` of {place} holds no whole numbers", hint="cast it in a view")
+        raise SourceError(
+            f"the column `epoch` of {place} does not contain whole numbers", hint="cast it in a view"
+        )
     within = f"{sql} BETWEEN {-LARGEST_EPOCH - 1} AND {LARGEST_EPOCH}"
     return f"CASE WHEN {within} THEN CAST({sql} AS BIGINT) ELSE 0 END"
 

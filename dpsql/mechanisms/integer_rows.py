@@ -215,7 +215,9 @@ def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
         return None
     rows = [axis for axis in axes if axis.tree is None]
     if len(trees) > 1 or any(np.any(axis.budget != axis.total) for axis in rows):
-        raise InternalError("leaves are drawn together along one axis, beside others measured leaf by leaf")
+        raise InternalError(
+            "leaves are drawn together along one axis, alongside others measured leaf by leaf"
+        )
     return trees[0]
 
 

@@ -101,7 +101,7 @@ def least(offers: Iterable[Offer[S] | Refusal]) -> Choice[S]:
     for offer in sorted(waiting, key=lambda contender: contender.at_least):
         best = min((contender.error for contender in candidates), default=np.inf)
         if offer.at_least > best:
-            refused.append(Refusal(offer.name, f"errs by {offer.at_least:.6g} at least"))
+            refused.append(Refusal(offer.name, f"has error {offer.at_least:.6g} at least"))
         else:
             candidates.append(offer.make())
     if not candidates:

@@ -34,7 +34,7 @@ def unanswerable_reason(plan: ViewPlan, terms: Sequence[Term], release: Release)
             continue
         if not reading.takes(plan.box_masks(box) for box in plan.boxes_for(term)):
             if not reading.listed:
-                return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
+                return f"{plan.view.name} was bought for a few questions, and this one is not a sum of them"
             names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))
             cell_kind = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
             counted = f"{plan.view.name} counts {term.measure} in {cell_kind} of {names}"
@@ -86,8 +86,8 @@ def entropy_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
     ]
     return (
         f"{', '.join(names[:-1])} and {names[-1]} together: estimated by maximum entropy from pairs (LLE), biased "
-        "where three axes go together in ways that no pair shows; that bias is not in the error bar, whose 95% "
-        "intervals held 82 to 99% of boxes in six settings, and parts do not add up"
+        "where three axes interact in ways that no pair shows; error bars exclude that bias: 95% intervals "
+        "covered 82 to 99% of boxes in six settings, and parts do not add up"
     )
 
 
@@ -142,7 +142,7 @@ def no_unit_view(
     why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
     counts = f"COUNT(*) counts rows of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
-    error = NoViewError(f"{measure} cannot be counted so: {why}"[:600], hint=hint)
+    error = NoViewError(f"{measure} cannot be counted here: {why}"[:600], hint=hint)
     return error.at("SELECT", block.span, schema.example(block.root))
 
 
@@ -164,7 +164,5 @@ def overlap_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> s
         if listed:
             names = " and ".join(release.axes[statistic.axes[at]].name for at in listed)
             unit = release.catalog.privacy.unit.table
-            return (
-                f"each unit of {unit} counts once: numbers of different {names} do not add up to that of all"
-            )
+            return f"each unit of {unit} counts once: counts of different {names} do not add up to the total"
     return ""

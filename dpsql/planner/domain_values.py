@@ -85,7 +85,7 @@ def _no_list_of_people(key: ColumnRef, block: Block, schema: Schema) -> NoViewEr
     """The refusal of a DISTINCT or a GROUP BY of the key that names people."""
     counted = f"COUNT(DISTINCT {key.column})"
     return NoViewError(
-        f"{key} names single people, and no answer lists them",
+        f"{key} identifies people, and no answer lists them",
         hint=f"{counted} counts each of them once, and takes the same WHERE and GROUP BY",
     ).at("FROM", block.span, schema.example(block.root))
 
@@ -222,7 +222,7 @@ def _check_heeded(known: CatalogValue, block: Block, question: AxisQuery) -> Non
     if other is not None:
         words, try_this = known.expression.words(), f"SELECT COUNT(DISTINCT ..) FROM {block.root}"
         raise NotSupportedError(
-            f"COUNT(DISTINCT {words}) is how many values the catalog lists, which does not say how many occur with "
+            f"COUNT(DISTINCT {words}) is how many values the catalog lists, not how many occur with "
             f"{other.words()}",
             hint=f"leave that out, or GROUP BY {words} and see whose COUNT(*) is above its noise",
         ).at("SELECT", known.expression.span, try_this)
@@ -286,7 +286,8 @@ def not_an_axis(known: CatalogValue, block: Block, schema: Schema) -> NotSupport
     )
     try_this = schema.example(block.root)
     return NotSupportedError(
-        f"{name} of {columns} would follow single rows: it is no axis of the release", hint=f"try {try_this}"
+        f"{name} of {columns} would depend on single rows: it is not an axis of the release",
+        hint=f"try {try_this}",
     ).at("SELECT", known.expression.span, try_this)
 
 
@@ -364,7 +365,7 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
         axis = release.axes[number]
         if axis.other_leaf is not None and not cannot_leave(axis):
             column, keys = f"{axis.table}.{axis.columns[0].column}", key_list(release, number)
-            text = f"{column}: values outside of the catalog's domain are left out"
+            text = f"{column}: values outside the catalog's domain are left out"
             if keys is not None:
                 text = f"{column}: of the {keys.keys} keys shown; {keys.missing}"
             notes.append(Note(text, flag=number in counted))  # a list shows what it holds, a number does not

@@ -148,9 +148,9 @@ class ParticipationNote(NamedTuple):
 
 
 PARTICIPATIONS = {participation.word: participation for participation in (
-    ParticipationNote("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
+    ParticipationNote("all", "of the {} who reported: everybody, by the catalog", frozenset(Reads)),
     ParticipationNote(
-        "random", "of the {} who reported, not of everybody: a random sample, says the catalog",
+        "random", "of the {} who reported, not of everybody: a random sample, by the catalog",
         frozenset((Reads.CATALOG, Reads.AVERAGES)),
     ),
     ParticipationNote("unknown", "of the {} who reported, not of everybody", frozenset((Reads.CATALOG,))),
@@ -180,8 +180,8 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     rows = f"{stands_for.rows:,.0f}" + (f" +- {stands_for.error:,.0f}" if stands_for.error else "")
     if stands_for.margins:
         margins = f"weighted to the margins of {' and '.join(stands_for.margins)} in {stands_for.source}"
-        caveat = "right only where the respondents of a group are like everybody in it"
-        whom = "respondents of a random sample" if stands_for.random else "respondents, no random sample"
+        caveat = "right only where the respondents of a group represent everybody in it"
+        whom = "respondents of a random sample" if stands_for.random else "respondents, not a random sample"
         return [Note(f"of everybody: {reported} {whom}, {margins}; {caveat}", flag=True)]
     return [
         Note(
@@ -201,8 +201,8 @@ def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
         if question.groups and axis.other_leaf in cells.leaf and axis.columns[0].type != "VARCHAR":
             columns.append(f"{axis.table}.{axis.columns[0].column}")
     lines = (
-        (columns, "groups without a value of {} hold values outside of the catalog's domain too"),
-        (never, "the catalog says of {}: never NULL; rows where it is count as values outside of the domain"),
+        (columns, "groups without a value of {} also contain values outside the catalog's domain"),
+        (never, "the catalog declares {} never NULL; NULLs count as values outside the domain"),
     )
     return [Note(line.format(" and ".join(names))) for names, line in lines if names]
 
@@ -210,10 +210,10 @@ def domain_notes(plan: ViewPlan, release: Release) -> list[Note]:
 def counted_null_notes(block: Block, release: Release) -> list[Note]:
     """COUNT of a column that the catalog calls never NULL counts rows: publishing gives those with NULL a place too."""
     measures = {statistic.measure for statistic in release.statistics}
-    summed = ", and its sums and averages take the middle of its bounds there"
+    summed = ", and its sums and averages use the middle of its bounds for them"
     return [
         Note(
-            f"the catalog says of {column}: never NULL; COUNT({column}) counts rows where it is"
+            f"the catalog declares {column} never NULL; COUNT({column}) counts NULLs too"
             + (summed if column in measures else "")
         )
         for column in block.never_null
@@ -263,8 +263,8 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     if beyond > WORTH_A_NOTE:
         notes.append(
             Note(
-                f"Of the rows of {scale.of} about {beyond:.0%} were left out by weights; a group may hold none of them "
-                "or more than twice its share."
+                f"about {beyond:.0%} of the rows of {scale.of} were excluded by weights; a group may have none of them "
+                "or more than twice its share"
             )
         )
     return notes
@@ -278,22 +278,21 @@ def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
             aggregates = f"sums of {factor.measure}" if summed else "counts and sums"
             yield (
                 f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only; those of "
-                "shares, averages and quantiles reach as far as values do"
+                "shares, averages and quantiles span all possible values"
             )
 
 
 def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
     """The factors of rows and of each measure, as far as noise lets them be seen."""
     factors = [
-        f"{f'sums of {each.measure}' if each.measure else 'counts'} scaled by {each.factor:.2f}{_plus_minus(each)}"
+        f"{f'sums of {each.measure}' if each.measure else 'counts'} by {each.factor:.2f}{_plus_minus(each)}"
         for each in scale.measures
         if each.left_out is not None and not is_count(each.measure)
     ]
     if not factors:
-        return f"{scale.of}: noise hides how many rows there are in all"
-    rows = "one row" if scale.tau == 1 else f"up to {scale.tau} rows"
-    caveat = "that error is shared by all groups" + (" and part of their intervals" if inside else "")
-    return f"{scale.of}: {rows} per {unit} counted, {', '.join(factors)}; {caveat}"
+        return f"{scale.of}: the total number of rows is hidden by noise"
+    caveat = "; that error is shared by all groups" + (" and part of their error bars" if inside else "")
+    return f"{scale.of}: at most {scale.tau} rows per {unit} were counted and scaled up: {', '.join(factors)}{caveat}"
 
 
 def _plus_minus(scale: MeasureScale) -> str:
@@ -328,7 +327,7 @@ def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:
     if share > reach:
         yield (
             f"{scale.of}: noise may hide up to {scale.unseen:,} units of {unit} with more than {scale.unseen_above:,} "
-            f"rows each; if they hold more than {percent:g}% of the rows, totals are too low"
+            f"rows each; if they own more than {percent:g}% of all rows, totals are too low by the excess"
         )
 
 
@@ -338,7 +337,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
     caveats = [caveat(plan, terms, release) for caveat in (overlap_caveat, entropy_caveat, adaptive_caveat)]
     notes = [*(Note(caveat, flag=True) for caveat in caveats if caveat), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
-        warning = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
+        warning = f"is biased ({read[0].mechanism}): errors and intervals cover its noise alone"
         notes.append(Note(f"view {name} {warning}"))
     positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
     if positive:
@@ -348,7 +347,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
     outside = [
-        Note(f"values of {axis.name} outside its declared range are not counted in its sums and averages")
+        Note(f"values of {axis.name} outside its declared range are not counted here")
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]
@@ -383,7 +382,7 @@ def nobody_notes(of: str, release: Release) -> Iterator[Note]:
         key = release.catalog.tables[table].foreign_keys[column]
         if key.nullable:
             yield Note(
-                f"{of}: rows whose {table}.{column} is NULL are nobody's, and in no answer; how many is not measured",
+                f"{of}: rows whose {table}.{column} is NULL have no owner and are not counted; their number is unknown",
                 flag=True,
             )
         table = key.references
@@ -403,9 +402,9 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
     for measure, above, bound in past_bounds(plan, release):
         beyond = release.meta.excess_of(plan.view.of, measure)
         known = beyond is not None and beyond.both is None
-        caveat = "the interval allows for them" if known else "how many there are was not measured"
+        caveat = "the interval allows for them" if known else "their number was not measured"
         side = "above" if above else "below"
-        notes.append(Note(f"{measure}: a condition finds no values {side} {bound}; {caveat}", not known))
+        notes.append(Note(f"{measure}: a condition cannot find values {side} {bound}; {caveat}", not known))
     for measure in dict.fromkeys(
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):
@@ -417,10 +416,8 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
     return notes
 
 
-UNKNOWN_EXCESS = (
-    "{}: values beyond its bounds count as the nearest bound; how many there are was not measured"
-)
-WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"
+UNKNOWN_EXCESS = "{}: values beyond its bounds count as the nearest bound; their number was not measured"
+WEIGHED = "rows of {} are weighted: all rows of one unit together count as at most max_ids rows"
 
 
 _TEXT = re.compile(r"'((?:[^']|'')*)'")

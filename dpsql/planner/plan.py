@@ -446,9 +446,9 @@ def no_view(
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
     error = NoViewError(
         f"no view can answer: {why}"[:600],
-        hint=f"leave out what is lacking, or ask the curator for the view `{wanted}`"
+        hint=f"drop what is missing, or ask the curator for the view `{wanted}`"
         if wanted
-        else "leave out what is lacking, or ask the curator for a view with it",
+        else "drop what is missing, or ask the curator for a view with it",
     )
     nearest = schema.example(block.root)
     where_expressions = [p.expression for p in predicates(block.where)]

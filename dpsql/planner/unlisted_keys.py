@@ -134,9 +134,9 @@ def unshown_refusal(plan: ViewPlan, release: Release) -> PartialBinError | None:
         rows = "" if other is None else f", {other.value:,.0f} +- {1.96 * other.stderr:,.0f} rows"
         return PartialBinError(
             f"{culprit.words()}: not among the {keys.keys} keys shown; its rows are in {outside}{rows}; "
-            f"{keys.missing} told",
+            f"{keys.missing} shown",
             hint="ask for shown keys, which SELECT DISTINCT lists; with `on_partial_bin: interpolate` in the catalog "
-            "or the connection it is answered, with an error bar that holds all of them",
+            "or the connection it is answered, with an error bar that covers all of them",
         ).at("WHERE", culprit.span)
     return None
 
@@ -157,8 +157,8 @@ def unshown_notes(plan: ViewPlan, release: Release) -> list[Note]:
             continue
         outside, name = _outside(release, query.axis), release.axes[query.axis].columns[0].name
         if any(_open(query, release)):
-            text = f"conditions on {keys.column} see the {keys.keys} keys shown; rows of others, in {outside}, may meet"
-            notes.append(Note(f"{text} them too", flag=True))
+            text = f"conditions on {keys.column} apply to the {keys.keys} keys shown; rows in {outside} may match"
+            notes.append(Note(f"{text} too", flag=True))
         columns = dict(query.columns)
         plain = [{columns.get(number) for number in group.columns} == {name} for group in query.groups]
         simple = [group.sql.startswith("dp_c") and group.sql[4:].isdecimal() for group in query.groups]

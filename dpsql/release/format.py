@@ -391,8 +391,8 @@ class RowsBeyondBound:
         else:
             size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
         return (
-            f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals reach as far as they may move an answer, "
-            f"but not to rows of one unit beyond {self.tau + (self.at_most or 0)} or to groups of very few units"
+            f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals allow for them, but not for rows of "
+            f"one unit beyond {self.tau + (self.at_most or 0)} or for groups of very few units"
         )
 
 
@@ -453,8 +453,8 @@ class ValuesBeyondBounds:
         if not self.misread:
             size = f"at most about {max(0, self.units) + 2 * error:,.0f} units, hidden by noise,"
         return (
-            f"{self.measure}: {size} have values beyond {bounds}, which count as the nearest bound; intervals reach "
-            "as far as these may move sums and averages"
+            f"{self.measure}: {size} have values beyond {bounds}, which count as the nearest bound; intervals "
+            "of sums and averages allow for them"
         )
 
 

@@ -106,6 +106,6 @@ def _copy_axis(connection: duckdb.DuckDBPyConnection, table: str, axis: TakenAxi
 
 def _too_large(size: int) -> ReleaseError:
     return ReleaseError(
-        f"what these releases hold together is {size} numbers, more than memory is given",
+        f"these releases together have {size} numbers, more than the memory allowed",
         hint="ask each of them alone, or for fewer columns",
     )

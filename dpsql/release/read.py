@@ -131,7 +131,7 @@ class Release:
             catalog = catalog_from_json(json.dumps(self.meta.catalog))
             _ = catalog.star  # its tables refer to each other
         except CatalogError as error:
-            raise ReleaseError(f"{self.path} holds no catalog: {error}", hint="ask its curator") from None
+            raise ReleaseError(f"{self.path} contains no catalog: {error}", hint="ask its curator") from None
         return catalog
 
     @property
@@ -153,9 +153,9 @@ class Release:
             try:
                 tree = stored_tree(*shape)
             except InterfaceError as error:
-                raise refused(self.path, f"the look-up tree of an axis is none: {error}") from None
+                raise refused(self.path, f"the look-up tree of an axis is invalid: {error}") from None
             if tree.n != self.axes[axis].leaves or np.any(columns["id"] != np.arange(tree.size)):
-                raise refused(self.path, "the look-up tree of an axis is another axis's")
+                raise refused(self.path, "the look-up tree of an axis belongs to another axis")
             self._trees[axis] = tree
         return self._trees[axis]
 
@@ -208,7 +208,7 @@ class Release:
 
     def _piece(self, k: int, columns: dict[str, Any]) -> Piece:
         """The model that lines stand for, if it can be written again."""
-        fault = refused(self.path, f"variance_{k} holds no model of its kind")
+        fault = refused(self.path, f"variance_{k} has no model of its kind")
         if _incomplete(columns) or not all(len(values) for values in columns.values()):
             raise fault
         try:
@@ -542,7 +542,7 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
     if file.is_dir():
         return state_file(file, as_of)
     if as_of is not None and file.exists():
-        raise ReleaseError(f"{path} is no stream, it has no batches", hint="leave `as_of` out")
+        raise ReleaseError(f"{path} is not a stream; it has no batches", hint="leave `as_of` out")
     return file
 
 

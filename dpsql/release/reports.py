@@ -168,7 +168,7 @@ class SlotsLeftOut:
     def note(self) -> str:
         """Note on answers about the table."""
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            cut = f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
+            cut = f"people report {self.tau} of their rows of {self.of}; the number of rows left out was not asked"
             return f"{cut}; {unasked_words(self.asked)}"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
         cut = f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {self.of}"
@@ -199,11 +199,11 @@ class BitLeftOut:
         """Note on answers about the table."""
         cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
-            return f"{cut}; nobody was asked how many rows that leaves out; {unasked_words(self.asked)}"
+            return f"{cut}; the number of rows left out was not asked; {unasked_words(self.asked)}"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
         return (
             f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows of up to {self.asked} a "
-            "person; counts and sums are scaled to these, and error bars allow for rows left out that lie elsewhere; "
+            "person; counts and sums are scaled to these, and error bars allow for rows left out in other groups; "
             + unasked_words(self.asked)
         )
 

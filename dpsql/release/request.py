@@ -85,7 +85,7 @@ class MemoryPool:
             more, role = size - charge.counted, charge.role
             if more > 0 and self._taken[role] + more > self.most_bytes - self._taken.total() - more:
                 raise MemoryTaken(
-                    "other answers hold the memory that this server has for them",
+                    "other answers use all the memory that this server allows",
                     hint="close portals and cursors, ask for fewer rows, or ask later",
                 )
             self._taken[role] += more

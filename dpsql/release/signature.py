@@ -110,7 +110,7 @@ def held(path: Path) -> Iterator[OpenFile]:
     with file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ReleaseError(f"there is no release at {path}", hint="it is no file")
+            raise ReleaseError(f"there is no release at {path}", hint="it is not a file")
         yield OpenFile(path, file, _state(status))
 
 
@@ -279,12 +279,14 @@ def required_signers(named: str | None = None) -> frozenset[str] | None:
         lines = Path(named).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise InterfaceError(
-            f"{named} is no public key, and no file of them", hint="`dpsql verify` says who signed a release"
+            f"{named} is neither a public key nor a file of public keys",
+            hint="`dpsql verify` says who signed a release",
         ) from error
     keys = [line.split()[0].lower() for line in lines if line.split() and not line.startswith("#")]
     if not keys or not all(map(_HEX.fullmatch, keys)):
         raise InterfaceError(
-            f"{named} holds no public keys", hint="write 64 hexadecimal digits a line, and a name after them"
+            f"{named} contains no public keys",
+            hint="write 64 hexadecimal digits a line, and a name after them",
         )
     return frozenset(keys)
 

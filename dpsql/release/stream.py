@@ -105,7 +105,7 @@ def _states(directory: Path) -> tuple[StreamSnapshot, ...]:
         version, states = manifest["format"], listed_states(manifest.get("states", []))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(
-            f"{directory} holds no stream release that can be read",
+            f"{directory} contains no readable stream release",
             hint="run `dpsql append` or check the path",
         ) from error
     if version != STREAM_FORMAT:

@@ -113,7 +113,7 @@ def check_alone(path: Path) -> None:
         companion = path.with_name(path.name + suffix)
         if companion.exists() or companion.is_symlink():
             raise ReleaseError(
-                f"{companion.name} lies beside {path} and would change what it says",
+                f"{companion.name} lies beside {path} and would change its content",
                 hint="a release has no write-ahead log; remove that file, or ask its curator for a fresh copy",
             )
 
@@ -133,7 +133,7 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> StoredTa
     """
     strange = rows_of(connection, _STRANGE)
     if strange:
-        raise refused(path, f"it holds a {strange[0][0]}")
+        raise refused(path, f"it contains a {strange[0][0]}")
     if any(log != _NO_LOG for (log,) in rows_of(connection, _LOGS)):
         raise ReleaseError(
             f"a write-ahead log lay beside {path} when it was opened", hint="open it again once it is gone"
@@ -191,10 +191,10 @@ def check_tables(stored: StoredTables, path: Path, meta: Meta) -> None:
         raise refused(path, error.reason, error.hint) from None
     if stored.keys() != expected.keys():
         lacking = sorted(expected.keys() - stored.keys())
-        raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it holds a table too many")
+        raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it has an unexpected table")
     for name, columns in expected.items():
         if list(stored[name].items()) != list(columns.items()):
-            raise refused(path, f"the table {name} has other columns or types than its meta says")
+            raise refused(path, f"the table {name} has other columns or types than its meta table states")
 
 
 def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -> None:
@@ -279,7 +279,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> Meta:
             f"{path} {lacks} {place} in its meta table", hint="it is not a dpsql release"
         ) from None
     if to_json(meta) != entries:
-        raise refused(path, "its meta table holds more than this format has")
+        raise refused(path, "its meta table has more than this format has")
     for fault in _faults(meta):
         raise refused(path, f"in its meta table {fault}")
     return meta
@@ -289,7 +289,7 @@ def _json(text: str, path: Path) -> Any:
     try:
         value = json.loads(text, parse_constant=_no_number, parse_float=_real, parse_int=_whole)
     except (ValueError, RecursionError):
-        raise refused(path, "its meta table is no JSON, or holds a number that no release has") from None
+        raise refused(path, "its meta table is not JSON, or has a number that no release has") from None
     if _deeper(value, DEEPEST):
         raise refused(path, f"its meta table is nested more than {DEEPEST} levels deep")
     return value
@@ -335,7 +335,7 @@ def _faults(meta: Meta) -> Iterator[str]:
         if any(abs(step.threshold) >= MOST for step in keys.rounds):
             yield "a list of keys has an impossible threshold"
     if not all(map(AMOUNT.fullmatch, amounts)):
-        yield "an amount of the budget is no fraction"
+        yield "an amount of the budget is not a fraction"
     if any(not 0 <= axis.model < len(meta.models) for axis in meta.axes):
         yield "an axis names a variance model that is not there"
     for axis in meta.axes:
@@ -383,6 +383,6 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
     ):
         yield "a statistic has a part of no axis, or of a variance below 0"
     if statistic.step not in STEPS:
-        yield "a statistic's step is no power of two"
+        yield "a statistic's step is not a power of two"
     if not 0 <= statistic.scale <= 18 or statistic.sensitivity < 0 or abs(statistic.mid) >= MOST:
         yield "a statistic has an impossible scale"

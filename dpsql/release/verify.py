@@ -48,7 +48,7 @@ class Verified(NamedTuple):
 
     def summary(self) -> str:
         signed = (
-            "it is not signed: nothing tells who wrote it"
+            "it is not signed: its author is unknown"
             if self.signer is None
             else f"signed by {self.signer.key}, unchanged since"
         )

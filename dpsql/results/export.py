@@ -72,13 +72,13 @@ MOST_ROWS, MOST_ENTRIES = 2**16, 2**23
 MOST_WORK = 2**30
 """Cells of an export, each times the leaves of all axes of its view: a minute or two a measure."""
 READ_FIRST = (
-    "Every number is an estimate: it has noise, may be below 0, and is no count of real rows.",
+    "Every number is an estimate: it has noise, may be below 0, and is not a count of real rows.",
     "Its error is the column ending in _stderr; the columns ending in _low and _high are the ends of its interval. "
-    "Where one of these is NULL, nothing bounds the number on that side: read it as no number.",
+    "Where one of these is NULL, nothing bounds the number on that side: do not use it.",
     "Errors of different rows are not independent: the error of a sum, a mean or a difference of rows does not follow "
     'from these columns. Ask the release in SQL, which knows it: dpsql query RELEASE "SELECT .., DP_STDERR(COUNT(*))".',
     "A sum of rows is unbiased; that of people, each counted once, is not a number of people.",
-    "Views tell of the same rows: do not add numbers of different files.",
+    "Views count the same rows: do not add numbers of different files.",
 )
 VALUES: tuple[tuple[str, ErrorFunction], ...] = (("_stderr", STDERR), ("_low", LOW), ("_high", HIGH))
 
@@ -134,7 +134,7 @@ SPECIAL = {"null_leaf": "(NULL)", "missing_leaf": "(MISSING)", "other_leaf": "(O
 MEANS = {
     "null_leaf": "the value is NULL",
     "missing_leaf": "there is no row that the foreign key names",
-    "other_leaf": "outside of the catalog's domain",
+    "other_leaf": "outside the catalog's domain",
 }
 
 
@@ -404,7 +404,7 @@ def _task(view: ReleaseView, answerer: ReleaseEngine, files: set[str]) -> tuple[
     for measure in view.statistics:
         term = Term(measure)
         if not needed_measures([term], view):
-            why.append(f"{view.name}: sums of {measure} need a count that it does not hold")
+            why.append(f"{view.name}: sums of {measure} need a count that it does not have")
             continue
         plans = (_plan(task, ranges) for ranges in _parts(task.sizes))
         reason = next(

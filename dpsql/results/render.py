@@ -50,7 +50,7 @@ MIDNIGHT = datetime.time()
 WEAK, CUT = "?", "~"
 LEGEND = {
     WEAK: "? = too noisy to tell from zero",
-    CUT: "~ = a bin was cut: so much of the margin is what interpolating it may add",
+    CUT: "~ = the part of the margin that interpolating a cut bin may add",
 }
 
 

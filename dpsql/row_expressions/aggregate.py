@@ -36,7 +36,7 @@ INSTEAD = {
     "GroupConcat": "a summary is one value; count, or take `mode`",
     "Select": "a summary is one aggregate, without a query",
     "Subquery": "a summary is one aggregate, without a query",
-    "Order": "all her rows have no order; write `arg_min(y, x)`, or `nth(x, n)`",
+    "Order": "a person's rows have no order; write `arg_min(y, x)`, or `nth(x, n)`",
     "AnyValue": "which row comes first is chance; write `min` or `mode`",
     "First": "which row comes first is chance; write `arg_min(y, x)`",
     "Last": "which row comes last is chance; write `arg_max(y, x)`",
@@ -101,7 +101,7 @@ def parse_aggregate(text: str) -> Aggregate:
         for node in part.walk():
             if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Order):
                 hint = INSTEAD.get(type(node).__name__, HINT)
-                raise CatalogError(f"{type(node).__name__.upper()} stands inside of the aggregate", hint=hint)
+                raise CatalogError(f"{type(node).__name__.upper()} is inside the aggregate", hint=hint)
         check_row(part)
     return call
 

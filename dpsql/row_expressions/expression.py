@@ -212,7 +212,7 @@ def check_row(tree: Node) -> None:
     if longest > MOST_GROWTH * COLUMN:
         raise CatalogError(
             f"text could become more than {MOST_GROWTH} times as long",
-            hint="repeat, pad or replace by fewer characters; memory that runs out would tell of a row",
+            hint="repeat, pad or replace by fewer characters; running out of memory would reveal a row",
         )
 
 

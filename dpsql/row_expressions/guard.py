@@ -61,11 +61,11 @@ def check_text(text: str) -> str:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise SqlSyntaxError("the statement holds a lone surrogate", hint="send valid UTF-8") from error
+        raise SqlSyntaxError("the statement contains a lone surrogate", hint="send valid UTF-8") from error
     if size > MAX_BYTES:
         raise SqlSyntaxError(f"the statement has {size} bytes, the limit is {MAX_BYTES}", hint="shorten it")
     if "\x00" in text:
-        raise SqlSyntaxError("the statement holds a NUL character", hint="remove it")
+        raise SqlSyntaxError("the statement contains a NUL character", hint="remove it")
     if match := BIDI.search(text):
         name = f"U+{ord(match.group()):04X}"
         raise SqlSyntaxError(

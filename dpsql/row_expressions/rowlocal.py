@@ -232,7 +232,7 @@ def _only_known_clauses(tree: Node) -> None:
     """SELECT, FROM, JOIN and WHERE; nothing that looks at other rows, counts them or orders them."""
     for name, value in tree.args.items():
         if value and name.rstrip("_") not in ("expressions", "from", "joins", "where", "kind"):
-            raise _refused(f"{name.rstrip('_').upper()} looks at more than one row of a private table")
+            raise _refused(f"{name.rstrip('_').upper()} reads more than one row of a private table")
     if tree.args.get("kind"):
         raise _refused("SELECT AS STRUCT or VALUE makes no columns")
 
@@ -359,7 +359,7 @@ def _known(alias: str, aliases: list[str]) -> str:
     for name in aliases:
         if name.lower() == alias.lower():
             return name
-    raise _refused(f"`{alias}` is no table of FROM")
+    raise _refused(f"`{alias}` is not a table of FROM")
 
 
 def _value(tree: Node, aliases: list[str], *, wrap: bool = False) -> str:
@@ -367,7 +367,7 @@ def _value(tree: Node, aliases: list[str], *, wrap: bool = False) -> str:
     check_row(tree)
     for column in tree.find_all(exp.Column):
         if not column.table and len(aliases) > 1:
-            raise _refused(f"`{column.name}` may stand in several tables; write <table>.{column.name}")
+            raise _refused(f"`{column.name}` may be in several tables; write <table>.{column.name}")
         column.set("table", exp.to_identifier(_known(column.table or aliases[0], aliases), quoted=True))
     text = write(tree, {})
     return text if isinstance(tree, exp.Column) and not wrap else f"TRY({text})"

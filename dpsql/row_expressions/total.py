@@ -346,7 +346,7 @@ def _exact(node: Node, left: TotalExpression, sign: str, right: TotalExpression)
     whole, places = digits(sql_type)
     for operand in (left, right) if sign != "*" else ():
         if digits(operand.sql_type)[0] > whole and sql_type not in BITS:
-            raise refused(node, f"{sql_type} does not hold its operands; cast one to more digits")
+            raise refused(node, f"{sql_type} cannot hold its operands; cast one to more digits")
     # Spark gives a product one digit more than both factors have, and cuts places where that is above 38
     product = sum(map(sum, (digits(left.sql_type), digits(right.sql_type)))) + 1
     if sql_type not in BITS and (product if sign == "*" else whole + places + 1) > MOST_DIGITS:

@@ -58,7 +58,7 @@ def aggregate(binding: Binding, node: Node) -> Value:
     if isinstance(node, (exp.CountIf, exp.Min, exp.Max)) and node.this is None:
         raise refusal(
             ProgrammingError,
-            f"{node.key.upper()} needs something to look at",
+            f"{node.key.upper()} needs an argument",
             at=node,
             clause="SELECT",
             hint="name a column",
@@ -101,7 +101,7 @@ def _no_distinct(node: Node) -> None:
     if isinstance(node.this, exp.Distinct):
         raise refusal(
             NotSupportedError,
-            f"{node.key.upper()}(DISTINCT ..) adds up which values there are, and a release does not tell which occur",
+            f"{node.key.upper()}(DISTINCT ..) depends on which values occur, and a release does not reveal that",
             at=node,
             clause="SELECT",
             hint="drop DISTINCT",

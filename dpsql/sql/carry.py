@@ -474,7 +474,7 @@ def value_cells(value: Value, block: int, number: int, alias: str) -> Dependence
     if isinstance(value, ErrorOf):
         return ERROR
     if isinstance(value, CatalogValue):
-        return Unknown("a quantile's error is no standard error") if value.function == "quantile" else None
+        return Unknown("a quantile's error is not a standard error") if value.function == "quantile" else None
     table = f"{quoted(alias)}."
 
     def cell(part: int) -> str:

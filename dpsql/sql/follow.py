@@ -109,7 +109,9 @@ def _cast(node: exp.Cast, names: NameResolver) -> Dependence:
     dependence = follow(node.this, names)
     number = node.to.this in exp.DataType.NUMERIC_TYPES
     return (
-        dependence if dependence is None or number else Unknown("a noisy value was cast to what is no number")
+        dependence
+        if dependence is None or number
+        else Unknown("a noisy value was cast to something that is not a number")
     )
 
 
@@ -361,7 +363,7 @@ def _opened(node: Node, names: NameResolver) -> Call:
             for clause in clauses
             for expression in clause.find_all(exp.Column, exp.Subquery)
         ):
-            selector = "a window orders or parts" if isinstance(function, exp.Window) else "FILTER picks"
+            selector = "a window orders or partitions" if isinstance(function, exp.Window) else "FILTER picks"
             rows = f"{selector} rows by a noisy value"
         function = function.this
 
@@ -382,7 +384,7 @@ def _call(node: Node, names: NameResolver) -> Dependence:
     values = [operand for operand in call.function.iter_expressions() if not isinstance(operand, exp.Star)]
     dependences = [follow(operand, names) for operand in values]
     if isinstance(argument, exp.Distinct) and any(dependences):
-        return Unknown(f"{_called(call.function)} hangs on which noisy values there are")
+        return Unknown(f"{_called(call.function)} depends on which noisy values there are")
     unknown = next((dependence for dependence in dependences if isinstance(dependence, Unknown)), None)
     if unknown is not None:
         return unknown
@@ -395,7 +397,7 @@ def _call(node: Node, names: NameResolver) -> Dependence:
     if value is None or isinstance(call.function, exp.Count):
         return None
     if dependences[0] is not value:
-        return Unknown(f"{name} hangs on which noisy values there are")
+        return Unknown(f"{name} depends on which noisy values there are")
     rule = CALLS.get(type(call.function))
     if rule is None:
         return Unknown(f"{name} picks among noisy values")

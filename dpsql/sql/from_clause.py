@@ -246,9 +246,7 @@ def sources(select: exp.Select) -> list[Node]:
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
     if joins and first is None:
-        raise refusal(
-            ProgrammingError, "a JOIN stands without FROM", at=joins[0], clause="FROM", hint="write FROM"
-        )
+        raise refusal(ProgrammingError, "a JOIN without FROM", at=joins[0], clause="FROM", hint="write FROM")
     return ([first.this] if first is not None else []) + [join.this for join in joins]
 
 

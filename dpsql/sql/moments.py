@@ -78,12 +78,12 @@ def _centred(binding: Binding, moment: Node) -> Node:
         if f"{instance.table.name}.{name}" in binding.schema.measures:
             raise refusal(
                 NotSupportedError, f"no view has squares of {instance.table.name}.{name}", at=moment, clause="SELECT",
-                hint=f"ask the curator for `squares({instance.table.name}.{name})` beside it in a view",
+                hint=f"ask the curator for `squares({instance.table.name}.{name})` alongside it in a view",
             )  # fmt: skip
     if binding.of_one_axis(value):
         return value
     raise refusal(
-        NotSupportedError, f"{moment.key.upper()} of what is no measure or axis of the release", at=moment,
+        NotSupportedError, f"{moment.key.upper()} needs a measure or an axis of the release", at=moment,
         clause="SELECT", hint="name a column of an axis, or a measure whose squares a view has",
     )  # fmt: skip
 

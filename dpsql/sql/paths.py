@@ -116,7 +116,7 @@ def _path(instance: Instance, parents: dict[int, Edge], rows: RowRelation) -> tu
     number = instance.number
     while number in parents:
         if len(steps) > len(rows.instances):
-            raise refusal(NotSupportedError, "the joins go round in a circle", clause="JOIN")
+            raise refusal(NotSupportedError, "the joins form a cycle", clause="JOIN")
         steps.append(parents[number].foreign_key)
         number = parents[number].parent
     return tuple(reversed(steps))
@@ -184,7 +184,7 @@ def check_call(rows: RowRelation, paths: Paths, call: Node) -> None:
     partner = next(i.table.name for i in rows.instances if i.number in paths.beside)
     raise refusal(
         NotSupportedError,
-        f"{call.key.upper()} counts each {partner} without a row of {paths.root}; no release tells (anti-join)",
+        f"{call.key.upper()} counts each {partner} without a row of {paths.root}; a release cannot tell which",
         at=call,
         clause="SELECT",
         hint=f"COUNT or SUM a column of {paths.root}, or write INNER JOIN",
@@ -219,7 +219,7 @@ def check_tests(rows: RowRelation, paths: Paths, tests: list[Node]) -> None:
         if columns and test.find(*FILLING) is not None:
             raise refusal(
                 NotSupportedError,
-                f"a release cannot tell who has no row of {paths.root} (anti-join)",
+                f"a release cannot tell which partners have no row of {paths.root} (anti-join)",
                 at=columns[0],
                 clause="WHERE",
                 hint=f"start FROM {paths.root}, or compare its columns with constants",

@@ -249,14 +249,14 @@ class _Mapping:
         """Conditions on rows, and conditions on the people's own columns."""
         for key in self._keys():
             if not (self._is_key(key) or self._is_hers(key)):
-                raise self._refused(f"{key.sql()} is no column of {self.people.name}", key)
+                raise self._refused(f"{key.sql()} is not a column of {self.people.name}", key)
         if any(self.query.args.get(clause) for clause in PLAIN):
             raise self._refused("LIMIT, OFFSET and QUALIFY pick rows of people", self.query)
         where = self.query.args.get("where")
         rows: list[Node] = []
         for test in conjuncts(where.this if where is not None else None):
             if test.find(exp.Query) is not None:
-                raise self._refused("a query inside of the condition", test)
+                raise self._refused("a query inside the condition", test)
             if _is_not_null(test) and self._is_key(test.this.this):
                 continue
             (self.outside if self._is_hers(test) else rows).append(test)
@@ -394,7 +394,7 @@ class _Mapping:
                 column.replace(self._own(meaning[1]))
             else:
                 raise self._refused(
-                    f"{column.sql()} is no column of {self.people.name}, and no aggregate", column
+                    f"{column.sql()} is neither a column of {self.people.name} nor an aggregate", column
                 )
         mapped: Node = root.this
         return mapped
@@ -444,7 +444,7 @@ class _Mapping:
         while above is not None and not isinstance(above, exp.Select):
             if isinstance(above, exp.Not):
                 raise self._refused(
-                    "NOT IN is true of nobody where a row has no key", node, hint="ask for the others"
+                    "NOT IN is never true if a row has no key", node, hint="ask for the others"
                 )
             above = above.parent
         source = above.args.get("from_") if above is not None else None
@@ -494,7 +494,7 @@ class _Mapping:
             if column.table.lower() == people.alias_or_name.lower():
                 if column.name.lower() in made:
                     raise self._refused(
-                        f"{column.sql()} has the name of a column beside it", column, hint="rename one"
+                        f"{column.sql()} has the name of another column", column, hint="rename one"
                     )
                 column.set("table", exp.to_identifier(alias, quoted=True))
             elif left and column.table.lower() == alias.lower() and column.name in keys:
@@ -541,7 +541,8 @@ class _Mapping:
         people, of = self.people.name, self.fact.of
         if call is None:
             return self._refused(
-                f"{node.sql()} by person is none of count, sum, min, max, bool_or and bool_and of rows", node
+                f"{node.sql()} by person is not one of count, sum, min, max, bool_or and bool_and of rows",
+                node,
             )
         text = catalog_text(call, self._written)
         shown = text.replace("count(", "COUNT(") if text == "count(*)" else text
@@ -549,7 +550,7 @@ class _Mapping:
         quoted = f'"{text}"' if any(mark in text for mark in ",:'") else text
         error = refusal(
             MissingSummary,
-            f"no column of `{people}` holds {shown} of {of}",
+            f"no column of `{people}` contains {shown} of {of}",
             at=node,
             clause="FROM",
             hint=f"ask the curator for `{name}: {{of: {of}, is: {quoted}, ..}}` under its summaries{beside}",

@@ -199,7 +199,7 @@ def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
     releases = [name for name in names if name in context.schema.named]
     if len(releases) > 1:
         raise refusal(
-            NotSupportedError, f"rows of {' and '.join(sorted(releases))} are joined, and releases hold none",
+            NotSupportedError, f"rows of {' and '.join(sorted(releases))} are joined, and releases contain no rows",
             at=names[releases[-1]], clause="FROM", hint="aggregate those of each, and join the answers",
         )  # fmt: skip
     return releases[0] if releases else context.release
@@ -440,7 +440,7 @@ def _information(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery
     if columns is None:
         raise refusal(
             UnknownName,
-            f"information_schema.{name} is not kept",
+            f"information_schema.{name} is not provided",
             at=node,
             clause="FROM",
             hint=f"there are {', '.join(INFORMATION | VIEWS)}",

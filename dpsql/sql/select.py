@@ -200,7 +200,7 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
     if not grouped and not _has_aggregates(select):
         raise refusal(
             RawRowsError,
-            f"the statement asks for rows of {root}; a release contains no rows",
+            f"the statement asks for rows of {root}, and a release contains no rows",
             at=next(iter(select.expressions), None),
             clause="SELECT",
             nearest=builder.context.schema.example(root),
@@ -253,7 +253,7 @@ def _groups(builder: Builder, select: exp.Select) -> None:
         if aggregates(resolved):
             raise refusal(
                 ProgrammingError,
-                "GROUP BY holds an aggregate",
+                "GROUP BY contains an aggregate",
                 at=key,
                 clause="GROUP BY",
                 hint="group by a column",

@@ -78,7 +78,7 @@ SETTINGS: Mapping[str, Setting] = {
     MIN_RELATIVE_ERROR: Setting(
         "min_relative_error", "a number above 0", "0.5", _above_zero,
         lambda value: "off" if value is None else f"{value:g}",
-        lambda value: "groups whose numbers all err by so many times themselves are hidden",
+        lambda value: "groups whose numbers all have relative errors of this or more are hidden",
     ),
     ERRORS: Setting(
         "errors", "on or off", "on", _switch, lambda value: "on" if value else "off",
@@ -144,7 +144,7 @@ def read_change(text: str) -> Change | None:
         _refuse_misspelt(name)
         return None
     if verb == "PRAGMA":
-        raise ProgrammingError(f"{name} is no pragma", hint=f"write SET {name} = {SETTINGS[name].example}")
+        raise ProgrammingError(f"{name} is not a pragma", hint=f"write SET {name} = {SETTINGS[name].example}")
     if (match["scope"] or "session").lower() != "session":
         raise ProgrammingError(
             f"{name} is set for a session", hint=f"write SET {name} = {SETTINGS[name].example}"

@@ -164,7 +164,7 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
         CatalogError: a view of another table, without the time axis, cut otherwise, or of another mechanism.
     """
     if not catalog.views:
-        raise CatalogError("views: there are none", hint="declare at least one view")
+        raise CatalogError("views: none are declared", hint="declare at least one view")
     if column.cuts is not None:
         raise CatalogError(
             f"{stream.column}: a stream's time axis has the stream's grain", hint="remove its cuts"
@@ -184,8 +184,8 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             )
         if LOOKING & {view.spec.word, view.spec.data_dependent}:
             raise CatalogError(
-                f"{where}: a stream measures the same rows in every batch, so no view may choose them by a look at the "
-                "data, which each batch would pay for again",
+                f"{where}: a stream measures the same rows in every batch, so no view may choose them by "
+                "data-dependent selection, which each batch would pay for again",
                 hint="write `mechanism: auto` and `data_dependent: refuse`",
             )
         if view.spec.word not in MECHANISMS:

@@ -121,7 +121,7 @@ def read_head(directory: Path) -> StreamManifest:
         states, version = listed_states(body.get("states", [])), body["format"]
         manifest = StreamManifest(str(body["release_id"]), segments, base, pages, states)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReleaseError(f"{directory} holds no stream release that can be read") from error
+        raise ReleaseError(f"{directory} contains no readable stream release") from error
     if version != FORMAT:
         raise ReleaseError(
             f"{directory} has stream format {version}", hint=f"this version reads format {FORMAT}"
@@ -146,7 +146,7 @@ def expand(directory: Path, manifest: StreamManifest) -> StreamManifest:
             listed.extend(_listed(_json(directory / page.file)["segments"]))
         except (ValueError, KeyError, TypeError) as error:
             raise ReleaseError(
-                f"{page.file} is no list of segments", hint="restore it from a backup"
+                f"{page.file} is not a list of segments", hint="restore it from a backup"
             ) from error
     if [segment.batch for segment in listed] != list(range(manifest.first)):
         raise ReleaseError(f"the manifest of {directory} is damaged", hint="restore it from a backup")
@@ -190,7 +190,7 @@ def create_directory(directory: Path, release_id: str, base: str | None = None) 
         OSError: it cannot be written; whoever knows what is charged says so.
     """
     if (directory / MANIFEST).exists():
-        raise OperationalError(f"{directory} already holds a stream release", hint="choose another output")
+        raise OperationalError(f"{directory} already contains a stream release", hint="choose another output")
     (directory / SEGMENTS).mkdir(parents=True, exist_ok=True)
     manifest = StreamManifest(release_id, (), (base, file_hash(directory / base)) if base else None)
     write_manifest(directory, manifest)

@@ -103,7 +103,9 @@ class StreamState:
         """
         row = self._database.execute("SELECT value FROM setting WHERE key = ?", [key]).fetchone()
         if row is None:
-            raise IntegrityError(f"{self.path} is no complete stream state", hint="restore it from a backup")
+            raise IntegrityError(
+                f"{self.path} is not a complete stream state", hint="restore it from a backup"
+            )
         return bytes(row[0])
 
     def keyed(self, content: bytes) -> bytes:
@@ -374,7 +376,7 @@ def open_state(path: Path) -> StreamState:
 
     Raises:
         IntegrityError: it is not what its last append left.
-        OperationalError: there is none, it is not private, or it is no stream state.
+        OperationalError: there is none, it is not private, or it is not a stream state.
     """
     if not path.is_file():
         raise OperationalError(f"there is no private state {path}", hint="name the one made with the release")
@@ -397,7 +399,7 @@ def open_state(path: Path) -> StreamState:
         if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
             raise  # the disk's fault, not the file's
         raise OperationalError(
-            f"{path} is no stream state", hint="name the one made with the release"
+            f"{path} is not a stream state", hint="name the one made with the release"
         ) from error
     if version != FORMAT:
         database.close()

@@ -36,7 +36,7 @@ SELECT COUNT(*) FROM (SELECT customer_id, SUM(pieces) FILTER (WHERE pieces > 2) 
 SELECT COUNT(*) FROM (SELECT customer_id FROM sales GROUP BY 1 HAVING COUNT(DISTINCT pieces) > 2) t;
 -- count, sum, min, max
 SELECT COUNT(*) FROM (SELECT customer_id, STDDEV(pieces) AS s FROM sales GROUP BY 1) t WHERE s > 1;
--- a query inside of the condition
+-- a query inside the condition
 SELECT COUNT(*) FROM (SELECT customer_id FROM sales WHERE amount IN (SELECT MAX(amount) FROM sales) GROUP BY 1) t;
 -- pieces is no column of customer
 SELECT COUNT(*) FROM (SELECT DISTINCT customer_id, pieces FROM sales) t;

@@ -212,7 +212,7 @@ def test_it_is_told(exact: dict[str, ReleaseEngine]) -> None:
     assert any("(2 bins cut: 50% of what is taken is interpolated)" in line for line in found.plan)
     shown = render(found, "table", 0.95).splitlines()
     assert shown[2].endswith("~30")
-    assert shown[3] == "~ = a bin was cut: so much of the margin is what interpolating it may add"
+    assert shown[3] == "~ = the part of the margin that interpolating a cut bin may add"
     assert f"<p><small>{note}</small></p>" in found._repr_html_()
     whole = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day < 20")
     assert whole.notes == ()

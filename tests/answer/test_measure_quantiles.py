@@ -189,5 +189,5 @@ def test_nothing_is_worked_out_from_groups_that_count_others(
     """The first would be 0 +- 0, where 4 was counted under 3."""
     groups = f"SELECT {LATE.format(30, 100)} AS late, COUNT(*) AS n FROM sale GROUP BY 1"
     assert bakery[0].query(f"SELECT * FROM ({groups}) t WHERE late < 3 ORDER BY late").rows
-    with pytest.raises(PartialBinError, match="goes on from these groups"):
+    with pytest.raises(PartialBinError, match="builds on these groups"):
         bakery[0].query(outer.format(groups, groups))

@@ -130,7 +130,7 @@ def test_no_useless_number_is_shown_unmarked(path: Path, text: str) -> None:
             told = record[f"{names[c]}_stderr"]
             assert told in ("", None) or float(told) >= 0.5 * value
         assert result.marked[r][c]
-    assert "? below twice" in str(result) or not places
+    assert "? = too noisy" in str(result) or not places
     noisy = frozenset(result.noisy)
     if len(noisy) < len(names):
         shown = dpsql.query(text, path, min_relative_error=0.5)

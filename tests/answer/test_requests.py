@@ -178,7 +178,7 @@ def test_what_nests_too_deep_says_that_it_has_no_error(shop: OpenReleases) -> No
         deep = f"ABS(1 + {deep} / 2)"
     result = shop.query(f"SELECT {deep} AS n")
     assert result.stderr_rows == ((None,),)
-    assert result.undefined == {"n": "the statement nests too deep to follow its errors"}
+    assert result.undefined == {"n": "the statement is nested too deeply to compute its errors"}
     for style in FORMATS:
         assert render(result, style, 0.95)
 

@@ -108,7 +108,7 @@ def test_dbapi(shop: Path, answers: tuple[list[tuple], list[tuple]]) -> None:
             "biased; errors are those of the unbiased ones"
         ]
         notes = second.result.provenance["notes"]
-        *biased, beyond = [note for note in notes if "outside of the catalog's domain" not in note]
+        *biased, beyond = [note for note in notes if "outside the catalog's domain" not in note]
         assert biased == list(second.result.flags)
         assert "hidden by noise, lie beyond max_ids (20)" in beyond
         assert untouched.execute(BY_AGE).fetchall() == plain

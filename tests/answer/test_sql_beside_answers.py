@@ -155,7 +155,7 @@ def test_a_total_over_what_noise_picked_says_so(
     "SELECT COUNT(*) FROM sales ASOF JOIN customer USING (customer_id)": "ASOF JOIN is not supported",
     "SELECT SUM(price) FROM product": "no view counts rows of product",
     "SELECT STDDEV(amount) FROM sales": r"ask the curator for `squares\(sales.amount\)`",
-    "SELECT SUM(DISTINCT age) FROM customer": "a release does not tell which occur",
+    "SELECT SUM(DISTINCT age) FROM customer": "a release does not reveal that",
     "SELECT ANY_VALUE(region) FROM customer": "the value of a single row is not published",
     "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",
 }.items())  # fmt: skip

@@ -91,7 +91,7 @@ def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: ReleaseEngi
         pieces = kasse.query("SELECT COUNT(*), COUNT(stueck), SUM(stueck) FROM kauf")
         assert pieces.rows == ((10, 10, 41),)
         assert (
-            never.format("stueck") + ", and its sums and averages take the middle of its bounds there"
+            never.format("stueck") + ", and its sums and averages use the middle of its bounds for them"
             in pieces.notes
         )
     assert never.format("neu") in kasse.query("SELECT COUNT(neu) FROM kauf").notes

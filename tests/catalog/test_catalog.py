@@ -82,7 +82,7 @@ def test_numbers_stay_exact() -> None:
         ("max_ids: 20, ", "", "views.demand.of", "write `max_ids: <number>` or `max_ids: auto`"),
         ("lower: 18", "lower: 18.5", "tables.customer.columns.age", "digits after the point"),
         ("lower: 18", "lower: 99", "tables.customer.columns.age", "swap them"),
-        ("name: retail", "name: retail\nname: shop", "shop.yaml:3: name", "stands twice; keep one"),
+        ("name: retail", "name: retail\nname: shop", "shop.yaml:3: name", "is repeated; keep one"),
         ("customer_id: customer,", "customer_id: client,", "foreign_keys.customer_id", "no table `client`"),
         ("unit: customer.customer_id", "unit: customer.id", "privacy.unit", "write `customer.customer_id`"),
         ("unit: customer.customer_id", "unit: product.product_id", "privacy.unit", "must be private"),

@@ -94,7 +94,7 @@ def test_an_ambiguous_unit_is_refused_until_the_catalog_chooses() -> None:
 
 
 def test_circles_of_foreign_keys_are_refused() -> None:
-    with pytest.raises(CatalogError, match="run in a circle"):
+    with pytest.raises(CatalogError, match="form a cycle"):
         parse_catalog(
             ORDERS.replace(
                 "nation: {role: dimension, ", "nation: {role: dimension, foreign_keys: {boss: nation}, "

@@ -106,7 +106,7 @@ def test_errors_over_declared_logs(log, bound):
 
 
 def test_a_range_outside_or_upside_down_is_refused():
-    with pytest.raises(CatalogError, match="holds no value"):
+    with pytest.raises(CatalogError, match="contains no value"):
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-04-01]]}")
     with pytest.raises(CatalogError, match="weight"):
         strategy("{axis: facts.day, workload: [[2025-05-01, 2025-06-01, 0]]}")

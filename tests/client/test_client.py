@@ -189,9 +189,9 @@ def test_lifetime_cap_and_largest_epsilon_hold(tmp_path: Path) -> None:
     device = memory(tmp_path)
     for name in ("a", "b"):
         assert device.answer(plan_of(collection=name), [], system_entropy)
-    with pytest.raises(PrivacyError, match="given all"):
+    with pytest.raises(PrivacyError, match="spent all"):
         device.answer(plan_of(collection="c"), [], system_entropy)
-    with pytest.raises(PrivacyError, match="more than this device"):
+    with pytest.raises(PrivacyError, match="more epsilon than this device"):
         memory(tmp_path, largest=0).answer(plan_of(), [], system_entropy)
 
 

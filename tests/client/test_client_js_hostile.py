@@ -139,7 +139,7 @@ def test_epsilons_add_up_as_fractions() -> None:
     ]
     *sent, last = run(code, plans)
     assert sent == [14, 14, 14]  # in doubles 0.1 + 0.1 + 0.1 is above 0.3
-    assert "given all" in last
+    assert "spent all" in last
 
 
 def test_of_two_tabs_one_draws_at_a_time() -> None:

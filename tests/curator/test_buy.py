@@ -219,7 +219,7 @@ def test_refusals(tmp_path: Path):
         .replace("measures: [count], share: 0.2}", "measures: [count], mechanism: asked}", 1)
     )
     (tmp_path / "bad.yaml").write_text(text)
-    with pytest.raises(CatalogError, match="`questions` go with"):
+    with pytest.raises(CatalogError, match="go together"):
         load_catalog(tmp_path / "bad.yaml")
 
 

@@ -154,14 +154,14 @@ def test_a_first_line_that_may_be_a_row_is_marked(tmp_path: Path) -> None:
     (tmp_path / "raw" / "t.csv").write_text("34,north\n" + "35,south\n36,north\n" * 9, encoding="utf-8")
     catalog = drafted(tmp_path / "raw", tmp_path / "t.yaml")
     assert "tables.t" in catalog.unconfirmed()
-    assert "is that a row, and no header?" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
+    assert "is that a row, not a header?" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
 
 
 def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT i AS x FROM range(50) AS r(i)) TO '{tmp_path}/rides.parquet'")
     made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, leave_open)
-    assert "no table has one row per person" in made.question
+    assert "No table has one row per person" in made.question
     assert f"# {made.question}" in made.text
     rides = load_catalog(tmp_path / "rides.yaml")
     assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
@@ -454,10 +454,10 @@ def test_questions_leave_out_what_none_of_them_reads(tmp_path: Path) -> None:
         "customers": ["c_card"], "lines": ["l_amount"], "orders": [],
     }  # fmt: skip
     why = {f"{column.table}.{column.column}": column.why for column in made.dropped}
-    assert {place for place, reason in why.items() if reason == "no question needs its table"} == {
+    assert {place for place, reason in why.items() if reason == "no question uses its table"} == {
         "friends.f_custkey", "friends.f_storeid", "stores.city", "stores.code", "stores.store_id",
     }  # fmt: skip
-    assert why["customers.c_age"] == why["orders.o_date"] == "no question names it"
+    assert why["customers.c_age"] == why["orders.o_date"] == "no question uses it"
     (line,) = (column.line for column in made.dropped if column.column == "c_age")
     (tmp_path / "kept.yaml").write_text(made.text.replace("      c_card:", f"      {line}\n      c_card:"))
     assert load_catalog(tmp_path / "kept.yaml").tables["customers"].columns["c_age"].confirm
@@ -477,7 +477,7 @@ def test_the_table_of_drops_has_one_row_for_what_a_table_holds_beside_the_questi
         ],
     )
     assert result.exit_code == 0, result.output
-    rows = [line for line in result.output.splitlines() if "kept out: no question names it" in line]
+    rows = [line for line in result.output.splitlines() if "kept out: no question uses it" in line]
     assert [row.partition(":")[0] for row in rows] == ["games", "people"]
     assert "teamID" in rows[0] and "dpsql init --json" in rows[0]
 

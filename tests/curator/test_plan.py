@@ -224,7 +224,7 @@ views:
         plans[epsilon] = api.plan(tmp_path / "c.yaml")
         (cube,) = plans[epsilon].cubes
         assert f"cube: below about {cube.rows:,} rows MST would do better here" in plan_text(plans[epsilon])
-        assert "how many there are is unknown" in plan_text(plans[epsilon])
+        assert "their number is unknown" in plan_text(plans[epsilon])
         assert "designed for ranges of each axis half of the time" in plan_text(
             plans[epsilon], mechanisms=True
         )

@@ -109,7 +109,7 @@ def test_a_guess_is_needed_and_streams_are_refused(shop: Path) -> None:
     with pytest.raises(InterfaceError, match="at most"):
         rehearse_catalog(star, [], public_guess(star, 10, 10**7, None))
     stream = star.model_copy(update={"stream": object()})
-    with pytest.raises(CatalogError, match="no streams"):
+    with pytest.raises(CatalogError, match="streams and collections"):
         rehearse_catalog(stream, [], public_guess(star, 10, 20, None))
 
 

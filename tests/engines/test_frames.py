@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "durations": (lambda: pd.DataFrame({"a": pd.to_timedelta([1])}), "`a` has the type timedelta64"),
     "periods": (lambda: pd.DataFrame({"a": pd.period_range("2025", periods=1, freq="D")}), "`a` has the type period"),
     "capitals": (lambda: pd.DataFrame({"a": [1], "A": [2]}), "two columns are called `a`"),
-    "numbers as names": (lambda: pd.DataFrame({0: [1]}), "a column has no text as its name"),
+    "numbers as names": (lambda: pd.DataFrame({0: [1]}), "the name of a column is not text"),
     "Python objects": (lambda: pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}), "`a` holds Python objects"),
     "a list": (lambda: [1, 2], "list is no table"),
 }  # fmt: skip
@@ -214,7 +214,7 @@ def test_a_catalog_of_frames_is_confirmed_published_and_known_again(tmp_path: Pa
     assert (tmp_path / "shop.confirmed.jsonl").read_text().count("\n") == 2
     other = catalog.model_copy(update={"privacy": catalog.privacy.model_copy(update={"lineage": "others"})})
     shuffled = {name: frame.sample(frac=1, random_state=3) for name, frame in frames.items()}
-    with pytest.raises(LineageError, match="holds the same rows"):
+    with pytest.raises(LineageError, match="has the same rows"):
         dpsql.publish(other, tmp_path / "s.dpsql", tables=shuffled, ledger=ledger)
 
 

@@ -5,16 +5,16 @@ GROUP BY region
 -- 2. condition: every row
 -- 3. grouped by customer_id.customer.region
 -- 4. view prices: 36 cells over product.price, customer.region
--- 5. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 6. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; nobody measured 1 of 5 nodes: they are sums of others
+-- 5. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 6. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; 1 of 5 nodes were not measured: they are sums of others
 -- 7. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 8. count: half of the 95% interval / 1.96 is 2.48247 to 3.48742; variance = 6 to 12 noise of count
 -- 9. block 1: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 10. condition: every row
 -- 11. grouped by customer_id.customer.region
 -- 12. view prices: 36 cells over product.price, customer.region
--- 13. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 14. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; nobody measured 1 of 5 nodes: they are sums of others
+-- 13. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 14. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; 1 of 5 nodes were not measured: they are sums of others
 -- 15. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 16. count: half of the 95% interval / 1.96 is 2.48247 to 3.48742; variance = 6 to 12 noise of count
 -- 17. DuckDB: SELECT a2.g, SUM(c.estimate) FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = 0 AND c.n2 = a2.n GROUP BY a2.g

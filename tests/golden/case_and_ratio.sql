@@ -1,11 +1,11 @@
 SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(SUM(amount), 0) FROM shop
 -- 1. block 0: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 2. condition: every row
--- 3. sales.amount: values beyond its bounds count as the nearest bound; how many there are was not measured
+-- 3. sales.amount: values beyond its bounds count as the nearest bound; their number was not measured
 -- 4. view demand: 720 cells over customer.age, customer.region, category
--- 5. axis customer.age: [0, 24) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3; nobody measured 2 of 3 nodes: they are sums of others
--- 6. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 7. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 5. axis customer.age: [0, 24) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3; 2 of 3 nodes were not measured: they are sums of others
+-- 6. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 7. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 8. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
 -- 9. sales.amount where customer_id.customer.age < 25: half of the 95% interval / 1.96 is 181.212; variance = 0.021 noise of sales.amount + 32812.5 noise of count
 -- 10. sales.amount: half of the 95% interval / 1.96 is 335.448; variance = 0.072 noise of sales.amount + 112500 noise of count

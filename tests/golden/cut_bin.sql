@@ -1,11 +1,11 @@
 SELECT COUNT(*), SUM(amount * qty) FROM shop WHERE price < 12
 -- 1. block 0: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 2. condition: product_id.product.price < 12
--- 3. sales.revenue: values beyond its bounds count as the nearest bound; how many there are was not measured
--- 4. 1 bin of product.price cut: interpolating them may put off count by up to 75.6, sales.revenue by up to 1.485e+04; intervals include it
+-- 3. sales.revenue: values beyond its bounds count as the nearest bound; their number was not measured
+-- 4. 1 bin of product.price cut: interpolating them may shift count by up to 75.6, sales.revenue by up to 1.485e+04; intervals include it
 -- 5. view prices: 36 cells over product.price, customer.region
--- 6. axis product.price: [0, 3) of 6 leaves (1 bin cut: 17% of what is taken is interpolated) = [0, 2) at level 1 + 0.4 x [2, 3) at level 2; nobody measured 1 of 2 nodes: they are sums of others
--- 7. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 6. axis product.price: [0, 3) of 6 leaves (1 bin cut: 17% of what is taken is interpolated) = [0, 2) at level 1 + 0.4 x [2, 3) at level 2; 1 of 2 nodes were not measured: they are sums of others
+-- 7. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 8. noise of count, sales.revenue: none; epsilon 1, sensitivity 1, 225, scale 1, 225 at the whole budget
 -- 9. count: half of the 95% interval / 1.96 is 36.4051; variance = 12.96 noise of count; cut bins move it by up to 75.6
 -- 10. sales.revenue: half of the 95% interval / 1.96 is 7232.32; variance = 0.001296 noise of sales.revenue; cut bins move it by up to 14847.8

@@ -6,7 +6,7 @@ LEFT JOIN (SELECT sold_on AS s, COUNT(*) AS n FROM shop WHERE sold_on < (SELECT 
 -- 3. grouped by sales.sold_on
 -- 4. view trend: 450 cells over sales.sold_on, category
 -- 5. axis sales.sold_on: 2025-01-01: [0, 1), 2025-01-02: [1, 2), 2025-01-03: [2, 3), 2025-01-04: [3, 4), 2025-01-05: [4, 5), 2025-01-06: [5, 6) and 34 more of 90 leaves; 2025-01-01 = [0, 1) at level 5
--- 6. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 6. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 7. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 8. count: half of the 95% interval / 1.96 is 2.2722; variance = 5 noise of count
 -- 9. DuckDB: SELECT a1.g, SUM(c.estimate) FROM node_combination_4 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0 GROUP BY a1.g

@@ -1,9 +1,9 @@
 SELECT COUNT(*) FROM customer WHERE age IS NOT NULL AND region IS NULL
 -- 1. block 0: rows of customer
 -- 2. condition: (NOT (customer.age IS NULL) and customer.region IS NULL)
--- 3. the catalog says of customer.age: never NULL; rows where it is count as values outside of the domain
+-- 3. the catalog declares customer.age never NULL; NULLs count as values outside the domain
 -- 4. view people: 115 cells over customer.age, customer.region
--- 5. axis customer.age: [0, 23) of 23 leaves = [0, 23) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 5. axis customer.age: [0, 23) of 23 leaves = [0, 23) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 6. axis customer.region: [4, 5) of 5 leaves = [4, 5) at level 1
 -- 7. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 8. count: half of the 95% interval / 1.96 is 4.81268; variance = 23 noise of count

@@ -2,11 +2,11 @@ SELECT region, SUM(amount) / COUNT(*) AS each FROM shop GROUP BY region HAVING S
 -- 1. block 0: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 2. condition: every row
 -- 3. grouped by customer_id.customer.region
--- 4. sales.amount: values beyond its bounds count as the nearest bound; how many there are was not measured
+-- 4. sales.amount: values beyond its bounds count as the nearest bound; their number was not measured
 -- 5. view demand: 720 cells over customer.age, customer.region, category
--- 6. axis customer.age: [0, 24) of 24 leaves = [0, 24) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 7. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; nobody measured 1 of 5 nodes: they are sums of others
--- 8. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 6. axis customer.age: [0, 24) of 24 leaves = [0, 24) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 7. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; 1 of 5 nodes were not measured: they are sums of others
+-- 8. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 9. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
 -- 10. sales.amount: half of the 95% interval / 1.96 is 137.023 to 193.714; variance = 0.012 to 0.024 noise of sales.amount + 18750 to 37500 noise of count
 -- 11. count: half of the 95% interval / 1.96 is 10.9618 to 15.4971; variance = 120 to 240 noise of count

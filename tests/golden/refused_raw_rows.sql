@@ -1,4 +1,4 @@
 SELECT * FROM sales LIMIT 200
--- RawRowsError: the statement asks for rows of sales, and a release holds none; try SELECT COUNT(*) FROM sales
+-- RawRowsError: the statement asks for rows of sales, and a release contains no rows; try SELECT COUNT(*) FROM sales
 -- SELECT * FROM sales LIMIT 200
 --        ^

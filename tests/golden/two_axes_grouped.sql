@@ -5,10 +5,10 @@ GROUP BY region ORDER BY total DESC
 -- 1. block 0: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 2. condition: (customer_id.customer.age >= 30 and product_id.category_id.category.category IN ('tea', 'jam'))
 -- 3. grouped by customer_id.customer.region
--- 4. sales.amount: values beyond its bounds count as the nearest bound; how many there are was not measured
+-- 4. sales.amount: values beyond its bounds count as the nearest bound; their number was not measured
 -- 5. view demand: 720 cells over customer.age, customer.region, category
--- 6. axis customer.age: [12, 22) of 24 leaves = [12, 13) at level 3 + [13, 14) at level 3 + [14, 16) at level 2 + [16, 19) at level 2 + [19, 22) at level 2; nobody measured 3 of 5 nodes: they are sums of others
--- 7. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; nobody measured 1 of 5 nodes: they are sums of others
+-- 6. axis customer.age: [12, 22) of 24 leaves = [12, 13) at level 3 + [13, 14) at level 3 + [14, 16) at level 2 + [16, 19) at level 2 + [19, 22) at level 2; 3 of 5 nodes were not measured: they are sums of others
+-- 7. axis customer.region: north: [0, 1), south: [1, 2), east: [2, 3), west: [3, 4), NULL: [4, 6) of 6 leaves; north = [0, 1) at level 2; 1 of 5 nodes were not measured: they are sums of others
 -- 8. axis category: [0, 1), [4, 5) of 5 leaves = [0, 1) at level 2 + [4, 5) at level 1
 -- 9. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
 -- 10. sales.amount: half of the 95% interval / 1.96 is 56.1275 to 79.2166; variance = 0.002 to 0.004 noise of sales.amount + 3125 to 6250 noise of count

@@ -2,16 +2,16 @@ SELECT 'all' AS k, COUNT(*) AS n FROM sales
 UNION ALL SELECT 'young', COUNT(*) FROM shop WHERE age < 25
 -- 1. block 0: rows of sales
 -- 2. view prices: 36 cells over product.price, customer.region
--- 3. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 4. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 3. axis product.price: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 4. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 5. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 6. count: half of the 95% interval / 1.96 is 6.01346; variance = 36 noise of count
 -- 7. block 1: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 8. condition: customer_id.customer.age < 25
 -- 9. view demand: 720 cells over customer.age, customer.region, category
--- 10. axis customer.age: [0, 7) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3; nobody measured 2 of 3 nodes: they are sums of others
--- 11. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; nobody measured 1 of 1 nodes: they are sums of others
--- 12. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; nobody measured 1 of 1 nodes: they are sums of others
+-- 10. axis customer.age: [0, 7) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3; 2 of 3 nodes were not measured: they are sums of others
+-- 11. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 12. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
 -- 13. noise of count: none; epsilon 1, sensitivity 1, scale 1 at the whole budget
 -- 14. count: half of the 95% interval / 1.96 is 14.497; variance = 210 noise of count
 -- 15. DuckDB: SELECT SUM(c.estimate) FROM node_combination_6 AS c WHERE c.n1 = 0 AND c.n2 = 0

@@ -70,7 +70,7 @@ def test_steps_down(steps: int, tmp_path: Path) -> None:
         for command in (query, (*append, "2025-01-02"), (*publish, "once/second.dpsql")):
             refused = limited(tmp_path, megabytes, *command)
             assert (refused.returncode, refused.stdout) == (4, ""), refused.stderr
-            assert len(refused.stderr.splitlines()) == 1 and "nothing was begun" in refused.stderr
+            assert len(refused.stderr.splitlines()) == 1 and "nothing was started" in refused.stderr
     assert files(tmp_path) == before
     assert limited(tmp_path, None, *query).stdout == answer.stdout
     assert limited(tmp_path, roomy, *append, "2025-01-02").returncode == 0

@@ -377,7 +377,7 @@ def test_notes_of_formats_for_programs_go_to_standard_error(
 ) -> None:
     """As `dpsql query` does."""
     state = ShellState(open_session([shop]), style)
-    note = "a bin was cut"
+    note = "interpolating a cut bin"
     asked = state.asked.query("SELECT COUNT(*) FROM sales")
     monkeypatch.setattr(OpenReleases, "query", lambda *_, **__: replace(asked, notes=(note,)))
     evaluate(InputPiece("SELECT COUNT(*) FROM sales", False), state)

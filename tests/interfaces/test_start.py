@@ -54,7 +54,7 @@ def test_a_folder_becomes_a_release_that_answers_the_questions(folder: Path) -> 
 
 def test_it_goes_on_where_somebody_stopped(folder: Path) -> None:
     code, told = start(folder, *DRAFT, "o", "l")
-    assert code == 0 and "type the same command again" in told
+    assert code == 0 and "run the same command again" in told
     code, told = start(folder, "", "r", "n")
     assert code == 0 and "$ dpsql init" not in told and "nothing was spent" in told
     assert not (folder / "data.dpsql").exists()

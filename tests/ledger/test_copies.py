@@ -95,7 +95,7 @@ def test_a_ledger_that_went_another_way_spends_nothing(curator, tmp_path):
     curator.publish("b")  # nothing could tell: everything that knew of the other one is gone
     mark.chmod(0o600)
     mark.write_bytes(newest)
-    with pytest.raises(IntegrityError, match="another history"):
+    with pytest.raises(IntegrityError, match="a different history"):
         curator.publish("c")
 
 

@@ -244,5 +244,5 @@ def test_a_lock_that_was_removed_stops_the_charge(tmp_path):
 
 def test_patience_is_a_number(tmp_path, monkeypatch):
     monkeypatch.setenv(PATIENCE, "soon")
-    with pytest.raises(MachineFault, match="no number of seconds"):
+    with pytest.raises(MachineFault, match="not a number of seconds"):
         Curator(tmp_path).publish("a")

@@ -314,7 +314,7 @@ def test_names_of_files_are_no_patterns_and_no_columns(tmp_path: Path) -> None:
 
 def test_folders_without_spools_are_refused(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("x")
-    with pytest.raises(OperationalError, match="holds no spool"):
+    with pytest.raises(OperationalError, match="contains no spool"):
         spool_files([tmp_path])
 
 

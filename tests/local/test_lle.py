@@ -316,7 +316,7 @@ def test_a_box_over_three_axes_is_near_and_marked(opened: OpenReleases) -> None:
     assert 0 < error < 0.1 * PEOPLE
     assert abs(count - exact) < 4 * error + bound
     assert any(MARK in flag and "do not add up" in flag for flag in answer.flags)
-    assert any("not in the error bar" in note for note in answer.notes)
+    assert any("error bars exclude that bias" in note for note in answer.notes)
 
 
 def test_one_axis_and_two_are_sums_and_unmarked(opened: OpenReleases) -> None:
@@ -538,7 +538,7 @@ def test_a_sample_of_pairs_is_left_out_where_a_central_release_answers(town: Pat
         total = dpsql.query("SELECT COUNT(*) FROM answer", releases, combine=combine)
         assert total.provenance["routed"]["chosen"] == "central"
         assert total.rows[0][0] == pytest.approx(PEOPLE, rel=0.01)
-        assert f"{word} is left out: it answers for those who reported to it" in total.notes
+        assert f"{word} is left out: it covers only those who reported to it" in total.notes
 
 
 def test_pairs_of_everybody_answer_together_with_a_central_release(town: Path) -> None:
@@ -581,7 +581,7 @@ def test_catalogs_that_cannot_be_are_refused(axes: int, changes: dict[str, str],
 
 def test_a_second_view_a_measure_and_several_rows_are_refused() -> None:
     text = catalog_text(3, 6, "1")
-    with pytest.raises(CatalogError, match="goes with one view"):
+    with pytest.raises(CatalogError, match="works with one view"):
         parse_catalog(text + "  more: {of: answer, axes: [answer.a0], measures: [count]}\n", "boxes.yaml")
     measure = text.replace("cuts: {width: 1}, nullable: false}", "cuts: {width: 1}, measure: true}", 1)
     with pytest.raises(CatalogError, match="counts rows alone"):

@@ -210,7 +210,7 @@ def test_releases_that_do_not_tell_the_error_read_as_zero(
     assert told.components["scale"] == untold.components["scale"] == ((0.0, 0.0),)
     assert told.components["noise"][0][0] > 3 * untold.components["noise"][0][0]
     assert any(
-        "that error is shared by all groups and part of their intervals" in note for note in told.notes
+        "that error is shared by all groups and part of their error bars" in note for note in told.notes
     )
     assert any(note.endswith("that error is shared by all groups") for note in untold.notes)
 

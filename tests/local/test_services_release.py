@@ -285,7 +285,7 @@ def test_more_services_cost_more(tmp_path: Path) -> None:
         ),
         (
             lambda t: t.replace("[person.district]}", "[person.district], measures: [person.age]}"),
-            "no view asks the measure",
+            "no view has the measure",
         ),
         (
             lambda t: t.replace("{services: {", "{row_bit_cap: estimate, services: {"),

@@ -153,7 +153,7 @@ def test_a_table_that_holds_no_reports_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"has no table .*none"):
         tally_tables(session, PLAN, [str(tmp_path / "none")], KEY)
     for columns, message in (("'a' AS report", "no column `report` of bytes"), ("1 AS token", "no column `report`"),
-                             ("'a'::BLOB AS report, 'x' AS epoch", "`epoch` of .* no whole numbers")):  # fmt: skip
+                             ("'a'::BLOB AS report, 'x' AS epoch", "`epoch` of .* contain whole numbers")):  # fmt: skip
         session.connection.execute(f"COPY (SELECT {columns}) TO '{tmp_path}/a.parquet'")
         with pytest.raises(SourceError, match=message):
             tally_tables(session, PLAN, [str(tmp_path / "a.parquet")], KEY)

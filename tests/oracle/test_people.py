@@ -126,8 +126,8 @@ ONE = r"COUNT\(DISTINCT id\) counts each of them once"
             r"is: count\(\*\), \.\.\}` under its summaries",
         ),
         ("WITH buyers AS (SELECT DISTINCT id FROM sales WHERE month = 1) SELECT COUNT(*) FROM buyers", ONE),
-        ("SELECT COUNT(DISTINCT amount) FROM sales", "it is no axis"),
-        ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is no axis"),
+        ("SELECT COUNT(DISTINCT amount) FROM sales", "it is not an axis"),
+        ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is not an axis"),
         ("SELECT COUNT(*) FROM customer SEMI JOIN sales USING (id)", "INNER JOIN"),
     ],
 )

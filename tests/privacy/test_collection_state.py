@@ -127,7 +127,7 @@ def test_a_crash_while_the_key_is_made_leaves_none(
 
 def test_an_empty_state_is_none(folder: Path) -> None:
     (folder / "state").touch(0o600)
-    with pytest.raises(OperationalError, match="no state of a collection"):
+    with pytest.raises(OperationalError, match="not the state of a collection"):
         collect(folder, 0, "a.dpsql")
 
 

@@ -105,7 +105,7 @@ def test_private_duplicate_keys_multiply_nothing_and_public_ones_are_an_error():
     with pytest.raises(SourceError, match=r"customer.key: customer_id has duplicates"):
         check_public_key(RawSide(connection, {}), "customer", "customer_id")
     connection = raw_side([], ["(NULL, 0)"])
-    with pytest.raises(SourceError, match="holds NULL"):
+    with pytest.raises(SourceError, match="contains NULL"):
         check_public_key(RawSide(connection, {}), "customer", "customer_id")
 
 

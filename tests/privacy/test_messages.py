@@ -129,7 +129,7 @@ SOURCES: dict[str, Callable[[Path], Path]] = {
     "no header, an empty field": written("visits", f"1,,{CANARY}\n"),
     "one line": written("visits", CANARY),
     "no text": written("visits", f"age,shop_id\n\xff{CANARY}\0\n".encode("latin-1")),
-    "lines that are no rows": written("shops", f"shop_id,city\n1,{CANARY},3\n"),
+    "lines that are not rows": written("shops", f"shop_id,city\n1,{CANARY},3\n"),
     "a key twice": written("shops", f"shop_id,city\n{CANARY},x\n{CANARY},y\n"),
     "a key that is NULL": written("shops", f"shop_id,city\n,{CANARY}\n1,x\n"),
     "texts in a column of numbers": written("visits", f"age,shop_id\n{CANARY},{CANARY}\n3,1\n"),

@@ -140,7 +140,7 @@ def test_what_was_counted_and_left_out_is_told(tmp_path):
     answerer = published(tmp_path, rows, customers)
     scale = answerer.release.scales["sales"]
     notes = " ".join(answerer.query("SELECT COUNT(*) FROM sales").notes)
-    counted = f"sales: up to {scale.tau} rows per customer counted, counts scaled by"
+    counted = f"sales: at most {scale.tau} rows per customer were counted and scaled up: counts by"
     assert (
         f"{counted} {scale.measure('').factor:.2f} (+- " in notes
         and "that error is shared by all groups" in notes
@@ -196,7 +196,7 @@ def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
         below, above = first[column] - low[0][column], high[0][column] - first[column]
         assert least <= min(below, above) * 1.001
         assert 1.96 * tail * 0.999 <= (below + above) / 2 <= (least + 1.96 * tail) * 1.001
-    assert any(f"counts scaled by {scale.measure('').factor:.2f}" in line for line in result.plan)
+    assert any(f"counts by {scale.measure('').factor:.2f}" in line for line in result.plan)
     with pytest.raises(ProgrammingError, match="one of 'noise', 'channel', 'scale', 'spread', 'tail'"):
         answerer.query("SELECT DP_STDERR(COUNT(*), 'size') FROM sales")
 

@@ -56,7 +56,7 @@ def test_a_catalog_of_names_for_names_is_refused_at_once():
     lines = ["dpsql: 1", "a: &a [x,x,x,x,x,x,x,x,x]"]
     for before, name in zip("abcdefgh", "bcdefghi", strict=True):
         lines.append(f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]")
-    with pytest.raises(CatalogError, match="names for parts"):
+    with pytest.raises(CatalogError, match="aliases"):
         read_catalog("\n".join(lines))
 
 

@@ -37,7 +37,7 @@ DIFFERENCES = (
         "Lists of a catalog's values and quantiles by group leave values outside of its domain out; a note says so.",
         lambda verdict: (
             verdict.verdict == "missing"
-            and _noted(verdict, "values outside of the catalog's domain are left out")
+            and _noted(verdict, "values outside the catalog's domain are left out")
         ),
     ),
     Difference(
@@ -46,7 +46,7 @@ DIFFERENCES = (
         lambda verdict: (
             verdict.verdict == "cell"
             and verdict.kind.startswith("mean_")
-            and _noted(verdict, "it is left out wherever groups are counted")
+            and _noted(verdict, "it is excluded where groups are counted")
         ),
     ),
 )

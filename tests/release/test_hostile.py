@@ -151,7 +151,7 @@ def test_signers_are_named_by_key_file_or_environment(tmp_path: Path, monkeypatc
         with pytest.raises(InterfaceError, match="no public key"):
             signature.required_signers(wrong)
     keys.write_text("nothing\n")
-    with pytest.raises(InterfaceError, match="holds no public keys"):
+    with pytest.raises(InterfaceError, match="contains no public keys"):
         signature.required_signers(str(keys))
 
 

@@ -56,11 +56,11 @@ def test_a_copy_has_the_same_axes_and_can_reach_nothing_else(release: Release):
 
 def test_what_does_not_fit_is_one_line(release: Release, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory, "LOCKDOWN", read.LOCKDOWN | {"memory_limit": "200KB"})
-    with pytest.raises(ReleaseError, match="more than memory is given"):
+    with pytest.raises(ReleaseError, match="more than the memory allowed"):
         made(release)
     monkeypatch.undo()
     monkeypatch.setattr(memory, "MOST_NUMBERS", 1000)
-    with pytest.raises(ReleaseError, match="more than memory is given"):
+    with pytest.raises(ReleaseError, match="more than the memory allowed"):
         made(release)
 
 

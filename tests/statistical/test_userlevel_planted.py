@@ -88,7 +88,7 @@ def test_bots_are_not_held_and_that_is_said(tmp_path: Path) -> None:
     result = published(star, tmp_path).query("SELECT COUNT(*) FROM sales")
     assert result.scalar() < 0.9 * whole
     assert any(
-        "noise may hide up to" in note and "of the rows, totals are too low" in note for note in result.notes
+        "noise may hide up to" in note and "of all rows, totals are too low" in note for note in result.notes
     )
 
 

@@ -321,7 +321,7 @@ def test_unreadable_sides_are_typed_errors(make: Make, tmp_path: Path) -> None:
         open_state(tmp_path / "none")
     (tmp_path / "junk").write_bytes(b"not a database, but long enough to look at" * 9)
     (tmp_path / "junk").chmod(0o600)
-    with pytest.raises(OperationalError, match="no stream state"):
+    with pytest.raises(OperationalError, match="not a stream state"):
         open_state(tmp_path / "junk")
     manifest = place.directory / "manifest.json"
     good = json.loads(manifest.read_text())

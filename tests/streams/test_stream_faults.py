@@ -32,7 +32,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
         except MachineFault as error:
             assert error.exit_code == 4 and "run the same command again" in str(error)
         except (CatalogError, OperationalError) as error:
-            assert "retail.yaml: cannot be read" in str(error) or "no temporary folder" in str(error)
+            assert "retail.yaml: cannot be read" in str(error) or "a temporary folder" in str(error)
             uncharged = True
     if refusal.left > 0:
         return False

@@ -229,7 +229,7 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         shop.append(1)
     with pytest.raises(ReleaseError, match="no batch yet"):
         shop.opened()
-    with pytest.raises(ReleaseError, match="no stream release"):
+    with pytest.raises(ReleaseError, match="no readable stream release"):
         open_release(tmp_path / "data")
     shop.append(0)
     with pytest.raises(ReleaseError, match="test entropy"):
@@ -264,7 +264,7 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         (
             "measures: [count]}",
             "measures: [count], mechanism: diffhr}",
-            "no view may choose them by a look at the data",
+            "no view may choose them by data-dependent selection",
         ),
         (
             "measures: [count]}",

@@ -125,11 +125,11 @@ def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: in
         yield from check_tables(release)
         yield check_sums(release)
         if release.meta.local is not None:
-            yield Check("made again from its plan", None, "people's own reports: check the collection's plan")
+            yield Check("rebuilt from its plan", None, "people's own reports: check the collection's plan")
             return
         yield from _recomputed(release, noise, catalog, samples)
     except Error as error:
-        yield Check("made again from its catalog", False, str(error))
+        yield Check("rebuilt from its catalog", False, str(error))
     except (duckdb.Error, KeyError, ValueError, IndexError) as error:
         yield Check("readable as a release of this version", False, type(error).__name__)
 
@@ -165,7 +165,7 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
         if ledger_entry.release_id == identity
     ]
     if not entries:
-        yield Check("charged to the ledger", False, f"no entry of release {identity}")
+        yield Check("charged to the ledger", False, f"no entry for release {identity}")
         return
     (ledger_entry,) = entries
     charged = f"epsilon {float(ledger_entry.epsilon):g}{ledger_entry.currency.at_delta}, {ledger_entry.published_at}"
@@ -217,7 +217,7 @@ def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -
         yield _check_promise(release, promise, manifest, plan)
         yield from _check_state(release, state_content(plan, manifest, published, insecure=test), published)
     except Error as error:
-        yield Check("made again from its promise", False, str(error))
+        yield Check("rebuilt from its promise", False, str(error))
     except (OSError, KeyError, ValueError, TypeError) as error:
         yield Check("readable as a stream of this version", False, type(error).__name__)
 

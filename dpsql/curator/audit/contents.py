@@ -392,7 +392,7 @@ def check_noise(stored: dict[int, StoredIntegers]) -> Check:
             freedom += spare
     claim = "the noise has its promised size"
     if freedom == 0:
-        return Check(claim, None, "no rows beyond the leaves to tell it by")
+        return Check(claim, None, "no rows beyond the leaves to test it by")
     off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
     detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
     if freedom < FEWEST:
@@ -487,15 +487,15 @@ def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iter
     if meta != key_list_meta(plan, found, most, meta.known):
         yield "thresholds, deltas or sizes are not those of the catalog"
     if any(order_of(first) >= order_of(second) for first, second in pairwise(found.keys)):
-        yield "keys are not sorted, or one stands twice"
+        yield "keys are not sorted, or one is repeated"
     if column.spec.type == "string" and not all(
         is_key(str(key), column.keys.length, column.spec.other) for key in found.keys
     ):
-        yield "a text is no key"
+        yield "a text is not a key"
     listed = set(always_keys(column))
     for key, number, weight in zip(found.keys, found.rounds, found.weights, strict=True):
         if number == 0 and (weight != 0 or (key not in listed and meta.known is None)):
-            yield "a key was listed by nobody"
+            yield "a key is in no list"
         if number != 0 and (
             not 1 <= number <= len(plan.rounds) or weight < plan.rounds[number - 1].threshold
         ):

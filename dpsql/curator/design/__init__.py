@@ -179,7 +179,7 @@ def _designed(
     if not designed:
         why = next((question.refusal for question in questions if question.refusal), "nothing is asked")
         raise CatalogError(
-            f"no statement can be served: {why}"[:600], hint="mend the catalog or the statements"
+            f"no statement can be served: {why}"[:600], hint="correct the catalog or the statements"
         )
     views = written(designed)
     best = min(
@@ -195,7 +195,7 @@ def _designed(
     new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
     notes = (
         *_unheard(catalog),
-        *(f"{name} is taken out: no question reads it" for name in unused),
+        *(f"{name} is left out: no question uses it" for name in unused),
         *_coarse(foreseen),
     )
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
@@ -205,12 +205,12 @@ def _coarse(questions: Sequence[QuestionForecast]) -> Iterator[str]:
     """Questions that a view answers by bins inside of which values differ."""
     for number, question in enumerate(questions, 1):
         for column in question.columns:
-            what = f"bins of {column.mixed} that hold several values" if column.mixed else ""
+            what = f"bins of {column.mixed} with several values" if column.mixed else ""
             what = what or (f"{column.cut_bins} cut bins" if column.cut else "")
             if what:
                 yield (
                     f"question {number}: {column.name} comes from {what} (view {column.view}), and its interval "
-                    "includes what spreading them evenly may add; finer `cuts` narrow it"
+                    "includes the error of spreading them evenly; finer `cuts` narrow it"
                 )
 
 

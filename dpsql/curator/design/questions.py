@@ -308,7 +308,7 @@ class _Reader:
             return self._listing(block, text, number)
         if not root_axes:
             raise NoViewError(
-                f"rows of {block.root} cannot be counted beside those of tables that join it, or name no domain",
+                f"rows of {block.root} cannot be counted alongside those of tables that join it, or have no domain",
                 hint=f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
             )
         view = AskedView("", block.root, tuple(root_axes.values()), {}, 0)
@@ -362,7 +362,7 @@ class _Reader:
         name = self.answerer.schema.twin(ref)
         if name != ref:
             return NoViewError(
-                f"different values of {ref.column} are counted only where they are the unit",
+                f"different values of {ref.column} are counted only if they identify the unit",
                 hint=f"write `unit: {name.table}.{name.column}`, and `people` among the measures of a view",
             )
         return NoViewError(f"{ref} has no domain", hint="declare its bounds or categories in the catalog")

@@ -243,7 +243,7 @@ def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> 
     for table in tables:
         for name in _nobodys(table, links, unit):
             share = _percent(1 - table.column(name).present / table.rows)
-            yield f"{table.name}.{name}: {share} of its rows hold NULL; they are nobody's, and in no number"
+            yield f"{table.name}.{name}: {share} of its rows are NULL; they belong to nobody and are not counted"
 
 
 def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
@@ -258,13 +258,13 @@ def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
 def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
     """Files that are not read, and those of which lines are no rows."""
     for file in reader.unread_files:
-        yield f"{file} is not read: a source has files of one ending; write it as the others are, and draft again"
+        yield f"{file} was not read: files of a source have one extension; convert it like the others, and draft again"
     for table in tables:
         if table.left_out:
             yield f"{visible(table.place)}: {table.left_out:,} of its lines {NO_ROWS}"
 
 
-NO_ROWS = "are no rows in utf-8 with as many fields as its first line; write the file so, and draft again"
+NO_ROWS = "are not UTF-8 rows with as many fields as its first line; correct the file, and draft again"
 
 
 def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
@@ -275,20 +275,17 @@ def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     """
     units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
     if choices.unit not in (None, *units):
-        hint = f"write one of {', '.join(units)}; people who stand in several rows need a table with one row each"
-        place, _, key = str(choices.unit).rpartition(".")
-        repeats = any(place == table.name and key in (c.name for c in table.columns) for table in tables)
-        reason = (
-            f"{key} repeats in {place}, so it cannot be the unit" if repeats else f"no column {choices.unit}"
+        hint = f"choose one of {', '.join(units)}; people with several rows need a table with one row each"
+        raise InterfaceError(
+            f"`{choices.unit}` has no row of its own for each value, so it cannot be the unit", hint=hint
         )
-        raise InterfaceError(reason, hint=hint)
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):
         raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
     for table in tables:
         if table.name in (choices.public or ()) and not table.unique_columns:
             raise InterfaceError(
-                f"{table.name} has no column of which every row has a value of its own, so nothing can name its rows",
+                f"{table.name} has no column with a different value in every row, so nothing can identify its rows",
                 hint="leave it out of the public tables",
             )
 
@@ -305,7 +302,9 @@ def _header(
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
     places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
     marks = {value for t in tables for c in t.columns for value in c.values if value in ABSENT}
-    unsure = [f"; where {mark} means that there is no value, it is `null`" for mark in sorted(marks)[:1]]
+    unsure = [
+        f"; where {mark} means that a value is missing, declare it as `null`" for mark in sorted(marks)[:1]
+    ]
     csv = [] if reader.csv is None else [
         f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written{''.join(unsure)}"
     ]  # fmt: skip
@@ -313,7 +312,7 @@ def _header(
     bounded = any(
         unit in links.reached(name) for name in roles.counted
     )  # rows of a unit are chosen, which needs a delta
-    question = [f"  # {roles.whose.question}."] if roles.whose.question else []
+    question = [f"  # {roles.whose.question}"] if roles.whose.question else []
     candidates = [c for c in roles.whose.candidates if c != roles.whose.unit]
     shown = "whose rows are protected together" if unit else "each row by itself"
     shown += f"; or {', '.join(candidates)}" if candidates else ""
@@ -376,7 +375,7 @@ def _table(
     nobodys = _nobodys(table, links, roles.unit_table)
     marked = unlisted or nobodys or by_rows or headless or table.left_out or (is_public and not confirmed)
     lines += ["    confirm: true"] if marked else []
-    lines += ["    # numbers or dates in its first line: is that a row, and no header?"] if headless else []
+    lines += ["    # numbers or dates in its first line: is that a row, not a header?"] if headless else []
     unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."
     lines += [unread] if table.left_out else []
     if foreign:
@@ -405,7 +404,7 @@ def _table(
         )
     derived = {} if is_public else derived_fields(table, domains, fields)
     expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
-    lines += [f"    derive: {{{expressions}}}  # the questions ask for these"] if derived else []
+    lines += [f"    derive: {{{expressions}}}  # used by the questions"] if derived else []
     domains += derived.values()
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
     rare = [] if is_public else [c.name for c in value_columns if c.rare and c.values]

@@ -161,7 +161,7 @@ FREE_TEXT, AN_ID, EMPTY, TOO_LARGE = (
     LeftOut(why, by_rows=True) for why in ("free text", "an id", "empty", "its numbers are too large")
 )
 RARE = LeftOut("no value that 50 people have: list what your rules allow", by_rows=True)
-BLANKS = LeftOut("texts that differ in blanks alone, or hold NUL: trim it in `derive`", by_rows=True)
+BLANKS = LeftOut("texts that differ in blanks alone, or contain NUL: trim it in `derive`", by_rows=True)
 
 
 def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
@@ -198,9 +198,9 @@ def _is_id(named: frozenset[str]) -> bool:
 def keeping(column: ColumnFacts) -> str:
     """The line that keeps a column which the draft leaves out, or what to write first where no line alone does."""
     if not may_be_named(column.name):
-        return "rename the column: a name may not hold quotes, dots, brackets or commas"
+        return "rename the column: a name must not contain quotes, dots, brackets or commas"
     if column.distinct == 0:
-        return "nothing stands in it"
+        return "it is empty"
     if column.nature is None:
         return "cast it in `derive`, and declare what comes out"
     if column.nature is TEXT and (not column.values or left_out(column) is BLANKS):

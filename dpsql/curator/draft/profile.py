@@ -335,7 +335,9 @@ def open_reader(source: str | Path) -> SelectReader:
     for ending in ENDINGS:
         if members := [file for file in files if file.suffix.lower() == ending]:
             return _files(path, members, (file for file in files if file.suffix.lower() in ENDINGS))
-    raise SourceError(f"{path} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file")
+    raise SourceError(
+        f"{path} contains no Parquet or CSV file", hint="give a folder of tables or a DuckDB file"
+    )
 
 
 def called(source: str | Path) -> str:

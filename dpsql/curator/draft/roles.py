@@ -128,18 +128,19 @@ def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -
     ranked.sort(reverse=True)
     names = tuple(name for _, _, name in ranked)
     if not names:
-        return Whose("row", ("row",), "no table has one row per person. Is every row a different person? If not, name"
-                     " the unit: TABLE.KEY of a table with one row per person")  # fmt: skip
+        return Whose("row", ("row",), "No table has one row per person. Is every row a different person?")  # fmt: skip
     rivals = [name for rank, _, name in ranked if rank == ranked[0][0]]
     if len(rivals) > 1:
         return Whose(
-            names[0], (*names, "row"), f"{' and '.join(rivals)} both name people: whose rows are these?"
+            names[0],
+            (*names, "row"),
+            f"{' and '.join(rivals)} both identify people. Do the rows belong to {names[0]}?",
         )
     return Whose(names[0], (*names, "row"))
 
 
-NO_QUESTION = "no question names it"
-NO_TABLE = "no question needs its table"
+NO_QUESTION = "no question uses it"
+NO_TABLE = "no question uses its table"
 
 
 class ReadTables(NamedTuple):

@@ -100,7 +100,7 @@ class Proof:
     @property
     def check(self) -> Check:
         """As a line of an audit."""
-        return Check("no made-up neighbours lose more than is claimed", self.held, self.words)
+        return Check("no pair of made-up neighbours exceeds the claimed loss", self.held, self.words)
 
     @property
     def words(self) -> str:
@@ -136,7 +136,7 @@ def prove(
     if catalog.collection is not None:
         raise CatalogError(
             "people report for themselves here: nothing is published from rows, so there is no loss of rows",
-            hint="docs/privacy/local.md enumerates what one report tells",
+            hint="docs/privacy/local.md enumerates what one report reveals",
         )
     synthetic, pairs = made_up(_with_listed(catalog), seed), []
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
@@ -179,15 +179,13 @@ def prove_release(
         ReleaseError: the release cannot be opened; further errors as of `prove`.
     """
     if catalog is None:
-        raise InterfaceError(
-            "rows are made up for the curator's catalog, and none is named", hint="write --catalog <file>"
-        )
+        raise InterfaceError("made-up rows need the curator's catalog", hint="pass --catalog FILE")
     with closing(open_release(path, insecure=True)) as release:
         made_from = as_bought(catalog, release)
         if spec_hash(made_from) != release.meta.spec_hash:
             raise InterfaceError(
-                f"{path.name} was made from another catalog than this one",
-                hint="name the one it was made from",
+                f"{path.name} was made from a different catalog",
+                hint="name the catalog that it was made from",
             )
     return prove(made_from, progress=progress, witness=witness)
 

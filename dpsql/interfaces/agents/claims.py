@@ -160,9 +160,7 @@ def read_text(file: Path) -> str:
     try:
         return read.decode("utf-8")
     except UnicodeDecodeError:
-        raise InterfaceError(
-            f"{file} is no text in UTF-8", hint="save it as Markdown or plain text"
-        ) from None
+        raise InterfaceError(f"{file} is not UTF-8 text", hint="save it as Markdown or plain text") from None
 
 
 def claimed_answer(result: Result, statement: Statement, name: str) -> dict[str, Any]:
@@ -242,7 +240,7 @@ def check_report(text: str, statements: Mapping[str, Statement], releases: OpenR
         level = statements[claim["statement"]].level if claim["statement"] in statements else LEVEL
         quotes += _judged(text, group, claim, answer, level)
     quotes += [
-        Quote(_line(text, number.start()), number[0].strip(), "unclaimed", "no claim stands behind it")
+        Quote(_line(text, number.start()), number[0].strip(), "unclaimed", "it has no claim")
         for number in numbers
         if number.start() not in taken
     ]
@@ -256,7 +254,7 @@ def _asked(name: str, statements: Mapping[str, Statement], releases: OpenRelease
         return "invented: no statement has this claim"
     ids = [release.meta.release_id for release in releases.releases]
     if statement.release != "+".join(ids):
-        return f"stale: it is of release {statement.release[:8]}, and at hand is {'+'.join(ids)[:8]}"
+        return f"stale: it is of release {statement.release[:8]}, and the open release is {'+'.join(ids)[:8]}"
     try:
         return releases.query(statement.sql)
     except Error as error:
@@ -288,7 +286,7 @@ def _judged(
 ) -> Iterator[Quote]:
     line = _line(text, claim.start())
     if not group:
-        yield Quote(line, claim[0], "wrong", "no number stands before the claim")
+        yield Quote(line, claim[0], "wrong", "no number precedes the claim")
         return
     if isinstance(answer, str):
         verdict, _, why = answer.partition(": ")

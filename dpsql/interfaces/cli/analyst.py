@@ -38,7 +38,7 @@ MEMORY_A_CORE = 250
 PAGE_SECONDS = 300.0
 """For a report: all its totals, examples and histograms."""
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
-combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
+combine = click.option("--combine", is_flag=True, help="also combine several releases in one answer")
 
 
 def _require(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -71,7 +71,7 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @click.option(
     "--min-relative-error",
     type=click.FloatRange(0, min_open=True),
-    help="hide groups that drown in noise, such as 0.5",
+    help="hide groups with relative errors of this or more, such as 0.5",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="report as JSON, as `--format json` with command and code"
@@ -136,8 +136,8 @@ def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) 
 
 @cli.command()
 @click.argument("releases", type=FILE, nargs=-1, required=True)
-@click.option("-c", "--command", "commands", multiple=True, help="run a statement or command, then leave")
-@click.option("-f", "--file", "script", type=FILE, help="run a file, then leave")
+@click.option("-c", "--command", "commands", multiple=True, help="run a statement or command, then exit")
+@click.option("-f", "--file", "script", type=FILE, help="run a file, then exit")
 @click.option(
     "--format",
     "style",
@@ -236,7 +236,7 @@ def export(
 @click.option("--port", type=PORT, default=0, show_default=True, help="to listen on; 0 takes a free one")
 @as_of
 @signed
-@click.option("--json", "as_json", is_flag=True, help="say the address as JSON")
+@click.option("--json", "as_json", is_flag=True, help="print the address as JSON")
 def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: bool) -> None:
     """Explore RELEASES (files or streams) in a web page of this machine, until interrupted.
 
@@ -291,7 +291,7 @@ def site(
 @cli.command()
 @several
 @click.option(
-    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that notes what was asked"
+    "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that records the queries"
 )
 @as_of
 @signed
@@ -313,11 +313,13 @@ def mcp(releases: tuple[Path, ...], claims: Path, as_of: str | None) -> None:
 
 @cli.command()
 @click.argument("report", type=FILE)
-@click.option("--release", "releases", type=FILE, multiple=True, help="that was asked; may be repeated")
+@click.option(
+    "--release", "releases", type=FILE, multiple=True, help="release that was asked; may be repeated"
+)
 @click.option(
     "--claims", type=FILE, default="claims.jsonl", show_default=True, help="file that `dpsql mcp` made"
 )
-@click.option("--allow-unclaimed", is_flag=True, help="numbers without a claim are no fault")
+@click.option("--allow-unclaimed", is_flag=True, help="accept numbers without a claim")
 @as_of
 @signed
 @tells
@@ -326,8 +328,8 @@ def check(
 ) -> CommandOutput:
     """Look up every number of REPORT that was quoted from `dpsql mcp`; exit code 3 if one is not right.
 
-    Wrong: differs from the release. Stale: from another release. Invented: never returned by a query. Unclaimed:
-    quoted without a claim.
+    Wrong: differs from the release. Stale: from another release. Invented: never returned by a query. Unclaimed: has
+    no claim.
     """
     from dpsql.federation.session import opened
     from dpsql.interfaces.agents.claims import ClaimFile, check_report, read_text
@@ -369,7 +371,7 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
 @click.argument("releases", type=FILE, nargs=-1)
 @click.option(
     "--config", type=FILE, is_eager=True, expose_value=False, callback=_read_config,
-    help="YAML: these options, and `releases`; what is given here goes before it",
+    help="YAML: these options, and `releases`; options given here take precedence",
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=PORT, default=5433, show_default=True, help="0 takes a free one")
@@ -379,7 +381,7 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
 @click.option("--tls-key", "key", type=FILE, help="PEM file")
 @click.option(
     "--connections", type=click.IntRange(1, 100_000), default=800, show_default=True,
-    help="clients that have logged in, at a time; of each process",
+    help="logged-in clients at a time, per process",
 )  # fmt: skip
 @click.option(
     "--idle-timeout", "idle", type=SECONDS, default=3600, show_default=True, help="seconds; 0 for none"
@@ -390,11 +392,11 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
     type=click.FloatRange(0.1),
     default=10,
     show_default=True,
-    help="seconds until it is done",
+    help="seconds to complete a login",
 )
 @click.option(
     "--memory", type=click.IntRange(1),
-    help="MB of all answers, while they are worked out, kept and sent; 250 a core if not given; of all processes",
+    help="MB for all answers computed, kept and sent, over all processes; default: 250 per core",
 )  # fmt: skip
 @click.option("--log", type=FILE, help="file to add a line for each login to; else standard error")
 @click.option("--log-statements", is_flag=True, help="a line for each statement too, without its text")
@@ -410,7 +412,7 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
 @click.option("--together", "siblings", type=FILE, hidden=True)
 @click.option("--socket", "clients_socket", type=int, hidden=True)
 @click.option("--metrics-socket", type=int, hidden=True)
-@click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
+@click.option("--json", "as_json", is_flag=True, help="print the listening address as JSON")
 @click.pass_context
 def serve(
     context: click.Context, /, releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool,

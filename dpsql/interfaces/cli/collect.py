@@ -54,9 +54,9 @@ class ShareParam(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @click.option(
     "--target",
     type=ShareParam(),
-    help="say how many people must answer for no error above this share of them (5% or 0.05), and plan for them",
+    help="plan for as many people as keep every error below this share of them (5% or 0.05)",
 )
-@click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
+@click.option("--label", default="", help="distinguishes repeated collections; a device answers each once")
 @click.option("--for", "column", help="of a column with `reported:`: table.column")
 @tells
 def collection_plan(
@@ -92,7 +92,7 @@ def collection_plan(
     if plan is not None and asks_rows_alone(plan):
         lines += [
             f"{taken} a person's mean number of rows is about",
-            f"  {predictions[0].error:.2g} rows; the second plan will say how well questions are answered",
+            f"  {predictions[0].error:.2g} rows; the second plan will forecast the errors of answers",
         ]
     else:
         lines.append(f"{taken} a count is about")
@@ -200,7 +200,7 @@ def collect(
 @click.option("-o", "--output", required=True, type=FILE, help="Parquet file of reports to write")
 @click.option("--plan", type=FILE, help="plan to write (default: beside the reports, .plan.json)")
 @click.option("--seed", type=int, help="for repeatable draws")
-@click.option("--label", default="", help="tells repeated collections apart")
+@click.option("--label", default="", help="distinguishes repeated collections")
 @tells
 def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, label: str) -> CommandOutput:
     """Let everybody of CATALOG's raw star report; protects nobody, and what is made of it says so."""
@@ -232,6 +232,6 @@ def forget(held: Path, people: TextIO, catalog: Path | None) -> CommandOutput:
     try:
         keys = [line.strip() for line in people if line.strip()]
     except UnicodeDecodeError as error:
-        raise InterfaceError("--people is no UTF-8 text", hint="write one token or key a line") from error
+        raise InterfaceError("--people is not UTF-8 text", hint="write one token or key a line") from error
     done = api.forget(held, keys, catalog=catalog)
     return CommandOutput(done._asdict(), done.said, result=True)

@@ -68,7 +68,7 @@ class CommandGroup(click.Group):
         except _faults() as fault:
             from dpsql.faults import ANEW, advice, reason
 
-            _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=advice(ANEW, fault)))
+            _refuse(ctx, MachineFault(f"the system refused: {reason(fault)}", hint=advice(ANEW, fault)))
 
 
 SPACE, SPACE_OF_A_CORE = 1200, 200
@@ -89,7 +89,7 @@ def _check_address_space() -> None:
     needed = SPACE + SPACE_OF_A_CORE * (os.cpu_count() or 1)
     if limit != resource.RLIM_INFINITY and limit < needed * 1_000_000:
         raise MachineFault(
-            f"`ulimit -v` leaves {limit // 1_000_000} MB of addresses, {needed} are needed; nothing was begun",
+            f"`ulimit -v` leaves {limit // 1_000_000} MB of address space, {needed} are needed; nothing was started",
             hint=f"ulimit -v {needed * 1000}, or limit the memory of a control group",
         )
 
@@ -219,7 +219,7 @@ def tells(command: Callable[..., CommandOutput]) -> Callable[..., None]:
             raise
         except OSError as error:
             raise MachineFault(
-                f"this is done, but what it says cannot be written ({error.strerror})",
+                f"the command succeeded, but its output cannot be written ({error.strerror})",
                 hint="run the same command again, nothing is charged twice",
             ) from error
         click.get_current_context().exit(outcome.code)

@@ -50,7 +50,7 @@ def confirm(
         choices = ask_tables(marks)
     elif not choices:
         return CommandOutput(
-            _values(marks), "\n".join(_lines(marks)) or "nothing waits for confirmation", result=True
+            _values(marks), "\n".join(_lines(marks)) or "nothing needs confirmation", result=True
         )
     confirmed = confirm_file(catalog, choices, by or login()) if choices else ()
     left_open = [group for group in groups if group not in choices]
@@ -69,7 +69,7 @@ def login() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError) as error:
-        raise InterfaceError("this machine does not say who you are", hint="write --by and a name") from error
+        raise InterfaceError("your login name is unknown", hint="pass --by NAME") from error
 
 
 def _named(groups: Sequence[str], as_read: Sequence[str], rounder: Sequence[str]) -> dict[str, bool]:
@@ -82,7 +82,7 @@ def _named(groups: Sequence[str], as_read: Sequence[str], rounder: Sequence[str]
     for names, is_rounder in ((as_read, False), (rounder, True)):
         for name in groups if EVERY in names else names:
             if name in choices:
-                raise InterfaceError(f"{name} is named by --as-read and by --rounder", hint="name it once")
+                raise InterfaceError(f"{name} is given to both --as-read and --rounder", hint="name it once")
             choices[name] = is_rounder
     return choices
 

@@ -29,7 +29,7 @@ LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: t
 NEW_LEDGER = click.option(
     "--new-ledger",
     is_flag=True,
-    help="these are other people than those whom another ledger here was charged for",
+    help="these are not the people that another ledger here was charged for",
 )
 
 
@@ -48,7 +48,7 @@ NEW_LEDGER = click.option(
     "--other-people",
     default="",
     metavar="WHY",
-    help="why rows that are alike are about other people; kept in the ledger",
+    help="why similar rows are about other people; kept in the ledger",
 )
 @tells
 def publish(catalog: Path, output: Path, confirm: bool, **options: Any) -> CommandOutput:
@@ -66,13 +66,11 @@ def publish(catalog: Path, output: Path, confirm: bool, **options: Any) -> Comma
 @cli.command()
 @click.argument("catalog", type=FILE)
 @click.argument("statements", nargs=-1, required=True)
-@click.option("--epsilon", required=True, help="what is spent, at the catalog's delta; for instance 0.1")
+@click.option("--epsilon", required=True, help="epsilon to spend, at the catalog's delta; for instance 0.1")
 @click.option("-o", "--output", type=FILE, help="release file to write")
 @click.option("--label", help="idempotence label (default: the output's name)")
 @click.option("--keys-of", type=FILE, help="release whose lists of private keys are taken, at no charge")
-@click.option(
-    "--plan", "only_plan", is_flag=True, help="say how far the answers would be off; spends nothing"
-)
+@click.option("--plan", "only_plan", is_flag=True, help="forecast the answers' errors; spends nothing")
 @LEDGER
 @NEW_LEDGER
 @tells
@@ -94,7 +92,7 @@ def buy(
         quoted = api.quote(catalog, statements, epsilon=epsilon, **free)
         return CommandOutput(asdict(quoted), plan_text(quoted), result=True)
     if output is None:
-        raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
+        raise InterfaceError("no release is named", hint="pass -o more.dpsql, or --plan to spend nothing")
     with steps("buy") as progress:
         report = api.buy(catalog, statements, output, epsilon=epsilon, progress=progress, **options)
     return CommandOutput(report.to_json(), report.summary())
@@ -190,7 +188,7 @@ def _entry_json(release: EntryReport) -> dict[str, Any]:
 def budget_text(report: BudgetReport) -> str:
     """A budget report for people."""
     if not report.lineages:
-        return f"{report.ledger}: nothing was spent yet"
+        return f"{report.ledger}: nothing has been spent yet"
 
     lines = []
     for lineage in report.lineages:

@@ -46,7 +46,7 @@ SELECTED = ("refuse", "allow")
 @click.option(
     "--data-dependent",
     type=click.Choice(SELECTED),
-    help="whether noisy numbers may choose how views are measured",
+    help="let noisy numbers choose how views are measured",
 )
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
@@ -131,7 +131,7 @@ def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
     lines += [*drafted.unread, *drafted.unmatched]
     lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
-    lines += [f"asked: {drafted.question}; say it by --unit"] if drafted.question else []
+    lines += [f"{drafted.question} If not, pass --unit TABLE.KEY."] if drafted.question else []
     lines += [] if drafted.design is None else _design_lines(drafted.design)
     lines += _dropped_lines(drafted.dropped)
     lines += [f"next: dpsql confirm {output}"] if drafted.open else []
@@ -170,10 +170,10 @@ def _unread_rows(
             columns.setdefault(column.table, []).append(column.column)
     for table, names in columns.items():
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        yield f"{table}: {shown}", f"kept out: {no_question}", keeps
+        yield f"{table}: {shown}", f"left out: {no_question}", keeps
     tables = dict.fromkeys(column.table for column in dropped if column.why == no_table)
     if tables:
-        yield ", ".join(tables), f"kept out: {no_table}", keeps
+        yield ", ".join(tables), f"left out: {no_table}", keeps
 
 
 @cli.command()
@@ -221,7 +221,7 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         f"{name} = {entry['is']} of {entry['of']}{_ends(entry)}" for name, entry in designed.summaries.items()
     ]
     lines += (
-        [f"new facts about people, whose bounds count for what lies beyond: {'; '.join(facts)}"]
+        [f"new facts about people; values beyond a bound count as the bound: {'; '.join(facts)}"]
         if facts
         else []
     )
@@ -238,9 +238,7 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
         exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
         errors = [f"{c.name} ± {c.median * HALF:.4g}" for c in noisy if c.median is not None]
-        errors += [
-            f"{c.name}: `dpsql plan` says, with a guess in the catalog" for c in noisy if c.wants_guess
-        ]
+        errors += [f"{c.name}: see `dpsql plan`, with a guess in the catalog" for c in noisy if c.wants_guess]
         about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
             f"about {HALF * question.relative:.1%} of a typical answer"
         ]  # fmt: skip
@@ -250,7 +248,7 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
 
 SELECTION = (
     "May noisy numbers choose how a view is measured? They cost 1 to 2% of its budget; where most cells are empty "
-    "errors fall to .3 to .8, and answers may then be biased, which they say"
+    "errors fall to .3 to .8, and answers may then be biased, with a note"
 )
 
 
@@ -291,13 +289,13 @@ def _unit(sketch: Sketch) -> str:
         return units[text.strip()]
 
     if sketch.whose.question:
-        click.echo(f"{sketch.whose.question}.", err=True)
+        click.echo(sketch.whose.question, err=True)
     prompt = f"Whose privacy ({candidates})"
     return str(click.prompt(prompt, default=sketch.whose.unit, value_proc=read, err=True))
 
 
 GUESS = (
-    "About how many of {unit} own rows of {table}, how many rows there are, and how many hardly any of them passes: "
+    "About how many of {unit} own rows of {table}, how many rows are there, and what number do hardly any exceed: "
     "two or three numbers that are public anyway (one digit of each is kept, the release shows it; empty: no forecast)"
 )
 
@@ -318,7 +316,7 @@ def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
             if numbers:
                 PublicGuess.model_validate(dict(zip(("units", "rows", "most_rows"), numbers, strict=False)))
         except ValidationError as error:
-            raise click.UsageError("no table is like that: rows are at least as many as units") from error
+            raise click.UsageError("there must be at least as many rows as units") from error
         return numbers
 
     people = unit.partition(".")[0]
@@ -357,7 +355,7 @@ def _amount(question: str, most: str | None) -> str:
         if amount <= 0:
             raise click.UsageError("write a number above 0, such as 0.5")
         if 0 < limit < amount:
-            raise click.UsageError(f"that is more than {most}, the most that is ever spent")
+            raise click.UsageError(f"that is more than {most}, the most that may ever be spent")
         return text.strip()
 
     return str(click.prompt(question, value_proc=read, err=True))

@@ -43,25 +43,25 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="public guess for max_ids: auto and reported columns: how many rows there are",
 )
-@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
-@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit passes")
+@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the median unit")
+@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
 @click.option(
     "--alike",
     type=click.FloatRange(0, 1),
-    help="public guess: the part of a unit's rows in one leaf of hers; 0 if each falls where it likes",
+    help="public guess: share of a unit's rows that fall in one leaf together; 0 if each falls independently",
 )
 @click.option(
     "--mean",
     "means",
     multiple=True,
     metavar="TABLE.COLUMN=NUMBER",
-    help="public guess: what a measure averages",
+    help="public guess: mean of a measure",
 )
 @click.option(
     "--keys",
     multiple=True,
     metavar="TABLE.COLUMN=NUMBER",
-    help="public guess: keys that will be found of a column with categories: private; 400 unless it is said",
+    help="public guess: keys that will be found of a column with categories: private; default 400",
 )
 @tells
 def plan(
@@ -166,7 +166,7 @@ def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
     if report.break_even is not None:
         lines.append(f"more accurate than paying per query after {report.break_even} queries")
     lines += [
-        f"{column}: its channel's error is not counted; state --units and --rows of those who will report"
+        f"{column}: its channel's error is not included; state --units and --rows of those who will report"
         for column in report.unforeseen
     ]
     lines += class_lines(report)
@@ -216,7 +216,7 @@ def _keys_line(forecast: KeyForecast) -> str:
         return f"{forecast.column}: {forecast.supposed} keys, all listed before; nothing is spent on them"
     (_, even, sure), *several = forecast.people
     line = (
-        f"{forecast.column}: {forecast.share:.3g}% of the budget finds its keys ({forecast.supposed} are supposed): "
+        f"{forecast.column}: {forecast.share:.3g}% of the budget finds its keys ({forecast.supposed} are assumed): "
         f"a key of {even:,.0f} people is shown with chance .5, of {sure:,.0f} with .98"
     )
     more = [f"{keys} keys each: {half:,.0f} and {full:,.0f}" for keys, half, full in several]
@@ -246,9 +246,9 @@ def _beaten_line(each: DominatedMechanism) -> str:
     """That a view would be better off with `auto`."""
     if each.looks:
         return (
-            f"{each.view}: the error of {each.mechanism} for {each.measure} is not known before it has looked, and its "
-            "intervals tell of noise alone. Wherever it was measured it is dominated: over ranges auto with "
-            "`data_dependent: allow` erred 1.7 to 2,100 times less in squares in 27 settings, over single cells "
+            f"{each.view}: the error of {each.mechanism} for {each.measure} is unknown until it has seen data, and its "
+            "intervals cover noise alone. It was dominated wherever it was measured: over ranges auto with "
+            "`data_dependent: allow` had 1.7 to 2,100 times less squared error in 27 settings, over single cells "
             "`mechanism: identity` with `nonnegative: true` did on 12 of 12, by 1.04 to 4.7 times"
         )
     return (
@@ -401,7 +401,7 @@ def class_lines(report: PlanReport) -> list[str]:
     lines += [_weight_line(w) for w in report.weights]
     if report.stands_for > 1:
         lines.append(
-            f"  a sample was made up: each unit stands for {report.stands_for}; totals may be better than said"
+            f"  a sample was made up: each unit represents {report.stands_for}; totals may be better than stated"
         )
     return lines
 
@@ -424,7 +424,7 @@ def _blind_line(blind: UnderpoweredTable) -> str:
 
 GUESSES = {
     "units and rows": "the number of units and rows",
-    "typical": "rows of the unit in the middle",
+    "typical": "rows of the median unit",
     "most": "the most rows of a unit",
     "alike": "how alike the rows of a unit are",
 }
@@ -438,7 +438,7 @@ def _weight_line(weight: GuessSensitivity) -> str:
         f"{end}: errors {'without an upper end' if times is None else f'x {times:.2g}'}"
         for end, times in zip(ends, (weight.less, weight.more), strict=True)
     )
-    stated = "stated" if weight.stated else "supposed"
+    stated = "stated" if weight.stated else "assumed"
     return f"  if {GUESSES[weight.guess]} ({stated}) is off, {changes}"
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 )
 @click.option("--units", type=click.IntRange(1), help="public guess: how many own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
-@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit passes")
+@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
 @click.option(
-    "--releases", type=click.IntRange(1, 1000), default=8, show_default=True, help="of each law of rows"
+    "--releases", type=click.IntRange(1, 1000), default=8, show_default=True, help="per law of rows"
 )
 @tells
 def rehearse(
@@ -83,7 +83,7 @@ def _column_line(column: RehearsedColumn) -> str:
         words.append("most intervals have an open end")
     else:
         apart = f" (by law: {min(known):.3g} to {max(known):.3g})" if len(known) > 1 else ""
-        words.append(f"holds 95%, half about {column.half:.3g}{apart} of about {column.typical:.3g}")
+        words.append(f"covers 95%, half about {column.half:.3g}{apart} of about {column.typical:.3g}")
     if column.light == "unclear":
         words.append("not served: the laws of rows disagree by more than 3 times, or leave an end open")
     if column.intervals:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @click.argument("data")
 @click.argument("questions", type=FILE, required=False)
 @click.option(
-    "-o", "--output", type=FILE, help="catalog to write; the release lies beside it  [default: asked]"
+    "-o", "--output", type=FILE, help="catalog to write; the release goes next to it  [default: asked]"
 )
-@click.option("--no-page", is_flag=True, help="end when the release is there")
+@click.option("--no-page", is_flag=True, help="stop once the release is written")
 @click.pass_context
 def start(
     context: click.Context, /, data: str, questions: Path | None, output: Path | None, no_page: bool
@@ -53,7 +53,7 @@ def start(
         spends = f"epsilon {float(catalog.privacy.epsilon or 0):g} of {float(catalog.privacy.cap):g}"
         if not click.confirm(f"Publish {release} and spend {spends}? This cannot be undone", err=True):
             say(
-                f"nothing was spent; go on by: dpsql start {shlex.quote(data)} -o {shlex.quote(str(file))}",
+                f"nothing was spent; continue with: dpsql start {shlex.quote(data)} -o {shlex.quote(str(file))}",
                 err=True,
             )
             return
@@ -98,5 +98,5 @@ def _confirmed(file: Path) -> bool:
         say(f"recorded in {record_of(file)}", err=True)
     left = open_marks(_loaded(file))
     if left:
-        say(f"{len(left)} places wait; type the same command again to go on", err=True)
+        say(f"{len(left)} places need confirmation; run the same command again to continue", err=True)
     return not left

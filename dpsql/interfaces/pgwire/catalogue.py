@@ -113,7 +113,7 @@ class Catalogue:
 
 def _refusal(reason: str) -> NotSupportedError | UnknownTable:
     if reason.endswith("42P01"):  # of the macro regclass_oid
-        return UnknownTable("the relation does not exist", hint="\\d lists what there is")
+        return UnknownTable("the relation does not exist", hint="\\d lists the relations")
     return NotSupportedError(f"the catalogue cannot answer this: {reason}")
 
 

@@ -119,7 +119,7 @@ class Client:
         except errors.Error as error:
             self._send(refusal(error))
         except asyncio.CancelledError:
-            self._send(protocol.error("57P01", "the server ends", severity="FATAL"))
+            self._send(protocol.error("57P01", "the server is shutting down", severity="FATAL"))
             raise
         except TimeoutError:
             silent = f"the client was silent for {self.service.limits.idle:g} s"
@@ -172,7 +172,7 @@ class Client:
             async with asyncio.timeout(self.service.limits.patience):
                 kind, fields = await protocol.read_frame(self.reader)
             if kind not in self.steps:
-                raise FrameError(f"a message of type {kind} is not known")
+                raise FrameError(f"a message of type {kind} is unknown")
             await self.service.laps.begin(self.payer)
             self.request_number = ""
             await self.steps[kind](fields)

@@ -414,7 +414,7 @@ class Login:
             self.service.sessions.cancel(body)
             return None
         if code != protocol.PROTOCOL:
-            raise FrameError("only protocol 3.0 is spoken here")
+            raise FrameError("only protocol 3.0 is supported")
         words = [word.decode("utf-8", "replace") for word in body.rstrip(b"\0").split(b"\0")]
         options = dict(zip(words[::2], words[1::2], strict=False))
         self.role = options.get("user", "")
@@ -444,7 +444,7 @@ class Login:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0):
                 await self.reader.read(1)
-                raise FrameError("a request for TLS is followed by nothing until it is answered")
+                raise FrameError("nothing may follow a request for TLS before its answer")
 
     async def _password(self) -> Admission:
         self.writer.write(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
@@ -454,7 +454,7 @@ class Login:
         exchange = Exchange(roles.verifier(self.role))
         first = await self._expect("p")
         if first.text() != MECHANISM:
-            raise LoginRefused(f"only {MECHANISM} is spoken here")
+            raise LoginRefused(f"only {MECHANISM} is supported")
         self.writer.write(protocol.authentication(11, exchange.first(first.value() or b"")))
         last = await self._expect("p")
         # from here on nothing else runs until the password was looked at: many guesses at once are counted one by one

@@ -82,7 +82,7 @@ def _table(node: Node, relations: Collection[str], local: set[str]) -> None:
     schema, name = node["schema_name"].lower(), node["table_name"].lower()
     target = f"information_schema.{name}" if schema == "information_schema" else name
     if (target not in relations and (schema or name not in local)) or schema not in SCHEMAS:
-        raise UnknownTable(f"relation {name} is not part of the catalogue", hint="\\d lists what is")
+        raise UnknownTable(f"relation {name} is not part of the catalogue", hint="\\d lists the relations")
     node["alias"] = node["alias"] or name
     node |= {"schema_name": "", "table_name": target, "qualified_name": {"path": [target]}}
 

@@ -127,7 +127,7 @@ def read_password_file(path: Path) -> Verifier:
         raise InterfaceError(f"others can read {path}", hint=f"chmod 600 {path}")
     user, colon, password = line.partition(":")
     if not (user and colon and password):
-        raise InterfaceError(f"{path} does not hold user:password", hint="write one such line")
+        raise InterfaceError(f"{path} does not contain user:password", hint="write one such line")
     if len(password) < SHORTEST:
         raise InterfaceError(
             f"the password in {path} has fewer than {SHORTEST} characters", hint="choose a longer one"
@@ -226,7 +226,7 @@ def _role(name: str, role: RoleEntry, folder: Path) -> ServerRole:
     verifier = read_password_file(password)
     if verifier.user != name:
         raise InterfaceError(
-            f"{password} does not hold the password of role {name}", hint=f"write one line {name}:PASSWORD"
+            f"{password} does not contain the password of role {name}", hint=f"write one line {name}:PASSWORD"
         )
     return ServerRole(verifier, tuple(folder / release for release in role.releases), password)
 

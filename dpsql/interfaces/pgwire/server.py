@@ -139,7 +139,7 @@ def check(options: Options) -> tuple[ssl.SSLContext | None, str]:
         tls, warning = read_tls(options.certificate, options.key)
     if not is_loopback(options.host) and (not (options.password_file or options.roles) or tls is None):
         raise InterfaceError(
-            f"{options.host} is beyond loopback",
+            f"{options.host} is not a loopback address",
             hint="give --password-file or --roles, --tls-certificate and --tls-key",
         )
     return tls, warning

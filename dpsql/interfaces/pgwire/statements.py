@@ -279,9 +279,7 @@ class Backend:
     def _declare(self, sql: str, state: SessionState) -> WireAnswer:
         match = DECLARE.fullmatch(sql)
         if match is None:
-            raise SqlSyntaxError(
-                "this DECLARE is not understood", hint="write DECLARE c CURSOR FOR SELECT .."
-            )
+            raise SqlSyntaxError("this DECLARE cannot be parsed", hint="write DECLARE c CURSOR FOR SELECT ..")
         if len(state.cursors) >= MOST_CURSORS:
             raise ProgrammingError(f"more than {MOST_CURSORS} cursors", hint="close some")
         answer = self.run(match["query"], state)
@@ -326,14 +324,14 @@ class Backend:
     def _prepare(self, sql: str, state: SessionState) -> WireAnswer:
         match = PREPARE.fullmatch(sql)
         if match is None:
-            raise SqlSyntaxError("this PREPARE is not understood", hint="write PREPARE p AS SELECT ..")
+            raise SqlSyntaxError("this PREPARE cannot be parsed", hint="write PREPARE p AS SELECT ..")
         state.prepare(bare(match[1]), match[3], [])
         return WireAnswer("PREPARE")
 
     def _execute(self, sql: str, state: SessionState) -> WireAnswer:
         match = EXECUTE.fullmatch(sql)
         if match is None:
-            raise SqlSyntaxError("this EXECUTE is not understood", hint="write EXECUTE p(1, 'a')")
+            raise SqlSyntaxError("this EXECUTE cannot be parsed", hint="write EXECUTE p(1, 'a')")
         text, oids = state.statement(bare(match[1]))
         rows = self.catalogue.query(f"SELECT {match[2]}").rows if match[2] else [()]
         return self.run(bind(text, list(rows[0]), oids), state)

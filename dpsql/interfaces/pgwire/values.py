@@ -108,7 +108,7 @@ def _fixed(name: str, form: str, parse: Callable[[str], Any]) -> Type:
 
 
 def _unread(raw: bytes) -> Any:
-    raise ValueError("binary parameters of this type are not read; send text")
+    raise ValueError("binary parameters of this type are not supported; send text")
 
 
 def _numeric(value: decimal.Decimal) -> bytes:
@@ -310,4 +310,4 @@ def parameter_value(raw: bytes | None, oid: int, binary: bool) -> Any:
     try:
         return kind.unpack(raw) if binary else kind.parse(raw.decode("utf-8"))
     except (struct.error, ArithmeticError) as error:
-        raise ValueError("a number has another form") from error
+        raise ValueError("a number is malformed") from error

@@ -108,7 +108,7 @@ def _seconds(text: str) -> float:
     match = DURATION.fullmatch(text.strip())
     if match is None:
         raise StatementRefused(
-            "22023", "statement_timeout is no time", hint="for instance SET statement_timeout = '5s'"
+            "22023", "statement_timeout is not a duration", hint="for instance SET statement_timeout = '5s'"
         )
     return int(match[1]) * SECONDS[match[2] or ""]
 

@@ -108,7 +108,7 @@ def supervise(
                 workers += [_start(line, descriptors) for line in words]
                 if not all(map(_listens, workers)):
                     raise OperationalError(
-                        "a server process ended before it listened", hint="its error stands above"
+                        "a server process ended before it listened", hint="its error is above"
                     )
                 announce()
                 current = before = _stamp(files())

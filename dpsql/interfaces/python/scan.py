@@ -172,7 +172,7 @@ def literal(value: Any) -> str:
         return _number(value)
     if isinstance(value, str):
         if "\x00" in value:
-            raise DataError("a text parameter holds a NUL character", hint="remove it")
+            raise DataError("a text parameter contains a NUL character", hint="remove it")
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, datetime.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"

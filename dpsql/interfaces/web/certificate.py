@@ -30,7 +30,7 @@ def certificate_page(certificate: Certificate) -> str:
             [
                 ("release", about.release_id),
                 ("file", f"{about.file}, SHA-256 {about.sha256}"),
-                ("signed by", about.signer or "nobody whose signature holds"),
+                ("signed by", about.signer or "nobody with a valid signature"),
                 ("people", about.population or "not named"),
                 ("written", f"{certificate.made_on} by dpsql {certificate.version}"),
             ]
@@ -80,7 +80,7 @@ def _mechanisms(certificate: Certificate) -> list[tuple[str, str]]:
 def _cost(certificate: Certificate) -> list[tuple[str, str]]:
     line = certificate.ledger
     if line is None:
-        return [("ledger", "not looked at: made without the curator's catalog, or no line of this release")]
+        return [("ledger", "not checked: made without the curator's catalog, or no line of this release")]
     return [
         ("ledger", f"{line.ledger}, lineage {line.lineage}, label {line.label}, {line.charged_on}"),
         ("charged", f"epsilon {line.charged:.6g} in {len(certificate.spends)} parts"),
@@ -90,7 +90,7 @@ def _cost(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _checked(certificate: Certificate) -> list[tuple[str, str]]:
     passed, open_, failed = certificate.checked
-    audit = f"{passed} checks held, {failed} failed, {open_} could not be made"
+    audit = f"{passed} checks passed, {failed} failed, {open_} could not be made"
     proof = certificate.proof
     if proof is None:
         return [("offline audit", audit), ("exact loss", "not measured (write --prove)")]

@@ -209,7 +209,7 @@ def _log_offers(name: str, question: AxisProblem, log: Workload) -> Iterator[Pro
     if size > _LOG_SEARCH[-1][0]:
         yield Refusal(name, "is searched on shorter axes, or for fewer ranges")
     elif dense.reaches(question):
-        yield Refusal(name, "the dense optimum errs less on most logs")
+        yield Refusal(name, "the dense optimum has less error on most logs")
     else:
         _, steps, tries = next(limit for limit in _LOG_SEARCH if size <= limit[0])
         yield Offer(name, 0.0, lambda: _searched(question, _log_trees(question), steps, tries))

@@ -246,6 +246,6 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
     if not question.allows(SineStrategy.law):
         yield Refusal(name, f"is for {SineStrategy.law.name} noise")
     elif question.leaves <= DENSE_LEAVES:
-        yield Refusal(name, "the dense optimum errs less")
+        yield Refusal(name, "the dense optimum has less error")
     else:
         yield Offer(name, 0.0, lambda: candidate(SineStrategy(question.leaves), name, question))

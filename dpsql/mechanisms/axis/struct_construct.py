@@ -157,5 +157,5 @@ NAMED: Mapping[str, NamedAxisMechanism] = {"struct_construct": NamedAxisMechanis
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Never unasked."""
-    better = "is had by name; LUE-DPTree errs less"
+    better = "is used by name only; LUE-DPTree has less error"
     yield Refusal("Struct-Construct", better if question.allows(LAPLACE) else f"is for {LAPLACE.name} noise")

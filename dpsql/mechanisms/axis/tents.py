@@ -189,7 +189,7 @@ def tents(
     **Privacy** A leaf's column adds up to exactly `total`; `IntervalStrategy` checks it.
     """
     if any(h < 2 or 2 * h - 1 > n for h in widths) or any(a >= b for a, b in pairwise(widths)):
-        raise InterfaceError(f"hats of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
+        raise InterfaceError(f"tents of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
     if not 0 <= root < 1 or not 0 <= left < 1:
         raise InterfaceError("shares of a strategy lie in [0, 1)")
     total = total or _power_of_two(max(256, 8 * max(widths, default=1)))
@@ -313,7 +313,7 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
         yield Refusal(name, f"takes axes of {FEWEST_LEAVES} leaves or more")
         return
     if not half_widths(question.reach, 1, WIDTHS[-1]):
-        yield Refusal(name, "no hat fits ranges this short")
+        yield Refusal(name, "no tent fits ranges this short")
     else:
         yield Offer(name, 0.0, lambda: _search(question))
     work = question.workload

@@ -204,11 +204,11 @@ _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as 
 def refuses_trees(question: AxisProblem) -> str:
     """Reason why no tree is offered, or an empty string."""
     if question.joint is not None and question.workload is None:
-        return "a joint tree errs less on all ranges"
+        return "a joint tree has less error on all ranges"
     if question.leaves < FEWEST_LEAVES:
         return f"takes axes of {FEWEST_LEAVES} leaves or more"
     if is_optimal(question):
-        return "the dense optimum errs less than any rows"
+        return "the dense optimum has less error than any rows"
     if question.leaves > _TREE_LEAVES:
         return f"loses by a quarter from {_TREE_LEAVES} leaves on"
     return ""

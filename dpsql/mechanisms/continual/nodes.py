@@ -165,7 +165,7 @@ def node_depth(parent: ArrayLike) -> IntArray:
             return np.asarray(depth[:n])
         depth += depth[jump]
         jump = jump[jump]
-    raise ValueError("the parents hold a cycle")
+    raise ValueError("the parents form a cycle")
 
 
 def optimal_split(parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution) -> Split:

@@ -445,4 +445,4 @@ def dense_offer(question: StreamProblem, name: str, make: Make) -> TimeOffer | R
 
 def too_long(name: str) -> Refusal:
     """Of strategies of which each batch meets all those before it."""
-    return Refusal(name, f"it holds a number for each pair of batches, {DENSE} at most")
+    return Refusal(name, f"it stores a number for each pair of batches, {DENSE} at most")

@@ -202,7 +202,7 @@ def selecting_offers(
     reasons = {
         "measures one axis": len(view.axes) == 1,
         "measures counts": view.counts,
-        "stands for `mechanism: auto`": view.word == AUTO,
+        "needs `mechanism: auto`": view.word == AUTO,
         f"takes at most {MOST_LEAVES} leaves": question.leaves(view)[0] <= MOST_LEAVES,
         "needs a declared max_ids": not question.people,
         "is not made batch by batch": not question.batches,
@@ -280,7 +280,7 @@ def noisy_signal(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Nois
     clip = math.ceil(CLIP * sensitivity / epsilon)
     if clip * counts.size >= 1 << 62:
         raise PrivacyError(
-            "epsilon is too small to look at so many cells first",
+            "epsilon is too small to select among so many cells",
             hint="give the view a larger share, lower max_ids, or refuse `data_dependent`",
         )
     exact = Exact(np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64))

@@ -337,8 +337,8 @@ def _refusal(question: DesignProblem) -> tuple[str, str] | None:
         ("is for `data_dependent: allow`", "write it, or `mechanism: blocks`"): question.lets(TITLE),
         ("measures two axes", "write auto, or views of two axes"): len(axes) == 2,
         ("is for delta 0", "remove privacy.delta, or write auto"): not question.allows(GAUSSIAN),
-        ("stands for `mechanism: auto`", "write auto"): view.word == AUTO,
-        ("looks at the view's count first", "list count first in `measures`"): next(iter(view.charges), "") == "count",
+        ("needs `mechanism: auto`", "write auto"): view.word == AUTO,
+        ("needs the view's count first", "list count first in `measures`"): next(iter(view.charges), "") == "count",
         ("needs a declared max_ids", f"write a number in max_ids of {question.of}"): not question.people,
         ("is not made batch by batch", "write auto"): not question.batches,
     }  # fmt: skip

@@ -172,7 +172,7 @@ def _diffhr(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) ->
 
 
 DIFFHR = DataDependent(
-    "diffhr", "DiffHR", "is had by name alone: it is biased, and its error is not known before it has looked",
+    "diffhr", "DiffHR", "is used by name only: it is biased, and its error is unknown before it has seen the data",
     (ChargeLine("noisy view for grouping", VIEW_SHARE), ChargeLine("sums of groups", 1 - VIEW_SHARE)), True,
     as_leaves("DiffHR"), _diffhr,
 )  # fmt: skip

@@ -219,7 +219,7 @@ def _too_dear(rival: _Rival, bound: float, least_error: float) -> Refusal:
     (view,) = rival.question.views
     return Refusal(
         rival.choice.name,
-        f"for {view.name} may err by {bound:.4g}, above {MOST} times the {least_error:.4g} to be had without it",
+        f"for {view.name} may have error {bound:.4g}, above {MOST} times the {least_error:.4g} available without it",
     )
 
 

@@ -366,7 +366,7 @@ def _mask(intervals: Sequence[tuple[int, int]], n: int) -> IntArray:
     mask = np.zeros(n, np.int64)
     for low, high in intervals:
         if not 0 <= low < high <= n:
-            raise CatalogError(f"questions: [{low}, {high}) is no interval of {n} leaves")
+            raise CatalogError(f"questions: [{low}, {high}) is not an interval of {n} leaves")
         mask[low:high] += 1
     return mask
 
@@ -379,7 +379,7 @@ def _best(question: DesignProblem) -> FamilyCandidate:
     if not 1 <= questions.shape[1] <= MOST_CLASSES:
         raise CatalogError(
             f"views.{view.name}.questions: {questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
-            hint="buy them in two goes" if questions.size else "ask for something that can occur",
+            hint="buy them in two purchases" if questions.size else "ask for something that can occur",
         )
     rows_by_law = {law: best_rows(questions, law.norm) for law in question.laws}
     law = min(

@@ -27,7 +27,7 @@ async function ask(name, body, signal) {
     reply = await fetch(name, { ...given, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    return { refused: "the page's server does not answer", hints: ["start dpsql explore again"], caret: "" };
+    return { refused: "the page's server does not respond", hints: ["start dpsql explore again"], caret: "" };
   }
   return reply.ok ? reply.json() : { refused: `the page's server refuses: ${reply.statusText}`, hints: [], caret: "" };
 }
@@ -255,7 +255,7 @@ function build(asking) {
   if (order) lines.push(`GROUP BY ${order} ORDER BY ${order}`);
   built = { sql: lines.join("\n"), keys, table };
   at("filters").replaceChildren(...filters.map((filter) => element("li", {},
-    element("button", { type: "button", title: "take this condition off", onclick: () => {
+    element("button", { type: "button", title: "remove this condition", onclick: () => {
       filters = filters.filter((kept) => kept !== filter);
       build(true);
     } }, `${filter.words} is ${filter.text} ✕`))));
@@ -306,7 +306,7 @@ function cell(column, data, first, c) {
   const kind = column.number ? { class: "number" } : {};
   const small = data.interval === undefined ? [] : [element("small", {}, data.interval)];
   if (built !== null && asked === built.sql && c < built.keys.length && data.literal) {
-    const press = element("button", { type: "button", class: "word", title: "its rows alone", onclick: () => filterBy(c, data) }, data.text);
+    const press = element("button", { type: "button", class: "word", title: "show only its rows", onclick: () => filterBy(c, data) }, data.text);
     return first ? element("th", { scope: "row", ...kind }, press) : element("td", kind, press);
   }
   return first && !column.noisy
@@ -382,7 +382,7 @@ function pictured() {
   const parted = series === null ? "" : ` and ${columns[series].name}`;
   return {
     kind: at("kind").value, x, series: names.map((each, s) => ({ name: each, points: points[s] })),
-    across: words, up: columns[c].name, title: `${columns[c].name} by ${words}${parted}, with ${answer.level} intervals; the table below holds the same numbers`,
+    across: words, up: columns[c].name, title: `${columns[c].name} by ${words}${parted}, with ${answer.level} intervals; the table below shows the same numbers`,
   };
 }
 

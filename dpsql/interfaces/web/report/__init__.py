@@ -101,7 +101,7 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
     return [
         f'<dl class="headlines">{"".join(cards)}</dl>',
         *(f"<p>{escape(flag)}</p>" for flag in flags),
-        '<p class="soft">± is half of a 95% interval, -/+ how far one reaches to either side.</p>',
+        '<p class="soft">± is half of a 95% interval; -/+ shows its reach to either side.</p>',
     ]
 
 
@@ -183,7 +183,7 @@ def collected(local: LocalMeta | None) -> list[str]:
         ("collection", local.collection),
         ("reports accepted", f"{manifest.accepted:,} of {manifest.reports:,}".replace(",", " ")),
         *((f"rejected: {why}", str(count)) for why, count in manifest.rejected.items()),
-        ("rows of one person that may speak (tau)", str(local.tau)),
+        ("rows of one person that are counted (tau)", str(local.tau)),
         *_told(local),
     ]
     about = PARTICIPATIONS[local.participation].note.format(f"{local.reporters:,}")
@@ -219,7 +219,7 @@ def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
 def _shuffled(shuffled: ShuffledMeta | None) -> list[str]:
     if shuffled is None:
         return []
-    head = "<h2>If an anonymous shuffler stood in between</h2>"
+    head = "<h2>With an anonymous shuffler in between</h2>"
     if shuffled.void is not None:
         return [head, f"<p>Nothing more is promised: {escape(shuffled.void)}.</p>"]
     promise = (
@@ -253,7 +253,7 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
     where = "is part of their error bars" if inside else "comes on top of the error bars"
     note = (
         "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
-        f"error is common to all of them and {where}; averages and shares do not see it."
+        f"error is common to all of them and {where}; averages and shares are unaffected."
     )
     biased = " ".join(f"{scale.of}: {_bias(scale)}." for scale in scales)
     return [
@@ -267,11 +267,11 @@ def _left_out(scaled: MeasureScale) -> str:
 
 def _bias(scale: ScaleMeta) -> str:
     if not scale.weighted_down:
-        return "answers may be biased where rows left out do not resemble the others"
+        return "answers may be biased where excluded rows differ from the others"
     hint = (
         f"at most {ceil(100 * scale.weighted_down)}% of the rows belong to units with more than {scale.tau}"
     )
-    return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
+    return hint + ("; the number of rows is published exactly" if scale.public_rows else "")
 
 
 def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
@@ -285,7 +285,7 @@ def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> 
         rows.append((bounded.of, str(bounded.tau), size + (f" (error {error:.1%})" if error else "")))
     head = ("table", "rows of a unit that count", "part of all rows left out")
     notes = [f"<p>{escape(bounded.note())}</p>" for bounded in tables]
-    return ["<h2>What bounding left out</h2>", table(head, rows), *notes]
+    return ["<h2>Rows beyond the contribution bound</h2>", table(head, rows), *notes]
 
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:

@@ -158,7 +158,7 @@ function widths(model, view, position) {
     points.push({ value: errors[errors.length >> 1], low: errors[0], high: errors[errors.length - 1] });
   }
   return figure({ kind: "lines", x, series: [{ name: "", points }], across: `leaves of ${axis.name} in the range`, up: "standard error" },
-    `How far off a count over a range of ${axis.name} is: the median over ranges of so many leaves, from the least to the most.`);
+    `Standard error of a count over a range of ${axis.name}: the median over ranges of that many leaves, with the least and the most.`);
 }
 
 function figure(data, caption) {
@@ -208,7 +208,7 @@ function searchBox(model) {
       out.dataset.stderr = best ? best.stderr : "";
       out.dataset.sql = best ? statement(model, question) : "";
       out.replaceChildren(...(best ? [
-        ...(beside ? [element("p", {}, `the noise alone errs by ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}; DP_STDERR has all of it`)] : [
+        ...(beside ? [element("p", {}, `the noise alone has standard error ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}; DP_STDERR has all of it`)] : [
           element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
           element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}`)]),
         element("code", {}, statement(model, question)),

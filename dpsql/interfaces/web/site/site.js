@@ -53,7 +53,7 @@ function cell(column, [text, , , , interval], first) {
 
 function show(asked, first, second, where) {
   if (!asked) {
-    at("title").textContent = "this release does not answer that";
+    at("title").textContent = "this release cannot answer that";
     for (const id of ["table", "below"]) at(id).replaceChildren();
     at("figure").hidden = at("headline").hidden = true;
     return;
@@ -89,7 +89,7 @@ function draw(asked, rows, first, second) {
     if (typeof value === "number") points[names.indexOf(name(row))][x.indexOf(label(row))] = { value, low: low ?? null, high: high ?? null };
   }
   const kind = asked.columns[across].ordered && !many && x.length > 2 ? "lines" : "bars";
-  const up = asked.columns[last].name, title = `${at("title").textContent}, with ${release.level} intervals; the table below holds the same numbers`;
+  const up = asked.columns[last].name, title = `${at("title").textContent}, with ${release.level} intervals; the table below shows the same numbers`;
   const width = Math.min(WIDEST, Math.max(NARROWEST, at("picture").clientWidth));
   at("picture").replaceChildren(chart.draw({ kind, x, series: names.map((each, s) => ({ name: each, points: points[s] })), across: first, up, title }, width));
   at("caption").textContent = `Error bars and bands are ${release.level} intervals.`;
