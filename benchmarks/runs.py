@@ -43,7 +43,7 @@ RUNS: tuple[Run, ...] = (
     *_modules(
         "Privacy proved, files that attack, faults",
         "withstand",
-        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage"),
+        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage", "exits"),
     ),
     *_modules(
         "One value, one table from every source", "sources", "places", "stars", "pairs", "mutants", "witness"
@@ -61,6 +61,7 @@ RUNS: tuple[Run, ...] = (
             "catalogs",
             "limits",
             "distinct",
+            "totals",
         ),
     ),
     *_modules("What BI tools send", "bi", "measure"),
@@ -80,7 +81,7 @@ RUNS: tuple[Run, ...] = (
             "unseen_lines",
         ),
     ),
-    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "nulls"),
+    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "nulls", "short"),
     *_modules("Facts about people", "people", "measure"),
     *_modules("Keys that nobody listed", "keys", "measure"),
     *_modules(

@@ -24,7 +24,7 @@ SELECT COUNT(*) FROM customer WHERE customer_id NOT IN (SELECT customer_id FROM 
 SELECT COUNT(*) FROM (SELECT s.customer_id FROM sales s JOIN returns r ON s.customer_id = r.customer_id GROUP BY 1) t;
 -- by a declared key
 SELECT COUNT(*) FROM (SELECT s.customer_id, COUNT(*) AS n FROM sales s, returns r GROUP BY 1) t;
--- pieces is no column of customer
+-- pieces is not a column of customer
 SELECT COUNT(*) FROM (SELECT customer_id, pieces FROM sales GROUP BY 1, 2) t;
 -- LIMIT, OFFSET and QUALIFY
 SELECT COUNT(*) FROM (SELECT customer_id, COUNT(*) AS n FROM sales GROUP BY 1 LIMIT 5) t;
@@ -38,5 +38,5 @@ SELECT COUNT(*) FROM (SELECT customer_id FROM sales GROUP BY 1 HAVING COUNT(DIST
 SELECT COUNT(*) FROM (SELECT customer_id, STDDEV(pieces) AS s FROM sales GROUP BY 1) t WHERE s > 1;
 -- a query inside the condition
 SELECT COUNT(*) FROM (SELECT customer_id FROM sales WHERE amount IN (SELECT MAX(amount) FROM sales) GROUP BY 1) t;
--- pieces is no column of customer
+-- pieces is not a column of customer
 SELECT COUNT(*) FROM (SELECT DISTINCT customer_id, pieces FROM sales) t;

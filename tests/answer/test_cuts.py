@@ -205,7 +205,7 @@ def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
 
 def test_it_is_told(exact: dict[str, ReleaseEngine]) -> None:
     found = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 5 AND 24")
-    note = "2 bins of sales.day cut: interpolating them may put off count by up to 30; intervals include it"
+    note = "2 bins of sales.day cut: interpolating them may shift count by up to 30; intervals include it"
     assert found.notes == (note,)
     assert found.provenance["notes"] == [note]
     assert any(note in line for line in found.plan)

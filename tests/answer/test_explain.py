@@ -130,7 +130,7 @@ def test_words_name_nodes_noise_and_each_value_once(answerer: ReleaseEngine) -> 
     plan = answerer.query(text).plan
     (axis,) = [line for line in plan if "axis customer.age" in line]
     assert " = [2, 3) at level 3 + [3, 6) at level 2 + " in axis
-    assert axis.endswith("; nobody measured 4 of 5 nodes: they are sums of others"), (
+    assert axis.endswith("; 4 of 5 nodes were not measured: they are sums of others"), (
         "leaves alone have a budget"
     )
     counted = "count: half of the 95% interval / 1.96 is 18.9779; variance = 360 noise of count"

@@ -39,7 +39,7 @@ FINER = """views:
   people: {of: customer, axes: [{axis: customer.age, cuts: {width: 6}}, customer.region], measures: [count]}
 """
 REGION = "views:\n  places: {of: customer, axes: [customer.region], measures: [count]}\n"
-NOT_SCALED = "respondents of {} differ from the population of one: they are not scaled to it, and combined with nothing"
+NOT_SCALED = "respondents of {} differ from the population of one: they are neither scaled to it nor combined"
 DIFFERS = NOT_SCALED.format("biased")
 
 
@@ -121,7 +121,7 @@ def test_unknown_people_answer_nothing_that_a_central_release_can(folder: Path, 
         result = both.query(sql)
         assert result.provenance["routed"]["chosen"] == "one", sql
         assert result.provenance["routed"]["left_out"] == ["unknown"]
-        left_out = "unknown is left out: it answers for those who reported to it"
+        left_out = "unknown is left out: it covers only those who reported to it"
         assert left_out in result.notes
         assert left_out in both.explain(sql)
     assert not both.query(COUNT).provenance["routed"]["tests"]
@@ -202,7 +202,7 @@ def test_respondents_who_differ_are_weighted_to_central_margins(folder: Path) ->
         assert low < truth < high
         assert high - low < 1.2 * truth, "not an interval that holds anything"
         assert result.notes[0].startswith(
-            "of everybody: 2,000 respondents, no random sample, weighted to the margins of"
+            "of everybody: 2,000 respondents, not a random sample, weighted to the margins of"
         )
         assert result.notes[0] in result.flags
     by_region = both.query("SELECT region, COUNT(*) AS n FROM customer GROUP BY 1").rows
@@ -263,7 +263,7 @@ def test_what_cannot_be_compared_is_said(folder: Path) -> None:
     result = session(folder, "places", "random").query(MEAN)
     assert any(
         note.startswith(
-            "whether respondents of random are a random sample is not tested: customer.region not comparable"
+            "respondents of random were not tested for being a random sample: customer.region not comparable"
         )
         for note in result.notes
     )
@@ -310,7 +310,7 @@ def test_blocks_that_no_one_release_answers_are_routed_one_by_one(folder: Path) 
     assert result.rows == tuple(each.rows[0] for each in expected)
     assert result.stderr_rows == tuple(each.stderr_rows[0] for each in expected)
     assert result.provenance["routed"]["blocks"] == ["places", "all"]
-    assert any("says the catalog" in note for note in result.notes)
+    assert any("by the catalog" in note for note in result.notes)
 
 
 def test_two_of_unknown_people_do_not_answer_for_each_other(folder: Path) -> None:

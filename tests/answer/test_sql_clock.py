@@ -15,7 +15,7 @@ from dpsql.release.request import Request
 from tests.release_fixture import make_rows, write_fixture
 
 NOON = datetime(2025, 2, 15, 12, 0, 33, 250_000, tzinfo=UTC)
-NOTE = "the clock shows 2025-02-15 12:00:33 UTC, when the statement began"
+NOTE = "the time is 2025-02-15 12:00:33 UTC, when the statement began"
 
 
 @pytest.fixture(scope="module")

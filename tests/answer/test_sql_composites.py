@@ -107,7 +107,7 @@ UNDEFINED = {
     f"SELECT MAX(n) FILTER (WHERE n > 5) FROM {DAYS}": "FILTER picks rows by a noisy value",
     f"SELECT MAX(n) OVER () FROM {DAYS}": "MAX picks among noisy values",
     f"SELECT MAX(CASE WHEN n > 5 THEN n END) FROM {DAYS}": "MAX picks among noisy values",
-    f"SELECT RANK() OVER (ORDER BY n) FROM {DAYS}": "a window orders or parts rows by a noisy value",
+    f"SELECT RANK() OVER (ORDER BY n) FROM {DAYS}": "a window orders or partitions rows by a noisy value",
     f"SELECT CASE WHEN n > 1250 THEN n ELSE 0 END FROM {DAYS}": "CASE chooses by a noisy value",
     f"SELECT SUM(n) FROM (SELECT n FROM {DAYS} WHERE n > 1000) AS f": "rows were picked by a noisy value",
     f"SELECT SUM(n) FROM (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 3) AS f": "rows were picked by a noisy value",
@@ -120,7 +120,7 @@ UNDEFINED = {
     f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
     f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
 }
-"""Statements whose error hangs on which values noise made large, and what is said; nothing where it is no number."""
+"""Statements whose error depends on which values noise made large, and the reason that is given; none where it is not a number."""
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_a_measure_that_is_compared_has_no_axis(kasse: ReleaseEngine):
 
 def test_a_count_of_what_the_catalog_calls_never_null_says_so(kasse: ReleaseEngine):
     """It is that of all rows, and the row without pieces has the middle of the bounds: 5."""
-    never = "the catalog says of kauf.{0}: never NULL; COUNT(kauf.{0}) counts rows where it is"
+    never = "the catalog declares kauf.{0} never NULL; COUNT(kauf.{0}) counts NULLs too"
     for _ in range(2):  # the second time its shape is known
         pieces = kasse.query("SELECT COUNT(*), COUNT(stueck), SUM(stueck) FROM kauf")
         assert pieces.rows == ((10, 10, 41),)

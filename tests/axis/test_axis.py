@@ -339,7 +339,7 @@ def test_public_tables_must_have_unique_keys_and_the_columns_named() -> None:
     resolved = resolve_axis(catalog, View(of="sale", axes=(spec,)), spec)
     assert needed_tables(catalog, resolved) == ("product", "class")
     twice = PublicTable("product", PRODUCT.types, {**PRODUCT.columns, "product_id": [1, 2, 2, 3]})
-    with pytest.raises(SourceError, match="stands twice"):
+    with pytest.raises(SourceError, match="repeated"):
         build_axis(catalog, resolved, {**TABLES, "product": twice})
     spec = AxisSpec(axis="product", by=("colour",))
     with pytest.raises(SourceError, match="no column `colour`"):

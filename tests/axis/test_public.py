@@ -61,6 +61,6 @@ def test_typed_columns_keys_and_undeclared_ones_stay_as_they_are() -> None:
     ],
 )
 def test_a_text_of_another_type_is_named_by_its_column_alone(kind: str, text: str) -> None:
-    with pytest.raises(SourceError, match=f"shop.x: a value is no {kind}") as error:
+    with pytest.raises(SourceError, match=f"shop.x: a value is not of type {kind}") as error:
         as_declared(PublicTable("shop", {"x": "VARCHAR"}, {"x": [text]}), {"x": column(kind)})
     assert text not in str(error.value).replace("shop.x", "")

@@ -185,7 +185,7 @@ def test_measures_and_their_shares() -> None:
         ("lineitem.units", Fraction(1, 3), ""),
     ]
     halves = {"units": Fraction(1, 2), "lineitem.units": Fraction(1, 2)}
-    with pytest.raises(CatalogError, match="stands twice"):
+    with pytest.raises(CatalogError, match="is listed twice"):
         view_measures(catalog, View(of="lineitem", axes=LINE.axes, measures=halves))
 
 

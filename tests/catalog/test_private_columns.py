@@ -64,7 +64,7 @@ REFUSED = [
     ("{type: int, categories: private}", "{type: int, categories: private, out_of_domain: drop}", "remove `out_"),
     ("{type: int, categories: private}", "{type: int, categories: {private: true, always: [x]}}", "cannot be a key"),
     ("always: [tea]", 'always: ["(other)"]', "cannot be a key"),
-    ("always: [tea]", "always: [tea, tea]", "stands twice"),
+    ("always: [tea]", "always: [tea, tea]", "listed twice"),
     ("share: 0.05", "share: 0.8", "leave nothing for the views"),
     ("share: 0.05", "other: x", "unknown key `other`"),
     ("private: true, share", "private: no, share", "write `private: true`"),

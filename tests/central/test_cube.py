@@ -75,7 +75,7 @@ def test_without_noise_all_sets_of_two_axes_are_exact(tmp_path: Path):
         assert [row[:-1] for row in found] == [row[:-1] for row in wanted]
         assert [float(r[-1]) for r in found] == pytest.approx([float(r[-1]) for r in wanted], abs=0.01)
     assert "cube all" in asked.explain(ASKED[0])
-    with pytest.raises(NoViewError, match="all holds sets of up to 2 of its axes"):
+    with pytest.raises(NoViewError, match="all has sets of up to 2 of its axes"):
         asked.query("SELECT COUNT(*) FROM sales WHERE a = 1 AND b = 1 AND c")
 
 

@@ -96,7 +96,7 @@ def test_sums_of_weighted_rows_that_were_cut_are_not_answered(tmp_path: Path, pu
             ("count(pay.amount)", False),
             ("pay.amount", True),
         }
-        with pytest.raises(NotSupportedError, match=r"pay\.amount, whose sums 64 bits did not hold"):
+        with pytest.raises(NotSupportedError, match=r"pay\.amount, whose sums did not fit 64 bits"):
             ReleaseEngine(release).query("SELECT SUM(amount) FROM pay")
     counted = api.query("SELECT COUNT(*) FROM pay", release=target)
     assert abs(counted.scalar() - 30_000) < 6 * counted.stderr_rows[0][0] < 300

@@ -36,6 +36,6 @@ def test_misnamed_fields_are_told_without_a_record() -> None:
       out.push(await said(() => checkFields(plan, fields) ?? "known"));
     out.push(toRows(plan, [{ cost: 3 }]).length)"""
     said, known, rows = run(code, [plan_text(GRID, **CHANGES)])
-    assert said.startswith("refused: none of the plan's fields is known here; name them product(category)")
+    assert said.startswith("refused: none of the fields is one of the plan's; name them product(category)")
     assert said.count("price") == 1
     assert (known, rows) == ("known", len(to_rows(plan_of(GRID, **CHANGES), [{"cost": 3}])))

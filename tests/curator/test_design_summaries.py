@@ -94,7 +94,7 @@ def test_designed_summaries_answer_the_questions(tmp_path: Path) -> None:
     text = CATALOG.replace("ROOT", str(root)).replace("ledger.duckdb", str(tmp_path / "ledger.duckdb"))
     designed = design_catalog(text, tmp_path / "shop.yaml", STATEMENTS, None)
     assert designed.served == len(STATEMENTS)
-    assert "old is taken out: no question reads it" in designed.notes
+    assert "old is left out: no question uses it" in designed.notes
     catalog = parse_catalog(designed.text)
     assert list(catalog.tables["customer"].summaries) == list(designed.summaries)
     publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=bytes(32))

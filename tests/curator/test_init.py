@@ -477,7 +477,7 @@ def test_the_table_of_drops_has_one_row_for_what_a_table_holds_beside_the_questi
         ],
     )
     assert result.exit_code == 0, result.output
-    rows = [line for line in result.output.splitlines() if "kept out: no question uses it" in line]
+    rows = [line for line in result.output.splitlines() if "left out: no question uses it" in line]
     assert [row.partition(":")[0] for row in rows] == ["games", "people"]
     assert "teamID" in rows[0] and "dpsql init --json" in rows[0]
 
@@ -586,7 +586,7 @@ def test_where_na_may_be_no_value_the_draft_says_what_to_write(text: str, said: 
     draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
     draft = (tmp_path / "visits.yaml").read_text()
     assert '"null": ""' in draft
-    assert ("where NA means that there is no value, it is `null`" in draft) == said
+    assert ("where NA means that a value is missing, declare it as `null`" in draft) == said
 
 
 def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> None:
@@ -595,7 +595,7 @@ def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> N
     (source / "log.csv").write_text("who,score\n1,3\n1,4\n2,4\n")
     with pytest.raises(
         InterfaceError,
-        match=r"who repeats in log, so it cannot be the unit; write one of row; .*need a table with one row each",
+        match=r"who` is not a unique column, so it cannot be the unit; choose one of row; .*need a table with one row each",
     ):
         drafted(source, tmp_path / "a.yaml", CuratorChoices(unit="log.who"))
     (source / "people.csv").write_text("who\n1\n2\n")
@@ -611,8 +611,8 @@ def test_lines_and_files_that_are_not_read_are_said(tmp_path: Path) -> None:
     (tmp_path / "towns.tsv").write_text("town\tpeople\nBonn\t7\n")
     made = draft_from_source(tmp_path, tmp_path / "visits.yaml", None, leave_open)
     text = (tmp_path / "visits.yaml").read_text()
-    assert [line.split(": ")[0] for line in made.unread] == ["towns.tsv is not read", "visits.CSV"]
-    assert "    confirm: true\n    # 300 of its lines are no rows in utf-8" in text
+    assert [line.split(": ")[0] for line in made.unread] == ["towns.tsv was not read", "visits.CSV"]
+    assert "    confirm: true\n    # 300 of its lines are not UTF-8 rows" in text
     text = text.replace("  confirm: true\n", "").replace(", confirm: true", "").replace("    # 300", "# 300")
     (tmp_path / "visits.yaml").write_text(text)
     catalog = load_catalog(tmp_path / "visits.yaml")
@@ -673,7 +673,7 @@ def test_rows_that_are_nobodys_are_said(tmp_path: Path) -> None:
         tmp_path, tmp_path / "x.yaml", None, lambda _: CuratorChoices(unit="people.person_id")
     )
     assert made.unmatched == (
-        "visits.person_id: 25% of its rows hold NULL; they are nobody's, and in no number",
+        "visits.person_id: 25% of its rows are NULL; they belong to nobody and are not counted",
     )
     text = (tmp_path / "x.yaml").read_text()
     assert "foreign_keys: {person_id: {references: people, nullable: true}}" in text

@@ -129,11 +129,11 @@ def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
     assert {family.taken, *lost} == {"axes one by one", "residual rows"}
     assert family.expected_error <= min(lost.values())
     reasons = {refusal.name: refusal.reason for refusal in family.refused}
-    assert "by name alone" in reasons["DiffHR"]
+    assert "by name only" in reasons["DiffHR"]
     assert "days, line" not in plan_text(report)
     text = plan_text(report, mechanisms=True)
     assert f"days, line: {family.taken} {family.expected_error:.4g} (behind: " in text
-    assert "not DiffHR: is had by name alone" in text
+    assert "not DiffHR: is had by name only" in text
     catalog.write_text(catalog.read_text().replace("delta: 1e-6", "delta: 0"))
     pure = api.plan(catalog)
     family = pure.not_taken[0]  # rows of each axis, and trees by one draw
@@ -236,8 +236,8 @@ views:
     (tmp_path / "c.yaml").write_text(text.replace("EPSILON", "1"))
     for rows, words in (
         (once.rows // 2, "cube: MST would do better here"),
-        (once.rows * 2, "cube: errs less than MST if rows fill its cells"),
-        (once.rows * 20, "cube: errs less than MST would"),
+        (once.rows * 2, "cube: less error than MST if rows fill its cells"),
+        (once.rows * 20, "cube: less error than MST"),
     ):
         said = plan_text(api.plan(tmp_path / "c.yaml", guess=Guess(rows, rows)))
         assert f"{words}: {rows:,} rows are expected" in said and "unknown" not in said

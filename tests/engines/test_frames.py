@@ -132,20 +132,20 @@ def test_frames_equal_files_release_for_release(
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "a named index": (lambda: pd.DataFrame({"a": [1]}, index=pd.Index([7], name="who")), "index `who` is no column"),
-    "an index of texts": (lambda: pd.DataFrame({"a": [1]}, index=["x"]), "its index is no column"),
-    "mixed types": (lambda: pd.DataFrame({"a": [1, "x"]}, dtype=object), "`a` holds values of several types"),
+    "a named index": (lambda: pd.DataFrame({"a": [1]}, index=pd.Index([7], name="who")), "index `who` is not a column"),
+    "an index of texts": (lambda: pd.DataFrame({"a": [1]}, index=["x"]), "its index is not a column"),
+    "mixed types": (lambda: pd.DataFrame({"a": [1, "x"]}, dtype=object), "`a` contains values of several types"),
     "mixed zones": (
         lambda: pd.DataFrame({"a": [pd.Timestamp(1, tz=zone) for zone in ("UTC", "Asia/Tokyo")]}, dtype=object),
-        "`a` holds times of several zones",
+        "`a` contains times of several zones",
     ),
-    "objects of another class": (lambda: pd.DataFrame({"a": [object()]}), "`a` holds objects of the class object"),
+    "objects of another class": (lambda: pd.DataFrame({"a": [object()]}), "`a` contains objects of the class object"),
     "durations": (lambda: pd.DataFrame({"a": pd.to_timedelta([1])}), "`a` has the type timedelta64"),
     "periods": (lambda: pd.DataFrame({"a": pd.period_range("2025", periods=1, freq="D")}), "`a` has the type period"),
     "capitals": (lambda: pd.DataFrame({"a": [1], "A": [2]}), "two columns are called `a`"),
     "numbers as names": (lambda: pd.DataFrame({0: [1]}), "the name of a column is not text"),
-    "Python objects": (lambda: pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}), "`a` holds Python objects"),
-    "a list": (lambda: [1, 2], "list is no table"),
+    "Python objects": (lambda: pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}), "`a` contains Python objects"),
+    "a list": (lambda: [1, 2], "list is not a table"),
 }  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_a_catalog_of_frames_is_confirmed_published_and_known_again(tmp_path: Pa
     ledger = tmp_path / "ledger.duckdb"
     with pytest.raises(CatalogError, match="not confirmed"):
         dpsql.publish(drafted, tmp_path / "r.dpsql", tables=frames, ledger=ledger)
-    with pytest.raises(InterfaceError, match="nobody is named"):
+    with pytest.raises(InterfaceError, match="the person who confirms is not named"):
         drafted.confirm(by=" ")
     catalog = drafted.confirm(by="ada", rounder=True, tables=["sales"]).confirm(by="bob")
     assert catalog.marks == () and "to confirm" in drafted._repr_html_()

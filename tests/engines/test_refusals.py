@@ -49,7 +49,7 @@ def publish(folder: Path, source: dict[str, Any], bound: str = "truncate", **sal
 
 def test_a_password_in_the_catalog_is_refused(tmp_path: Path) -> None:
     for root in ("host=x password=hunter-2", "postgresql://me:hunter-2@x/shop"):
-        with pytest.raises(CatalogError, match="holds a password") as raised:
+        with pytest.raises(CatalogError, match="contains a password") as raised:
             catalog(tmp_path, server(SCHEMA) | {"root": root}, "row")
         assert "hunter" not in str(raised.value)
 

@@ -94,7 +94,7 @@ def test_what_the_server_folds_is_no_key(folding: Server, tmp_path: Path, kind: 
     source = load(folding, "SELECT 'ann', 1", "SELECT 'ANN', 1", kinds=(kind, kind))
     run(folding, f"ALTER TABLE {SCHEMA}.person ADD UNIQUE (id)",
         f"ALTER TABLE {SCHEMA}.sales ADD FOREIGN KEY (person_id) REFERENCES {SCHEMA}.person (id)")  # fmt: skip
-    with pytest.raises(SourceError, match=r"tables.*: .* takes several texts for one") as refused:
+    with pytest.raises(SourceError, match=r"tables.*: .* treats several texts as one, so") as refused:
         cells(star(tmp_path, source, unit="person.id"))
     assert "CAST(lower(" in str(refused.value)
 

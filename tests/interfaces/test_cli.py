@@ -203,7 +203,7 @@ def test_a_full_standard_output_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp
     catalog.write_bytes((Path(__file__).parents[2] / "catalog" / "survey.yaml").read_bytes())
     done = dpsql_command("budget", catalog)
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
-    assert "this is done, but what it says cannot be written (No space left on device)" in done.stderr
+    assert "the command succeeded, but its output cannot be written (No space left on device)" in done.stderr
 
 
 def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -213,5 +213,5 @@ def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("dpsql.api.budget", broken)
     done = dpsql_command("budget", tmp_path / "shop.yaml")
     assert (done.returncode, done.stderr) == (
-        4, "dpsql: the machine refused: out of memory; give the process more memory, then run the same command again\n",
+        4, "dpsql: the system refused: out of memory; give the process more memory, then run the same command again\n",
     )  # fmt: skip

@@ -409,7 +409,7 @@ def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
     [
         (
             ("--host", "0.0.0.0"),
-            "0.0.0.0 is beyond loopback; give --password-file or --roles, --tls-certificate and --tls-key",
+            "0.0.0.0 is not a loopback address; give --password-file or --roles, --tls-certificate and --tls-key",
         ),
         (("--tls-certificate", "absent.pem"), "TLS needs a certificate and a key"),
         (("--password-file", "absent"), "cannot read the password file absent"),

@@ -451,11 +451,11 @@ def test_a_log_is_added_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        ("", CatalogError, "holds no keys; write `ana: "), ("{}", CatalogError, "names no role"),
+        ("", CatalogError, "contains no keys; write `ana: "), ("{}", CatalogError, "names no role"),
         ("ana: {password_file: ana.pw}", CatalogError, r"roles.yaml:1: ana: `releases` is missing"),
         ("ana: {password_file: ana.pw, releases: []}", CatalogError, r"roles.yaml:1: ana.releases: "),
         ("\nana: {pasword_file: ana.pw, releases: [a]}", CatalogError, "roles.yaml:2: .*did you mean `password_file`"),
-        ("ana: {password_file: ana.pw, releases: [a]}\nana: {}", CatalogError, "roles.yaml:2: ana: `ana` stands twice"),
+        ("ana: {password_file: ana.pw, releases: [a]}\nana: {}", CatalogError, "roles.yaml:2: ana: `ana` is repeated"),
         ("bob: {password_file: ana.pw, releases: [a]}", InterfaceError, "write one line bob:PASSWORD"),
         ("ana: {password_file: none.pw, releases: [a]}", OperationalError, "cannot read the password file"),
         ("ana: [", CatalogError, "invalid YAML"),

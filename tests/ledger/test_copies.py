@@ -76,7 +76,7 @@ def test_a_restored_old_copy_spends_nothing(curator, tmp_path, elsewhere):
     for released in curator.folder.rglob("b.dpsql"):
         released.unlink()
     for folder in (curator.folder, curator.folder / "out"):
-        with pytest.raises(IntegrityError, match="is an older copy: it holds 2 entries"):
+        with pytest.raises(IntegrityError, match="is an older copy: it has 2 entries"):
             curator.publish("c", target=folder / "c.dpsql")
     assert curator.draws == 2 and spent(curator.ledger) == Fraction(2, 5)
     assert not curator.publish("a").drawn  # what it knows it still tells

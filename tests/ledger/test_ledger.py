@@ -313,7 +313,7 @@ def test_a_label_asked_for_elsewhere_is_copied_there(curator):
 
 def test_an_occupied_target(curator):
     curator.publish("a")
-    with pytest.raises(ReleaseExists, match="holds the release 'a'"):
+    with pytest.raises(ReleaseExists, match="contains the release 'a'"):
         curator.publish("b", target=curator.folder / "a.dpsql")
     (curator.folder / "c.dpsql").write_text("not ours")
     with pytest.raises(IntegrityError, match="does not know it"):
@@ -358,16 +358,16 @@ def test_a_table_belongs_to_one_lineage(curator):
 def test_a_copy_of_a_table_belongs_to_the_lineage_of_its_rows(curator):
     curator.publish("a", tables=("sales",))
     copy = {"tables": ("copy",), "digests": lambda: {"copy": ("sales: data",)}}
-    with pytest.raises(LineageError, match="'copy' holds the same rows as a table of lineage 'shop'"):
+    with pytest.raises(LineageError, match="'copy' has the same rows as a table of lineage 'shop'"):
         curator.publish("b", lineage=change_lineage(name="fresh"), **copy)
     assert curator.draws == 1 and curator.publish("b", **copy).drawn
 
 
 def test_a_lineage_takes_lines_of_its_own_currency(curator):
     lineage = change_lineage(name="z", delta=MILLIONTH, cap=Fraction(1))
-    with pytest.raises(LineageError, match="counts mu2 and cannot hold a spend in epsilon"):
+    with pytest.raises(LineageError, match="counts mu2 and cannot record a spend in epsilon"):
         curator.publish("a", "0.1", lineage=lineage)
-    with pytest.raises(LineageError, match="counts epsilon and cannot hold a spend in mu2"):
+    with pytest.raises(LineageError, match="counts epsilon and cannot record a spend in mu2"):
         curator.publish("b", "0.1", currency="mu2")
     assert curator.draws == 0
 
@@ -541,7 +541,7 @@ def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
         curator.publish(label)
     new = curator.ledger.read_bytes()
     curator.ledger.write_bytes(old)
-    with pytest.raises(IntegrityError, match="holds 4 entries, its head 8"):
+    with pytest.raises(IntegrityError, match="has 4 entries, its head 8"):
         curator.publish("e")
     curator.ledger.unlink()
     with pytest.raises(IntegrityError, match="is gone"):

@@ -55,7 +55,7 @@ def test_a_head_may_lie_one_row_behind_and_no_more(tmp_path: Path) -> None:
         curator.publish(label)
         heads.append(beside(curator.ledger, ".head").read_bytes())
     beside(curator.ledger, ".head").write_bytes(heads[0])
-    with pytest.raises(IntegrityError, match="holds 6 entries, its head 2"):
+    with pytest.raises(IntegrityError, match="has 6 entries, its head 2"):
         curator.publish("d")
     beside(curator.ledger, ".head").write_bytes(heads[2])
     with opened(curator.ledger) as (store, _):

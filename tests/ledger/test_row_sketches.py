@@ -128,7 +128,7 @@ def test_a_renamed_table_is_refused_under_another_lineage(curator: Curator, chan
         shutil.copyfile(first, second)
     columns = SIZE if change == "order" else AGE
     known = (
-        ALIKE if change == "order" or more else "holds the same rows as a table of lineage 'first'|" + ALIKE
+        ALIKE if change == "order" or more else "has the same rows as a table of lineage 'first'|" + ALIKE
     )
     with pytest.raises(LineageError, match=known):
         curator.publish(second, "second", columns=columns, confirm=True)
@@ -143,7 +143,7 @@ def test_a_table_renamed_within_a_database_is_refused(curator: Curator, more: st
         connection.execute("ALTER TABLE visits RENAME TO people")
         if more:
             connection.execute("INSERT INTO people VALUES (3, 3, -1)")
-    known = ALIKE if more else "holds the same rows as a table of lineage 'first'"
+    known = ALIKE if more else "has the same rows as a table of lineage 'first'"
     with pytest.raises(LineageError, match=known):
         curator.publish(place, "second", "duckdb", confirm=True)
 

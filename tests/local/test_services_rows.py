@@ -139,7 +139,7 @@ def test_parts_add_up_and_the_release_says_what_is_cut(tmp_path: Path) -> None:
     assert both.n.to_numpy() == pytest.approx(by_age.n.to_numpy(), abs=1e-3)
     whole = dpsql.query("SELECT COUNT(*) FROM sale", release=done.path)
     assert any(
-        "more than 3 rows of sale counts as one with 3; nobody was asked" in note for note in whole.notes
+        "more than 3 rows of sale counts as one with 3; the number of rows left out was not asked" in note for note in whole.notes
     )
     release = open_release(done.path)
     assert release.meta.privacy.rows_per_unit == {"sale": 3}
@@ -189,7 +189,7 @@ def test_rows_at_two_services_or_at_none_are_refused(tmp_path: Path) -> None:
                       "axes: [sale.kind, sale.paid], measures: [count, sale.paid]")  # fmt: skip
     two = two.replace("  ages: {of: sale, axes: [customer.age], measures: [count]}\n", "")
     two = two.replace("upper: 50, measure: true", "upper: 50, measure: true, cuts: {width: 10}")
-    with pytest.raises(CatalogError, match="2 services hold axes of the rows"):
+    with pytest.raises(CatalogError, match="2 services have axes of the rows"):
         planned(tmp_path, two)
     measure = CATALOG.replace("[customer.age]}", "[customer.age], measures: [sale.paid]}").replace(
         "[sale.kind], measures: [sale.paid]", "[sale.kind]"

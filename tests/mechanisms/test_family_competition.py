@@ -64,7 +64,7 @@ def test_one_axis_that_allows_selection_has_what_one_that_refuses_has(
     least = allow.choice.expected_error
     assert bound > 1.1 * least
     assert refusals(allow)["by noisy signal"] == (
-        f"for v0 may err by {bound:.4g}, above 1.1 times the {least:.4g} available without it"
+        f"for v0 may have error {bound:.4g}, above 1.1 times the {least:.4g} available without it"
     )
     assert "`data_dependent: allow`" in refusals(refuse)["by noisy signal"]
 

@@ -121,13 +121,13 @@ def test_groups_that_the_catalog_rules_out_are_not_shown(
     )
     assert None not in [key for key, _ in specialties.rows] and len(specialties.rows) == 4
     ages = clinic[0].query("SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) GROUP BY 1")
-    assert any("patient.age hold values outside of the catalog's domain" in note for note in ages.notes)
+    assert any("patient.age also contain values outside the catalog's domain" in note for note in ages.notes)
 
 
 def test_asked_for_null_where_the_catalog_rules_it_out_an_answer_says_so(
     clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
 ) -> None:
-    never = "the catalog says of patient.age: never NULL"
+    never = "the catalog declares patient.age never NULL"
     joined = "FROM visit JOIN patient USING (patient_id) WHERE age"
     for text in (f"SELECT COUNT(*) {joined} IS NULL", f"SELECT COUNT(*) {joined} IS NOT NULL"):
         assert any(never in note for note in clinic[0].query(text).notes)
@@ -180,7 +180,7 @@ def test_random_statements_of_every_form(
 
 DANGLING = "visit.doctor_id: a key that no doctor has counts as NULL"
 UNMEASURED = (
-    "visit.minutes: values beyond its bounds count as the nearest bound; how many there are was not measured"
+    "visit.minutes: values beyond its bounds count as the nearest bound; their number was not measured"
 )
 
 
@@ -255,7 +255,7 @@ def test_a_key_that_names_a_row_needs_no_note(
 def test_what_the_catalog_counts_is_of_its_domain(
     clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
 ) -> None:
-    note = "patient.region: values outside of the catalog's domain are left out"
+    note = "patient.region: values outside the catalog's domain are left out"
     assert note in clinic[0].query(text).flags
     listed = clinic[0].query("SELECT DISTINCT region FROM patient")
     assert note in listed.notes and not listed.flags

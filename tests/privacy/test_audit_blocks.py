@@ -90,6 +90,6 @@ def test_boxes_that_are_no_forest_are_refused_in_a_line(
     path.chmod(0o644)
     with duckdb.connect(str(path)) as connection:
         connection.execute(change)
-    refused = pytest.raises(ReleaseError, match="variance_2 holds no model")
+    refused = pytest.raises(ReleaseError, match="variance_2 has no model")
     with closing(open_release(path, insecure=True)) as release, refused:
         release.reading(release.meta.statistics.index(next(s for s in release.statistics if 2 in s.models)))

@@ -119,7 +119,7 @@ TAMPERING = {
     "UPDATE meta SET value = replace(value, '\"decimal\"', '\"int\"') WHERE key = 'statistics'": "meta follows",
     "UPDATE axis_0 SET weight = weight / 2 WHERE atom = 1": "axis tables",
     "UPDATE axis_0 SET leaf = 1 WHERE atom = 0": "axis tables",
-    "UPDATE node SET hi = hi + 1 WHERE id = 2 AND axis = 0": "made again",
+    "UPDATE node SET hi = hi + 1 WHERE id = 2 AND axis = 0": "rebuilt",
     "DELETE FROM measurement_0 WHERE r1 = 1": "as many noisy integers",
     "INSERT INTO measurement_0 VALUES (99, 99, 41, 41)": "as many noisy integers",
     "UPDATE measurement_2 SET budget = budget + 1": "row budgets",

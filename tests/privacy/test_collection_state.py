@@ -78,7 +78,7 @@ def test_no_log_beside_the_state_is_open_to_others_while_reports_are_counted(fol
 def test_a_key_of_another_length_is_refused(folder: Path, length: int) -> None:
     (folder / "state.key").write_bytes(b"k" * length)
     (folder / "state.key").chmod(0o600)
-    with pytest.raises(OperationalError, match=f"holds {length} bytes"):
+    with pytest.raises(OperationalError, match=f"has {length} bytes"):
         collect(folder, 0, "a.dpsql")
     assert not (folder / "state").exists()
     assert not (folder / "a.dpsql").exists()

@@ -200,7 +200,7 @@ def test_a_file_without_a_header_is_named_by_how_many_columns_it_has(tmp_path: P
     (tmp_path / "raw").mkdir()
     ended = dpsql_command("publish", str(SOURCES["no header"](tmp_path)), "-o", str(tmp_path / "r.dpsql"))
     assert "tables.visits: the source has no column `" in ended.stderr
-    assert "it has 4 columns; if it is a CSV file, has the file a header?" in ended.stderr
+    assert "it has 4 columns; if it is a CSV file, does it have a header?" in ended.stderr
 
 
 STREAM = """

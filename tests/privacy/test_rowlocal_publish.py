@@ -146,7 +146,7 @@ def test_keys_that_are_joined_are_unique_and_of_one_type(tmp_path: Path) -> None
         connection.execute(
             f"COPY (SELECT 1 AS product_id, 1 AS price FROM range(2)) TO '{file}' (FORMAT parquet)"
         )
-    with pytest.raises(SourceError, match=r"tables\.product\.key: product_id is NULL or stands twice"):
+    with pytest.raises(SourceError, match=r"tables\.product\.key: product_id is NULL or repeated"):
         cells(catalog)
 
 

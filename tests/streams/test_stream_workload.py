@@ -59,9 +59,9 @@ def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Pat
     [
         (
             "workload: {weekly: 1}",
-            "`weekly` is no question; write running, prefix, range, or a number of batches",
+            "`weekly` is not a question; write running, prefix, range, or a number of batches",
         ),
-        ("workload: {0: 1}", "`0` is no question"),
+        ("workload: {0: 1}", "`0` is not a question"),
         ("workload: {running: 0}", "the weight of `running` in `workload` must be above 0"),
         ("workload: {running: -1}", "above 0"),
         ("workload: {366: 1}", "`workload: 366` is longer than the horizon of 365 batches"),

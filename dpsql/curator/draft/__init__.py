@@ -277,7 +277,7 @@ def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     if choices.unit not in (None, *units):
         hint = f"choose one of {', '.join(units)}; people with several rows need a table with one row each"
         raise InterfaceError(
-            f"`{choices.unit}` has no row of its own for each value, so it cannot be the unit", hint=hint
+            f"`{choices.unit}` is not a unique column, so it cannot be the unit", hint=hint
         )
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):

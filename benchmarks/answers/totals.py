@@ -1,0 +1,120 @@
+"""Totals of two tables under `max_ids: auto`, and releases whose noise hides how many rows there are.
+
+    python -m benchmarks.answers.totals [releases of each star]
+
+| star | readers' loans and fines |
+|---|---|
+| desk, made up | log-normal of deviation .7 |
+| geometric, made up | geometric of mean 6, of a third of the readers also fines |
+| foodmart | sales of 1997, and of December 1998, of FoodMart's customers |
+
+The share of 95% intervals that cover ratio, difference and sum of both tables' totals; and of releases at a twentieth
+of the budget, of shares, averages and medians that have an interval. FoodMart needs DPSQL_DATA.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from benchmarks.figures import Figures
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.release import open_release
+from tests.two_facts_star import write_rows
+
+RELEASES = 60
+LOW, HIGH = 0.93, 0.98
+TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FROM fines) AS b"
+ACROSS = {"ratio": "b.n * 1.0 / a.n", "difference": "a.n - b.n", "sum": "a.n + b.n"}
+INSIDE = {
+    "share": "COUNT(*) FILTER (WHERE kind = 1) * 1.0 / COUNT(*)", "average": "AVG(days)",
+    "average of an axis": "AVG(kind)", "median": "MEDIAN(kind)",
+}  # fmt: skip
+
+
+def owned(name: str, data: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of each reader in both tables."""
+    rng = np.random.default_rng(7)
+    if name == "desk":
+        loans, fines = (np.minimum(rng.lognormal(m, 0.7, 3000).astype(int) + 1, 60) for m in (1.6, 1.0))
+        return loans, fines
+    if name == "geometric":
+        return rng.geometric(1 / 6, 4000), np.where(rng.random(4000) < 1 / 3, rng.geometric(1 / 4, 4000), 0)
+    years = [
+        dict(
+            duckdb.execute(
+                f"SELECT customer_id, count(*) FROM '{data}/foodmart/{file}.parquet' GROUP BY 1"
+            ).fetchall()
+        )
+        for file in ("sales_fact_1997", "sales_fact_dec_1998")
+    ]
+    people = sorted(set(years[0]) | set(years[1]))
+    one, two = (np.array([year.get(person, 0) for person in people]) for year in years)
+    return one, two
+
+
+def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
+    for number in range(releases):
+        path = catalog.parent / f"{number}.dpsql"
+        noise = ExactNoise(insecure_test_entropy(number))
+        publish_release(
+            load_catalog(catalog), path, noise=noise, key=bytes(range(number % 200, number % 200 + 32))
+        )
+        yield ReleaseEngine(open_release(path, insecure=True))
+        path.unlink()
+
+
+def measure(name: str, data: str, releases: int, figures: Figures) -> None:
+    """The figures of a star."""
+    for epsilon, asked, source in (("1", ACROSS, TOTALS), ("0.05", INSIDE, "FROM loans")):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            catalog = write_rows(folder, *owned(name, data), np.random.default_rng(9), epsilon=epsilon)
+            with duckdb.connect() as raw:
+                for table in ("loans", "fines"):
+                    raw.execute(f"CREATE TABLE {table} AS FROM '{folder / table}.parquet'")
+                truth = {
+                    word: raw.execute(f"SELECT {value} {source}").fetchall()[0][0]
+                    for word, value in asked.items()
+                }
+            inside, open_ended = {word: list[bool]() for word in asked}, 0
+            for answers in released(catalog, releases):
+                is_open = answers.query("SELECT COUNT(*) FROM loans").interval_rows(0.95)[1][0][0] is None
+                open_ended += is_open
+                for word, value in asked.items():
+                    low, high = (
+                        side[0][0] for side in answers.query(f"SELECT {value} {source}").interval_rows(0.95)
+                    )
+                    if low is not None and high is not None and (is_open or asked is ACROSS):
+                        inside[word].append(low <= truth[word] <= high)
+        if asked is INSIDE:
+            print(f"  {name}: {open_ended} of {releases} releases have an open end", flush=True)
+        for word, hits in inside.items():
+            if hits and asked is ACROSS:
+                figures.within(
+                    f"{name}: {word} of two tables' totals covered", float(np.mean(hits)), LOW, HIGH
+                )
+            elif hits:
+                figures.at_least(f"{name}, open end: {word} covered ({len(hits)})", float(np.mean(hits)), LOW)
+
+
+def main() -> int:
+    """Print the figures of all stars."""
+    releases, figures = int(sys.argv[1]) if len(sys.argv) > 1 else RELEASES, Figures()
+    data = os.environ.get("DPSQL_DATA", "")
+    for name in ("desk", "geometric", *(["foodmart"] if data else [])):
+        measure(name, data, releases, figures)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
