@@ -471,7 +471,7 @@ def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:
         publish_release(known, place / "again.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=KEY)
     with duckdb.connect() as other:
         other.execute(f"COPY (SELECT '1' AS unit, 0 AS item) TO '{place / 'reports.parquet'}'")
-    with pytest.raises(SourceError, match="holds no reports"):
+    with pytest.raises(SourceError, match="contains no reports"):
         publish_release(known, place / "again.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=KEY)
 
 

@@ -136,7 +136,7 @@ def test_counts_of_a_sample_grow_and_averages_stay(
     monkeypatch.setattr(rehearsal, "MOST_UNITS", 3_000)
     some = api.plan(catalog, [BY_DAY], guess=guess)
     assert (every.stands_for, some.stands_for) == (1, 4)
-    assert "each unit stands for 4" in plan_text(some)
+    assert "each unit represents 4" in plan_text(some)
     for one, other in zip(every.queries[0].columns, some.queries[0].columns, strict=True):
         assert one.median is not None and other.median is not None
         assert 0.6 < other.median / one.median < 1.6, (one, other)
@@ -241,7 +241,7 @@ def test_the_guess_that_matters_most_is_named_first(tmp_path: Path, monkeypatch:
     assert units.less is not None and units.more is not None and units.less > 1 > units.more
     assert {w.guess for w in report.weights if w.stated} == {"units and rows", "most"}
     lines = plan_text(report)
-    assert "if rows of the unit in the middle (supposed) is off, half of it: errors x" in lines
+    assert "if rows of the median unit (assumed) is off, half of it: errors x" in lines
 
 
 def test_made_up_units_own_what_was_stated() -> None:

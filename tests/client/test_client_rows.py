@@ -106,7 +106,7 @@ def test_records_become_rows(asked: tuple[dict[str, Axis], Any]) -> None:
 
 
 def test_misnamed_fields_are_told_without_a_record(asked: tuple[dict[str, Axis], Any]) -> None:
-    with pytest.raises(DataError, match="known here; name them person"):
+    with pytest.raises(DataError, match="one of the plan's; name them person"):
         check_fields(asked[1], ["age", "price"])
     check_fields(asked[1], ["age", "visit.price"])
 

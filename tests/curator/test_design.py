@@ -165,7 +165,7 @@ def test_what_cannot_be_served_says_why(shop: Path) -> None:
     )
     made = design_catalog(file.read_text(), file, asked, None)
     reasons = [question.refusal or "" for question in made.questions]
-    parts = ("", "holds none", "write `unit: customer.customer_id`", "nothing")
+    parts = ("", "contains no rows", "write `unit: customer.customer_id`", "nothing")
     assert all(part in reason for part, reason in zip(parts, reasons, strict=True)), reasons
     with pytest.raises(CatalogError, match="no statement can be served"):
         design_catalog(file.read_text(), file, ("SELECT age FROM customer LIMIT 3",), None)

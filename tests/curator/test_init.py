@@ -618,7 +618,7 @@ def test_lines_and_files_that_are_not_read_are_said(tmp_path: Path) -> None:
     catalog = load_catalog(tmp_path / "visits.yaml")
     published = publish_release(catalog, tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(32))
     assert published.to_json()["left_out_private"] == {"visits": 300}
-    assert "left out of visits (private): 300 lines that are no rows" in published.summary()
+    assert "left out of visits (private): 300 lines that are not rows" in published.summary()
     again = publish_release(catalog, tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(32))
     assert again.left_out == {}
 

@@ -133,7 +133,7 @@ def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
     assert "days, line" not in plan_text(report)
     text = plan_text(report, mechanisms=True)
     assert f"days, line: {family.taken} {family.expected_error:.4g} (behind: " in text
-    assert "not DiffHR: is had by name only" in text
+    assert "not DiffHR: is used by name only" in text
     catalog.write_text(catalog.read_text().replace("delta: 1e-6", "delta: 0"))
     pure = api.plan(catalog)
     family = pure.not_taken[0]  # rows of each axis, and trees by one draw

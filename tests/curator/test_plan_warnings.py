@@ -38,7 +38,7 @@ def test_a_named_mechanism_that_errs_more_is_told_by_how_much():
 
 def test_a_mechanism_whose_error_is_not_known_is_said_to_be_so():
     (line,) = warnings("diffhr")
-    assert "days: the error of diffhr for count is not known before it has looked" in line
+    assert "days: the error of diffhr for count is unknown until it has seen data" in line
     assert "dominated wherever it was measured: over ranges auto with `data_dependent: allow`" in line
 
 

@@ -263,7 +263,7 @@ def test_the_next_round_is_planned_from_a_table(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--engine", "postgresql", "--root", "host=x password=hunter-2"], "holds a password"),
+        (["--engine", "postgresql", "--root", "host=x password=hunter-2"], "contains a password"),
         (["--engine", "postgresql", "--state", "s"], "counted whole"),
         (["--engine", "postgresql", "--for", "a.b"], "from a file"),
     ],

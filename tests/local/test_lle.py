@@ -589,7 +589,7 @@ def test_a_second_view_a_measure_and_several_rows_are_refused() -> None:
     person = "  person: {role: dimension, key: id, private: true, columns: {}}\n"
     person += "  answer: {foreign_keys: {id: person}, max_ids: 3, "
     rows = text.replace("unit: row", "unit: person.id").replace("  answer: {", person)
-    with pytest.raises(CatalogError, match="one row of everybody"):
+    with pytest.raises(CatalogError, match="one row per person"):
         parse_catalog(rows, "boxes.yaml")
 
 

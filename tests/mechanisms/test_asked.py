@@ -121,7 +121,7 @@ def test_sums_of_rows_are_known_and_parts_of_them_are_not():
 
 def test_boxes_that_make_no_sense_are_refused():
     for question, words in (
-        (((((0, 13),), ((0, 1),)),), "no interval"),
+        (((((0, 13),), ((0, 1),)),), "is not an interval"),
         (((((0, 3),),),), "each axis"),
         (((((0, 3),), ((0, 3),)), (((2, 4),), ((2, 4),))), "overlap"),
     ):

@@ -228,7 +228,7 @@ def test_csv_people_need_a_declared_type(tmp_path: Path) -> None:
     assert max(counters(numbers)) == 2 and len(counters(numbers)) <= PEOPLE + 1
     texts = shop_of(tmp_path / "string", "padded", "csv", ", customer_id: {type: string}")
     texts.append(0, day_file(tmp_path / "string", 0, "padded", ending="csv"))
-    with pytest.raises(SourceError, match=r"customer_id: BIGINT .* holds text"):
+    with pytest.raises(SourceError, match=r"customer_id: BIGINT .* has text values"):
         texts.append(1, day_file(tmp_path / "string", 1, "BIGINT"))
 
 

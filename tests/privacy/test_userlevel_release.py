@@ -226,7 +226,7 @@ def test_what_noise_may_hide_has_two_digits(up: float, words: str):
     measure = SimpleNamespace(error=SimpleNamespace(up=up))
     scale = SimpleNamespace(of="sales", unseen=570, unseen_above=16, rows=5000, measure=lambda name: measure)
     (line,) = _hidden(scale, "customer")
-    assert f"more than {words} of the rows" in line
+    assert f"more than {words} of all rows" in line
 
 
 def uneven_regions(least: int, most: int) -> tuple[list[Row], dict[int, str | None]]:

@@ -148,7 +148,7 @@ def test_signers_are_named_by_key_file_or_environment(tmp_path: Path, monkeypatc
     monkeypatch.setenv(signature.REQUIRED, two)
     assert signature.required_signers() == {two}
     for wrong in (str(tmp_path / "none"), str(tmp_path)):
-        with pytest.raises(InterfaceError, match="no public key"):
+        with pytest.raises(InterfaceError, match="neither a public key"):
             signature.required_signers(wrong)
     keys.write_text("nothing\n")
     with pytest.raises(InterfaceError, match="contains no public keys"):

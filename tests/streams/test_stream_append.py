@@ -304,7 +304,7 @@ def test_other_release_or_specification_is_refused(make: Make, tmp_path: Path) -
     create_stream(tmp_path / "other", tmp_path / "other.stream", place.spec, release_id="r2", secret=SECRET)
     with pytest.raises(IntegrityError, match="another release"):
         place._replace(directory=tmp_path / "other").append(0)
-    with pytest.raises(OperationalError, match="already holds"):
+    with pytest.raises(OperationalError, match="already contains"):
         create_stream(place.directory, tmp_path / "third", place.spec, release_id="r", secret=SECRET)
     with pytest.raises(OperationalError, match="cannot be made"):
         create_stream(tmp_path / "y", place.private, place.spec, release_id="r", secret=SECRET)
