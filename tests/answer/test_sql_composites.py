@@ -120,7 +120,7 @@ UNDEFINED = {
     f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
     f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
 }
-"""Statements whose error depends on which values noise made large, and the reason that is given; none where it is not a number."""
+"""Statements whose error depends on which values noise made large, and the reason given; none where it is no number."""
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,9 @@ def test_the_rows_where_a_measure_is_known_have_an_error_of_their_own(tmp_path, 
     assert off_of_known > off_known * n / 2
     lines = "\n".join(answer.notes)
     assert (
-        "counted and scaled up" in lines and "sums of count(" not in lines and "averages of count(" not in lines
+        "counted and scaled up" in lines
+        and "sums of count(" not in lines
+        and "averages of count(" not in lines
     )
 
 

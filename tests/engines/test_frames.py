@@ -144,7 +144,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "periods": (lambda: pd.DataFrame({"a": pd.period_range("2025", periods=1, freq="D")}), "`a` has the type period"),
     "capitals": (lambda: pd.DataFrame({"a": [1], "A": [2]}), "two columns are called `a`"),
     "numbers as names": (lambda: pd.DataFrame({0: [1]}), "the name of a column is not text"),
-    "Python objects": (lambda: pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}), "`a` contains Python objects"),
+    "Python objects": (lambda: pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}),
+        "`a` contains Python objects"),
     "a list": (lambda: [1, 2], "list is not a table"),
 }  # fmt: skip
 

@@ -127,9 +127,7 @@ def test_a_renamed_table_is_refused_under_another_lineage(curator: Curator, chan
         write(first, rows + more)  # DuckDB writes a fresh file: the link keeps the rows as they were
         shutil.copyfile(first, second)
     columns = SIZE if change == "order" else AGE
-    known = (
-        ALIKE if change == "order" or more else "has the same rows as a table of lineage 'first'|" + ALIKE
-    )
+    known = ALIKE if change == "order" or more else "has the same rows as a table of lineage 'first'|" + ALIKE
     with pytest.raises(LineageError, match=known):
         curator.publish(second, "second", columns=columns, confirm=True)
     assert curator.lineages() == ["first"], "nothing is charged"

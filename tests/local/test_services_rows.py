@@ -139,7 +139,8 @@ def test_parts_add_up_and_the_release_says_what_is_cut(tmp_path: Path) -> None:
     assert both.n.to_numpy() == pytest.approx(by_age.n.to_numpy(), abs=1e-3)
     whole = dpsql.query("SELECT COUNT(*) FROM sale", release=done.path)
     assert any(
-        "more than 3 rows of sale counts as one with 3; the number of rows left out was not asked" in note for note in whole.notes
+        "more than 3 rows of sale counts as one with 3; the number of rows left out was not asked" in note
+        for note in whole.notes
     )
     release = open_release(done.path)
     assert release.meta.privacy.rows_per_unit == {"sale": 3}

@@ -302,7 +302,10 @@ def test_an_error_inside_of_a_statement_holds_both_readings(long_year):
     answer = long_year.query(inside.format(MONTHS.format("")))
     low, high = answer.interval_rows()
     assert answer.rows[0][1:3] == pytest.approx((low[0][0], high[0][0]))
-    assert answer.rows[0][3] is None and "depends on which groups are empty" in answer.undefined[answer.columns[3]]
+    assert (
+        answer.rows[0][3] is None
+        and "depends on which groups are empty" in answer.undefined[answer.columns[3]]
+    )
 
 
 def test_where_every_group_is_seen_nothing_is_widened(long_year):

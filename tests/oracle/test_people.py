@@ -146,9 +146,7 @@ def test_a_name_that_the_statement_gives_itself_is_no_table_of_people(shop):
 
 
 def test_an_answer_says_that_it_does_not_add_up(shop):
-    caveat = (
-        "each unit of customer counts once: counts of different sales.month do not add up to the total"
-    )
+    caveat = "each unit of customer counts once: counts of different sales.month do not add up to the total"
     assert caveat in shop[0].query("SELECT COUNT(DISTINCT id) FROM sales WHERE month < 3").notes
     by_age = shop[0].query(f"SELECT age, COUNT(DISTINCT id) {JOINED} GROUP BY age")  # a person has one age
     assert by_age.notes == (

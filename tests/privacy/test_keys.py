@@ -186,7 +186,9 @@ def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type
 def test_a_text_key_is_its_text_unless_the_catalog_calls_it_a_number(tmp_path: Path) -> None:
     padded, plain = "lpad(CAST(id AS VARCHAR), 5, '0')", "CAST(person_id AS VARCHAR)"
     want = placed(tmp_path / "want", "id", "person_id", 0)
-    with pytest.raises(SourceError, match=r"person_id: BIGINT .* person.id, which has text values") as refused:
+    with pytest.raises(
+        SourceError, match=r"person_id: BIGINT .* person.id, which has text values"
+    ) as refused:
         placed(tmp_path / "refused", padded, "person_id", 0)
     assert "type: int" in str(refused.value)
     ages = [row[0] for row in placed(tmp_path / "text", padded, plain, 0)]

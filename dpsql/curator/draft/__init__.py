@@ -276,9 +276,7 @@ def _check(choices: CuratorChoices, tables: Sequence[TableFacts]) -> None:
     units = ["row", *(f"{table.name}.{key}" for table in tables for key in table.unique_columns)]
     if choices.unit not in (None, *units):
         hint = f"choose one of {', '.join(units)}; people with several rows need a table with one row each"
-        raise InterfaceError(
-            f"`{choices.unit}` is not a unique column, so it cannot be the unit", hint=hint
-        )
+        raise InterfaceError(f"`{choices.unit}` is not a unique column, so it cannot be the unit", hint=hint)
     names = {table.name for table in tables}
     for unknown in sorted((choices.public or frozenset()) - names):
         raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
