@@ -89,6 +89,7 @@ def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(shop: OpenReleases, t
         export(shop, tmp_path / "{{ x }}", ("trend",), 0.9, silent, dbt=True)
 
 
+@pytest.mark.slow
 def test_the_models_of_the_examples_read_an_export(tmp_path: Path) -> None:
     """dbt itself runs them in `make bench TOPIC=production`; here DuckDB runs what dbt would have it run."""
     write_star(tmp_path / "data", make_star(7, 2000, 50))

@@ -30,6 +30,7 @@ from dpsql.results.render import margin_lines, render
 from dpsql.results.result import Result
 from tests.interval_ends import belong
 from tests.release_fixture import make_rows, write_fixture
+from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -109,7 +110,7 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("star", ["shop", "people", "visits"])
+@pytest.mark.parametrize("star", by_default(["shop", "people", "visits"], 1))
 def test_every_interface_prints_the_same_two_ends(star: str, request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(star)
     bounds = 0

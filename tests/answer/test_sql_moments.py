@@ -16,6 +16,7 @@ from dpsql.errors import CatalogError, NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -70,7 +71,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("items", ASKED)
+@pytest.mark.parametrize("items", by_default(ASKED, 3))
 @pytest.mark.parametrize("rest", ["", " WHERE line <> 'b'", " GROUP BY line ORDER BY line"])
 def test_moments_equal_plain_sql(
     mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], items: str, rest: str

@@ -18,6 +18,7 @@ from dpsql.curator.draft.domains import roomy
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
+from tests.thinned import by_default
 
 ROWS = 600
 CASES = {
@@ -56,7 +57,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("rounder", [True, False])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_default(CASES, 2))
 def test_a_confirmed_draft_answers_its_workload(tmp_path: Path, publishes: None, name: str, rounder: bool):
     columns, questions = CASES[name]
     folder, catalog = tmp_path / "data", tmp_path / "t.yaml"

@@ -15,6 +15,7 @@ from dpsql.curator.forecast import PlanReport, plan_catalog
 from dpsql.errors import CatalogError
 from dpsql.interfaces.cli.draft import _design_lines
 from dpsql.interfaces.cli.plan import plan_text
+from tests.thinned import by_default
 
 QUESTIONS = {
     "a library": (
@@ -67,7 +68,7 @@ def forecast(folder: Path, text: str, data: Path, questions: list[str]) -> PlanR
     return plan_catalog(parse_catalog(confirmed), questions, compare=False)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", by_default(QUESTIONS, 1))
 def test_files_that_differ_in_all_counts_give_one_draft_and_one_forecast(tmp_path: Path, name: str):
     columns, questions = QUESTIONS[name]
     sides = []

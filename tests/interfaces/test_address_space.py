@@ -44,8 +44,9 @@ def files(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("steps", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [2, 10])
 def test_steps_down(steps: int, tmp_path: Path) -> None:
     text = CATALOG[: CATALOG.index("views:")] + VIEWS
     shop = make_stream_shop(tmp_path, customers=50, text=text)

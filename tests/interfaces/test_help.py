@@ -40,6 +40,7 @@ STAY = {
 """Commands that stay until they are stopped, or ask, and who runs them."""
 DEAR = {
     "init",
+    "rehearse",
     "design",
     "audit",
     "certificate",

@@ -33,6 +33,7 @@ from dpsql.results.render import render
 from dpsql.row_expressions import literal
 from tests.command import dpsql_command
 from tests.interfaces.test_wire import serving
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -128,7 +129,7 @@ def test_pages_hold_no_tag_of_a_key(shop: tuple[Path, ReleaseEngine]) -> None:
     assert len(widths) == 1  # no key opens a column
 
 
-@pytest.mark.parametrize("key", HOSTILE)
+@pytest.mark.parametrize("key", by_default(HOSTILE, 16))
 def test_a_key_is_asked_for_as_it_is(shop: tuple[Path, ReleaseEngine], key: str) -> None:
     quoted = f"SELECT COUNT(*) FROM sales WHERE item = {literal(key)}"
     assert shop[1].query(quoted).rows == ((EACH,),)

@@ -52,6 +52,7 @@ def test_a_folder_becomes_a_release_that_answers_the_questions(folder: Path) -> 
     assert budget.count('"label"') == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_somebody_stopped(folder: Path) -> None:
     code, told = start(folder, *DRAFT, "o", "l")
     assert code == 0 and "run the same command again" in told

@@ -79,6 +79,7 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
         assert told.returncode == 0, told.stderr
 
 
+@pytest.mark.slow
 def test_every_interface_takes_as_of(tmp_path: Path) -> None:
     """Shell, explain and the PostgreSQL server open the same earlier state that `query --as-of` does."""
     shop = make_stream_shop(tmp_path, customers=200, text=CATALOG[: CATALOG.index("views:")] + VIEWS)

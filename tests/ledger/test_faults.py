@@ -22,6 +22,7 @@ from dpsql.ledger import budget_report
 from dpsql.ledger.files import beside
 from dpsql.ledger.locks import PATIENCE, held
 from tests.ledger.test_ledger import Curator
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -71,7 +72,7 @@ def check_line(error: Error, curator: Curator, before: Fraction) -> None:
 
 
 @pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", by_default(CALLS, 3))
 def test_every_refused_call_is_a_sentence_and_the_next_publish_ends_it(tmp_path, monkeypatch, name, first):
     faults = 0
     for number in range(1, 100):

@@ -18,6 +18,7 @@ from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.oracle.star import make_shop, publish_shop, same
 from tests.release_fixture import make_rows, raw_star, write_fixture
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -216,7 +217,7 @@ AGES = (
 )
 
 
-@pytest.mark.parametrize("statement", OVER_GROUPS)
+@pytest.mark.parametrize("statement", by_default(OVER_GROUPS, 6))
 def test_ages_and_customers_that_are_not_there(tmp_path, statement):
     rows = make_rows()
     answerer = ReleaseEngine(open_release(write_fixture(tmp_path / "f.dpsql", rows)))

@@ -173,7 +173,7 @@ def everywhere(folder: Path) -> list[str]:
     return [str(file) for file in kept if CANARY.encode() in file.read_bytes()]
 
 
-@pytest.mark.parametrize("source", by_default(SOURCES.values(), 16), ids=SOURCES)
+@pytest.mark.parametrize("source", by_default(SOURCES.values(), 6), ids=SOURCES)
 def test_no_message_log_or_ledger_holds_a_value(
     tmp_path: Path, source: Callable[[Path], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
