@@ -266,7 +266,9 @@ def _edges(plan: ViewPlan, place: int, group: int, release: Release) -> str:
     cut_cells = (cells.group == group) & (cells.coverage < 1)
     cut = np.unique(cells.leaf[cut_cells])
     wanted = sorted({int(leaf) for at in cut for leaf in (at, at + 1) if leaf < ordinary})
-    shown = [str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None]
+    shown = list(dict.fromkeys(str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None))
+    if len(shown) < 2 <= len(wanted):  # months begin at hour 0, each of them: no edge helps
+        return ""
     if len(shown) > EDGES:
         return ", ".join(shown[:EDGES]) + ", .."
     last = [end for leaf, _, end in bins if leaf == ordinary - 1 and leaf in cut and end is not None]

@@ -252,22 +252,23 @@ def place(
     used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
     for number in sorted(used, key=lambda number: (block.columns[number].partner, number)):
         ref = block.columns[number]
-        column_place = (
-            _partner(ref, view, release)
-            if ref.partner
-            else next(
-                (
-                    PlaceholderPosition(view.axes.index(i), c.name)
-                    for i, c in schema.axis_columns(ref)
-                    if i in view.axes
-                ),
-                None,
-            )
-        )
+        column_place = _partner(ref, view, release) if ref.partner else _own_place(ref, view, schema)
         if column_place is None:
             return str(ref)
         placed[number] = column_place
     return placed
+
+
+def _own_place(ref: ColumnRef, view: ReleaseView, schema: Schema) -> PlaceholderPosition | None:
+    """Column of a view's axes that holds a column; None where there is none.
+
+    An axis of times holds what is derived from them, too. Where the hour has an axis of its own, months would be cut.
+    """
+    held = [(view.axes.index(i), c) for i, c in schema.axis_columns(ref) if i in view.axes]
+    if not held:
+        return None
+    position, column = min(held, key=lambda place: schema.axes[view.axes[place[0]]].columns.index(place[1]))
+    return PlaceholderPosition(position, column.name)
 
 
 def _partner(ref: ColumnRef, view: ReleaseView, release: Release) -> PlaceholderPosition | None:

@@ -94,6 +94,7 @@ class Schema:
         counted: tables whose rows some view counts, in the catalog's order.
         person_facts: facts whose rows name people, by name in lower case.
         fields: (table, column of times, field), in lower case -> the derived column of an axis that holds it.
+        beside: those of them whose column has an axis beside one of the times themselves in some view.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -105,6 +106,7 @@ class Schema:
     counted: tuple[str, ...] = ()
     person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
     fields: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    beside: frozenset[tuple[str, str, str]] = frozenset()
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> SchemaTable | None:
@@ -253,10 +255,21 @@ def read_schema(release: Release) -> Schema:
     measures = frozenset(statistic.measure for statistic in release.statistics)
     counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
     counted = tuple(name for name in release.catalog.tables if name in counts)
+    fields = dict(_fields(tables, release))
     return replace(
         schema, name=release.name, tables=tables, axes=release.axes, measures=measures, counted=counted,
-        fields=dict(_fields(tables, release)),
+        fields=fields, beside=frozenset(_beside(fields, release)),
     )  # fmt: skip
+
+
+def _beside(fields: Mapping[tuple[str, str, str], str], release: Release) -> Iterator[tuple[str, str, str]]:
+    """Fields that some view has beside the times that they are derived from, each with an axis of its own."""
+    for statistic in release.statistics:
+        first = [release.axes[axis].columns[0] for axis in statistic.axes]
+        own = {(column.table.lower(), column.column.lower()) for column in first}
+        for (table, times, name), column in fields.items():
+            if {(table, times), (table, column.lower())} <= own:
+                yield table, times, name
 
 
 def _fields(

@@ -3,7 +3,7 @@
     tables: {sales: {derive: {sold_hour: "hour(sold_at)"}, columns: {sold_hour: {type: int, lower: 0, upper: 23}}}}
 
 An axis of 24 hours errs by far less than the hours of a year added up. Where a SELECT also asks for the time itself,
-nothing is replaced: few views have both.
+a field is replaced only if some view has both.
 
 **Privacy**: reads a statement and the catalog.
 """
@@ -40,8 +40,9 @@ def map_fields(tree: Node, schema: Schema) -> None:
         inside = {id(column) for node, _ in calls for column in node.find_all(exp.Column)}
         plain = {column_name(c) for c in select.find_all(exp.Column) if id(c) not in inside}
         for node, field in calls:
-            name = _column(field, sources, schema)
-            if name is not None and (field.table, field.column) not in plain:
+            key = _key(field, sources)
+            name = None if key is None else schema.fields.get(key)
+            if name is not None and ((field.table, field.column) not in plain or key in schema.beside):
                 held: Node = exp.column(name, table=field.table or None, quoted=True)
                 shown = node.parent is select and node.arg_key == "expressions"
                 node.replace(exp.alias_(held, output_name(node), quoted=True) if shown else held)
@@ -70,8 +71,8 @@ def _is_shadowed(relation: exp.Table, common: set[str]) -> bool:
     return name in common and not (above is not None and above.alias.lower() == name)
 
 
-def _column(field: CalendarField, sources: dict[str, tuple[SchemaTable, ...]], schema: Schema) -> str | None:
-    """The column that holds a field; None where none does, or several tables could be meant."""
+def _key(field: CalendarField, sources: dict[str, tuple[SchemaTable, ...]]) -> tuple[str, str, str] | None:
+    """Table, column of times and field; None where several tables could be meant."""
     tables = [
         table
         for called, named in sources.items()
@@ -79,8 +80,4 @@ def _column(field: CalendarField, sources: dict[str, tuple[SchemaTable, ...]], s
         for table in named
         if table.column(field.column) is not None
     ]
-    return (
-        schema.fields.get((tables[0].name.lower(), field.column.lower(), field.name))
-        if len(tables) == 1
-        else None
-    )
+    return (tables[0].name.lower(), field.column.lower(), field.name) if len(tables) == 1 else None

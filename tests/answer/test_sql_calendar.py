@@ -130,6 +130,35 @@ def test_times_themselves_answer_where_no_view_has_their_field(
     )
 
 
+BOTH = """views:
+  both: {of: rides, axes: [{axis: rides.day, cuts: {width: month}}, rides.day_isodow, rides.zone], measures: [count]}
+"""
+
+
+def test_a_field_with_an_axis_of_its_own_is_not_read_off_months_of_the_same_view(
+    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], tmp_path: Path
+) -> None:
+    """The axis of days holds what is derived from days; months were cut by it, and each statement refused."""
+    text = rides[0].release.path.with_suffix(".yaml").read_text().split("views:")[0] + BOTH
+    (tmp_path / "both.yaml").write_text(text.replace("lineage: ", "lineage: both_"))
+    publish_release(
+        load_catalog(tmp_path / "both.yaml"), tmp_path / "both.dpsql", noise=ZeroNoise(), key=bytes(range(32))
+    )
+    answerer = ReleaseEngine(open_release(tmp_path / "both.dpsql", insecure=True))
+    for statement in (
+        "SELECT isodow(day) AS d, COUNT(*) FROM rides GROUP BY d ORDER BY d",
+        "SELECT day_isodow AS d, zone, COUNT(*) FROM rides GROUP BY ALL ORDER BY ALL",
+        "SELECT COUNT(*) FROM rides WHERE isodow(day) = 6 AND day >= DATE '2023-03-01' AND day < DATE '2023-05-01'",
+        "SELECT date_trunc('month', day) AS m, isodow(day) AS d, COUNT(*) FROM rides GROUP BY ALL ORDER BY ALL",
+    ):
+        plain = statement.replace("day_isodow", "isodow(day)")
+        expected = [tuple(map(float_or_text, row)) for row in rides[1].execute(plain).fetchall()]
+        found = [tuple(map(float_or_text, row)) for row in answerer.query(statement).rows if row[-1]]
+        assert [(row[:-1], row[-1]) for row in found] == [
+            (row[:-1], pytest.approx(row[-1], abs=1e-3)) for row in expected
+        ]
+
+
 OPENING = """
 dpsql: 1
 name: openings

@@ -51,6 +51,7 @@ SELECTED = ("refuse", "allow")
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
+@click.option("--most-rows", type=click.IntRange(1), help="public guess: rows that hardly any unit exceeds")
 @tells
 def init(
     source: str,
@@ -68,7 +69,7 @@ def init(
     """
     from dpsql.curator.draft import DraftWorkload
 
-    guess = _guess(said["units"], said["rows"])
+    guess = _guess(said["units"], said["rows"], said["most_rows"])
     choices = _choices(**said)
     if interactive and workload is None:
         workload = _questions()
@@ -105,16 +106,18 @@ def _choices(
     data_dependent: str | None,
     units: int | None = None,
     rows: int | None = None,
+    most_rows: int | None = None,
 ) -> CuratorChoices:
     from dpsql.curator.draft import CuratorChoices
 
     allows = None if data_dependent is None else bool(SELECTED.index(data_dependent))
-    guesses = {} if units is None or rows is None else {"": (units, rows)}
+    numbers = tuple(number for number in (units, rows, most_rows) if number is not None)
+    guesses = {} if units is None or rows is None else {"": numbers}
     tables = frozenset(public) - {"none"} if public else None
     return CuratorChoices(unit, tables, epsilon, cap, allows, guesses=guesses)
 
 
-def _guess(units: int | None, rows: int | None) -> Guess | None:
+def _guess(units: int | None, rows: int | None, most_rows: int | None = None) -> Guess | None:
     """The curator's public guess.
 
     Raises:
@@ -122,9 +125,9 @@ def _guess(units: int | None, rows: int | None) -> Guess | None:
     """
     from dpsql.contributions.guess import Guess
 
-    if (units is None) != (rows is None):
+    if (units is None) != (rows is None) or (most_rows and units is None):
         raise InterfaceError("a guess needs both --units and --rows")
-    return None if units is None or rows is None else Guess(units, rows)
+    return None if units is None or rows is None else Guess(units, rows, most=most_rows)
 
 
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
@@ -238,7 +241,15 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
         exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
         errors = [f"{c.name} ± {c.median * HALF:.4g}" for c in noisy if c.median is not None]
-        errors += [f"{c.name}: see `dpsql plan`, with a guess in the catalog" for c in noisy if c.wants_guess]
+        unforeseen = [c for c in noisy if c.wants_guess]
+        if unforeseen:
+            names, tables = (
+                list(dict.fromkeys(each))
+                for each in zip(*((c.name, c.wants_guess) for c in unforeseen), strict=True)
+            )
+            errors.append(
+                f"{', '.join(names)}: `dpsql plan` forecasts it from the `guess:` of {' and '.join(tables)}"
+            )
         about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
             f"about {HALF * question.relative:.1%} of a typical answer"
         ]  # fmt: skip
