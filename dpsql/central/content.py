@@ -133,7 +133,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     measured = [
         replace(
             unmeasured(plan.catalog, beyond.of), counted=_counted(plan, beyond.of, nodes), rows=beyond.rows,
-            stderr=beyond.stderr, at_most=beyond.at_most,
+            stderr=beyond.stderr, at_most=beyond.at_most, units=beyond.units, units_stderr=beyond.units_stderr,
         )
         for beyond in drawn.beyond
     ]  # fmt: skip

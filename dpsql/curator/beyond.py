@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from dpsql.central.bounding import BEYOND, REACH, law_of
+from dpsql.central.bounding import BEYOND, FARTHER, REACH, law_of
 from dpsql.central.content import excess_meta, unmeasured
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan
@@ -33,6 +33,7 @@ class BoundForecast(NamedTuple):
         charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
         currency: epsilon or mu2.
         stderr: standard error of their number.
+        units_stderr: standard error of the number of units with more rows than `REACH` bounds beyond.
     """
 
     of: str
@@ -40,14 +41,16 @@ class BoundForecast(NamedTuple):
     charge: str | None
     currency: str
     stderr: float | None
+    units_stderr: float | None = None
 
     def line(self) -> str:
         """As `dpsql plan` prints it."""
-        if self.stderr is None:
+        if self.stderr is None or self.units_stderr is None:
             return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
         return (
             f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
-            "intervals of its counts, sums and averages allow for them"
+            "intervals of its counts, sums and averages allow for them, and have no end where more than "
+            f"{3 * self.units_stderr:,.0f} units own more than {(1 + REACH) * self.tau:,} rows"
         )
 
 
@@ -109,7 +112,7 @@ def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
             counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
             yield replace(
                 unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
-                at_most=REACH * bound.tau,
+                at_most=REACH * bound.tau, units=0, units_stderr=bound.units_stderr,
             )  # fmt: skip
 
 
@@ -122,8 +125,8 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
         if step is None:
             forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
             continue
-        stderr = law_of(plan.catalog).bounded_noise(REACH * table.bounding.max_ids, step.spend)
-        forecasts.append(
-            BoundForecast(table.name, table.bounding.max_ids, str(step.charge), currency, stderr)
-        )
+        law, tau = law_of(plan.catalog), table.bounding.max_ids
+        stderr = law.bounded_noise(REACH * tau, (1 - FARTHER) * step.spend)
+        units_stderr = law.bounded_noise(1, FARTHER * step.spend)
+        forecasts.append(BoundForecast(table.name, tau, str(step.charge), currency, stderr, units_stderr))
     return tuple(forecasts)

@@ -324,15 +324,17 @@ def _values(rows: PlacedRows) -> list[str]:
 
 
 def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str:
-    """The statement of the rows beyond tau, at most so many of one unit: one line, `v0`.
+    """The statement of the rows beyond tau, at most so many of one unit, and of the units with more: `v0` and `v1`.
 
-    **Privacy**: one unit changes it by at most `most`.
+    **Privacy**: one unit changes the first by at most `most`, the second by at most 1.
     """
     beyond = f"CASE WHEN n > {tau + most} THEN {most} WHEN n > {tau} THEN n - {tau} ELSE 0 END"
+    farther = f"CASE WHEN n > {tau + most} THEN 1 ELSE 0 END"
     per_unit = "SELECT unit, count(*) AS n FROM t GROUP BY unit"
     return with_tables(
         [*side_tables(rows, (), dialect, ()), f"t AS ({placed_rows(rows, (), ())})"],
-        f"SELECT {cut(dialect.total(beyond, most >= MOST_ROWS), dialect)} AS v0 FROM ({per_unit}) AS k",
+        f"SELECT {cut(dialect.total(beyond, most >= MOST_ROWS), dialect)} AS v0, "
+        f"{cut(dialect.total(farther, False), dialect)} AS v1 FROM ({per_unit}) AS k",
     )
 
 

@@ -35,7 +35,8 @@ sums of positive and of negative ones, and F the part of B that such groups hold
     values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
 
 The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
-all: a count only grows, a sum of amounts that are never negative too.
+all: a count only grows, a sum of amounts that are never negative too. Where units beyond four bounds stand out of the
+noise of their number, nothing bounds those sides.
 
 | here | there | unit |
 |---|---|---|
@@ -167,7 +168,10 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     seen = max(beyond.rows, 0) / counted
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
-    return _sided(joined, numbers, beyond.rows / counted * net, error * net**2 + rate * (spread + values))
+    variance = error * net**2 + rate * (spread + values)
+    return _sided(
+        joined, numbers, beyond.rows / counted * net, np.full(numbers, inf) if beyond.unbounded else variance
+    )
 
 
 def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:

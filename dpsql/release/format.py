@@ -347,6 +347,7 @@ class RowsBeyondBound:
         tau: rows of a unit that count.
         counted: released number of rows within the bound; None where no view counts rows.
         rows: noisy number of rows beyond it, with `stderr`, at most `at_most` of one unit; None where not measured.
+        units: noisy number of units with more rows beyond it than `at_most`, with `units_stderr`.
     """
 
     of: str
@@ -356,10 +357,17 @@ class RowsBeyondBound:
     rows: int | None = None
     stderr: float | None = None
     at_most: int | None = None
+    units: int | None = None
+    units_stderr: float | None = None
+
+    @property
+    def unbounded(self) -> bool:
+        """True if units are seen that own more rows than were measured, so that nothing bounds their number."""
+        return self.units is not None and self.units_stderr is not None and self.units > 3 * self.units_stderr
 
     @property
     def clipped_fraction(self) -> float | None:
-        """The part of all rows; None where it is not measured, or where noise hides it.
+        """The part of all rows; None where it is not measured, where noise hides it, or where nothing bounds it.
 
         >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 100, 20.0, 12).clipped_fraction
         0.1
@@ -368,7 +376,7 @@ class RowsBeyondBound:
         """
         if self.rows is None or self.stderr is None or self.counted is None or self.rows <= 2 * self.stderr:
             return None
-        return self.rows / max(1.0, self.rows + self.counted)
+        return None if self.unbounded else self.rows / max(1.0, self.rows + self.counted)
 
     @property
     def clipped_fraction_error(self) -> float | None:
@@ -379,20 +387,26 @@ class RowsBeyondBound:
     @property
     def misread(self) -> bool:
         """True if numbers would be misread without the note: nothing was measured, or rows beyond are seen."""
-        return self.rows is None or self.clipped_fraction is not None
+        return self.rows is None or self.unbounded or self.clipped_fraction is not None
 
     def note(self) -> str:
         """The caveat of every count, sum and average of the table."""
         if self.rows is None or self.stderr is None:
             return f"{self.of}: of the bounded rows; rows beyond max_ids were not measured"
+        most = self.tau + (self.at_most or 0)
+        if self.unbounded and self.units_stderr is not None:
+            return (
+                f"{self.of}: about {self.units:,} +- {1.96 * self.units_stderr:,.0f} units own more than {most:,} "
+                f"rows, of which {self.tau:,} count (max_ids), so intervals are open; raise max_ids, or write auto"
+            )
         share, error = self.clipped_fraction, self.clipped_fraction_error
         if share is None or error is None:
             size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
         else:
             size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
         return (
-            f"{self.of}: {size} lie beyond max_ids ({self.tau}); intervals allow for them, but not for rows of "
-            f"one unit beyond {self.tau + (self.at_most or 0)} or for groups of very few units"
+            f"{self.of}: {size} of up to {most:,} rows a unit lie beyond max_ids ({self.tau}); intervals allow for "
+            "them, but not for units with more that noise hides or for groups of very few units"
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -281,6 +282,38 @@ def test_noise_in_a_group_without_rows_is_not_taken_for_heavy_rows(tmp_path: Pat
     # Counts of -26 and sums of -4,000 stood for heavy units' rows at the bound: seven times their noise and more.
     for whole, noise in zip(answer.stderr_rows, answer.noise_rows, strict=True):
         assert all(error < 3 * noise[c] for c, error in enumerate(whole) if c), whole
+
+
+def test_units_beyond_four_bounds_open_the_ends_to_which_rows_move():
+    beyond = RowsBeyondBound("sales", "truncate", 10, 1000.0, 200, 10.0, 30, 7, 2.0)
+    reach = reach_of(lines(100, 100), 1, beyond)
+    assert (reach.up, reach.down) == (np.inf, 0)
+    assert replace(beyond, units=6).unbounded is False, "three standard errors of noise"
+
+
+@pytest.mark.usefixtures("publishes")
+def test_where_people_own_more_than_four_bounds_numbers_are_open_and_say_so(tmp_path: Path):
+    """Two of a hundred owned 60 rows under `max_ids: 3`: 0 of 4 intervals of the total held, with a note beside it."""
+    answerer = published(tmp_path, most=400, star=STAR.replace("max_ids: 10", "max_ids: 3"))
+    (beyond,) = answerer.release.meta.bounding
+    assert isinstance(beyond, RowsBeyondBound) and beyond.unbounded
+    for sql in (
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales",
+        "SELECT kind, COUNT(*), SUM(amount), AVG(amount) FROM sales GROUP BY kind ORDER BY kind",
+        "SELECT AVG(CASE WHEN kind = 0 THEN 1 ELSE 0 END), MEDIAN(kind) FROM sales",
+    ):
+        answer = answerer.query(sql)
+        assert any("units own more than 12 rows, of which 3 count" in flag for flag in answer.flags)
+        low, high = answer.interval_rows()
+        truth = exact(answerer, sql)
+        shown = [row for row in range(len(answer.rows)) if len(truth) == 1 or answer.rows[row][0] is not None]
+        for true, row in zip(truth, shown, strict=True):
+            for c, value in enumerate(true):
+                below, above = low[row][c], high[row][c]
+                assert (below is None or below <= value) and (above is None or value <= above), (sql, c, row)
+        if "COUNT" in sql:
+            count = answer.columns.index("count_star()")
+            assert all(low[row][count] is not None and high[row][count] is None for row in shown)
 
 
 def test_without_a_count_of_rows_nothing_is_known():

@@ -81,11 +81,14 @@ def test_bounds_hold_and_rows_beyond_are_measured(tmp_path: Path, how: str):
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
     (beyond,) = answerer.release.meta.bounding
     assert (beyond.rows, beyond.tau, beyond.at_most) == (4 + REACH * 4, 4, REACH * 4)
+    assert (beyond.units, beyond.unbounded) == (1, False), "one of 20 rows, hidden by noise"
     assert beyond.counted == pytest.approx(15, abs=1e-3)
     assert beyond.stderr is not None and beyond.stderr > 300
     assert beyond.clipped_fraction is None, "sixteen rows are hidden by such noise"
     assert replace(beyond, stderr=1.0).clipped_fraction == pytest.approx(16 / 31, abs=1e-3)
-    assert any("hidden by noise, lie beyond max_ids (4)" in note for note in total.notes)
+    assert any(
+        "hidden by noise, of up to 16 rows a unit lie beyond max_ids (4)" in note for note in total.notes
+    )
     assert any("weighted" in note for note in total.notes) == (how == "weight")
 
 
@@ -112,7 +115,8 @@ def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
     assert lines["sales: rows beyond max_ids"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
     (beyond,) = open_release(path).meta.bounding
-    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
+    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20 / 0.75, rel=0.01)
+    assert beyond.units_stderr == pytest.approx(np.sqrt(2) * 20 / 0.25, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,8 @@ def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path,
     if bound.stderr is None:
         assert "are not measured, and every answer says so" in bound.line()
     else:
-        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share))
+        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share) / 0.75)
+        assert bound.units_stderr == pytest.approx(np.sqrt(2) / Fraction(share) / 0.25)
 
 
 def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(tmp_path: Path):
@@ -144,7 +149,8 @@ def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(t
     path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
     (beyond,) = open_release(path, insecure=True).meta.bounding
     assert beyond.stderr == pytest.approx(bound.stderr, rel=1e-3)
-    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(float(Fraction(bound.charge))), rel=1e-3)
+    assert beyond.units_stderr == pytest.approx(bound.units_stderr, rel=1e-3)
+    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(0.75 * float(Fraction(bound.charge))), rel=1e-3)
 
 
 def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):

@@ -3,7 +3,8 @@
 | sentence | holds where |
 |---|---|
 | at most P% of the rows belong to units with more than N rows | the share is at most P%, rounded up |
-| about X +- Y rows lie beyond max_ids (N) | the rows beyond are within two times Y, or one row, of X |
+| about X +- Y rows of up to M rows a unit lie beyond max_ids (N) | the rows beyond are within two times Y, or one row, of X |
+| about X +- Y units own more than N rows | the units are within two times Y, or one unit, of X |
 """
 
 from __future__ import annotations
@@ -43,8 +44,14 @@ CLAIMS = (
         lambda truth, numbers: truth <= numbers[0] + 1e-9,
     ),
     Claim(
-        rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) lie beyond max_ids \({NUMBER}\)",
-        "SELECT sum(greatest(n - {}, 0)) FROM owners",
+        rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) of up to [\d,]+ rows a unit lie beyond max_ids "
+        rf"\({NUMBER}\)",
+        "SELECT sum(greatest(least(n, 4 * {0}) - {0}, 0)) FROM owners",
+        lambda truth, numbers: abs(truth - numbers[0]) <= max(1.0, 2 * numbers[1]),
+    ),
+    Claim(
+        rf"(\w+): about {NUMBER} \+- {NUMBER} units own more than {NUMBER} rows",
+        "SELECT count(*) FILTER (n > {}) FROM owners",
         lambda truth, numbers: abs(truth - numbers[0]) <= max(1.0, 2 * numbers[1]),
     ),
 )

@@ -72,10 +72,6 @@ class KnownMiss(NamedTuple):
 
 KNOWN = (
     KnownMiss(
-        "few own most", 307, "by", "n", 18,
-        "rows of a unit beyond four times a number in max_ids are in no interval: 2% own 60 rows under max_ids: 3",
-    ),
-    KnownMiss(
         "one trait of the heavy", 302, "scores", "n", 18,
         "rows beyond the low bound may hold more than twice a group's share: NULLs grow with exp(z), and so do rows",
     ),
