@@ -12,6 +12,7 @@ import math
 import sys
 import tempfile
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ def difference(
     return f"a group without rows: {extra[0]}: {mine[extra[0]]}" if extra else ""
 
 
+def _reach(value: Any, bound: Any, low: Any, high: Any) -> Any:
+    """How far a number's interval reaches; the bound of anything else."""
+    if not isinstance(value, int | float | Decimal) or low is None or high is None:
+        return bound
+    return max(float(value) - float(low), float(high) - float(value), bound or 0.0)
+
+
 def _nothing(statement: Statement, value: Any) -> bool:
     """What an empty group of the domain may show; a window shows the same for every row."""
     return value is None or abs(float(value)) < 1e-6 or statement.form in ("window", "derived")
@@ -96,6 +104,11 @@ def ask(statement: Statement, clinic: ReleaseEngine, raw: duckdb.DuckDBPyConnect
     try:
         answer = clinic.query(statement.text, dialect=statement.dialect)
         got, off = list(answer.rows), list(answer.model_bound)
+        if (
+            statement.form == "quantile"
+        ):  # how far conditions on unlisted values move one is in its interval alone
+            ends = zip(got, off, *answer.interval_rows(), strict=True)
+            off = [tuple(map(_reach, *row)) for row in ends]
     except InternalError as error:
         return "crash", f"{type(error).__name__}: {error}"
     except Error as error:

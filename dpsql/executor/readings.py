@@ -81,7 +81,7 @@ def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> N
 
 
 def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
-    """The largest group of each block that the catalog adds, where it is more than its noise."""
+    """The largest group of each block that the catalog adds, where it is more than its noise, or nothing bounds it."""
     for relation in relations:
         rows = [row for row, bits in enumerate(relation.added) if bits]
         forms = [
@@ -95,7 +95,7 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
         errors = relation.at(rows).errors_of(STDERR, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows)
         sizes = [
             (abs(value), row, value, error) for row, value, error in zip(rows, values, errors, strict=True)
-            if value is not None and error is not None and abs(value) > 2 * error
+            if value is not None and (error is None or abs(value) > 2 * error)
         ]  # fmt: skip
         if sizes:
             _, row, value, error = max(sizes)
@@ -105,7 +105,7 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
             ]  # fmt: skip
             size = (
                 f", of {value:,.6g} +- {error * quantile(DEFAULT_LEVEL):,.3g},"
-                if len(forms[0].sides) == 1
+                if len(forms[0].sides) == 1 and error is not None
                 else ""
             )
             yield Note(

@@ -30,7 +30,17 @@ from dpsql.catalog.tables import Column, Cuts, bin_starts
 from dpsql.errors import PartialBinError
 from dpsql.executor.run import run
 from dpsql.intervals.bin_bounds import CutMass
-from dpsql.planner.axis_query import NEAR, AxisCells, FloatArray, WeightedValues, masks, reach, special_leaves
+from dpsql.planner.axis_query import (
+    NEAR,
+    AxisCells,
+    FloatArray,
+    WeightedValues,
+    has_unlisted,
+    key_list,
+    masks,
+    reach,
+    special_leaves,
+)
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import UNKNOWN, bounds_of
 from dpsql.planner.plan import ViewPlan, wanted_view
@@ -80,10 +90,11 @@ def _taken(
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
     special = list(special_leaves(release.axes[plan.questions[axis].axis]))
+    keys = key_list(release, plan.questions[axis].axis) is not None
     box_coverages, coverages = [], dict[Any, tuple[FloatArray, FloatArray]]()
     for box in plan.boxes_of(condition):
         if box[axis] not in coverages:
-            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special)
+            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special, keys=keys)
         box_coverages.append(coverages[box[axis]])
     return box_coverages
 
@@ -95,9 +106,10 @@ def _merged(mask: FloatArray, rows: np.ndarray) -> FloatArray:
     return np.where(merged > 1 - NEAR, 1.0, merged)
 
 
-def _weighed(mask: FloatArray, special: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+def _weighed(mask: FloatArray, special: Sequence[int], *, keys: bool) -> tuple[FloatArray, FloatArray]:
+    """Bins taken, and those of them that are taken entirely; texts that the catalog does not list count as decided."""
     aside = mask[:, special].sum(axis=1)
-    decided = np.where(mask[:, special] <= UNKNOWN, 0.0, mask[:, special]).sum(axis=1)
+    decided = np.where((mask[:, special] <= UNKNOWN) & keys, 0.0, mask[:, special]).sum(axis=1)
     mask = mask.copy()
     mask[:, special] = 0.0
     taken, uncut = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
@@ -327,11 +339,13 @@ def cut_notes(
     cut, mixed = interpolated(plan, terms), mixed_axes(plan, terms, release)
     if not (cut or mixed) or not terms:
         return []
+    names = {each: release.axes[plan.view.axes[each.axis]].name for each in cut}
+    unlisted = [each for each in cut if has_unlisted(release, plan.view.axes[each.axis])]
     axes = ", ".join(
-        f"{each.bins} bin{'s' * (each.bins > 1)} of {release.axes[plan.view.axes[each.axis]].name}"
-        for each in cut
+        f"{each.bins} bin{'s' * (each.bins > 1)} of {names[each]}" for each in cut if each not in unlisted
     )
-    why = [f"{axes} cut: interpolating them"] if cut else []
+    why = [f"{axes} cut: interpolating them"] if axes else []
+    why += [f"rows of unlisted values of {names[each]}, which may be meant or not," for each in unlisted]
     why += [f"bins of {mixed} have several values: spreading these evenly"] if mixed else []
     most_by_term: dict[str, float] = {}
     for term in terms:

@@ -257,9 +257,9 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
 
 
 def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
-    """The cells, with what a condition may mean for keys that are not shown."""
+    """The cells, with what a condition may mean for keys not shown and for texts that the catalog does not list."""
     cells, axis = _ask(release, question, leaves), release.axes[question.axis]
-    if key_list(release, question.axis) is None or not (question.filters or question.classes):
+    if not (question.filters or question.classes) or not has_unlisted(release, question.axis):
         return cells
     undecided = [not decides(predicate, question, release) for predicate in question.filters]
     open_classes = [j for j, each in enumerate(question.classes) if not decides(each, question, release)]
@@ -272,6 +272,13 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
 
 
 _UNSHOWN = Predicate(Expression(f"dp_kind = {OTHER}", frozenset()))
+
+
+def has_unlisted(release: Release, axis: int) -> bool:
+    """True if an axis's OTHER holds texts that nobody knows: keys not shown, or values not in the catalog."""
+    meta = release.axes[axis]
+    listed = meta.other_leaf is not None and meta.atomic and meta.columns[0].type == "VARCHAR"
+    return listed or key_list(release, axis) is not None
 
 
 def key_list(release: Release, axis: int) -> KeyListMeta | None:

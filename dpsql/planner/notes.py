@@ -49,9 +49,9 @@ from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entr
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import TRUE, Expression, Predicate, Term
+from dpsql.planner.terms import TRUE, Predicate, Term
 from dpsql.release import Release
-from dpsql.release.format import AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
+from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.row_expressions import identifier
 
 
@@ -447,37 +447,44 @@ def _absent_values(question: AxisQuery, release: Release) -> Iterator[Note]:
     columns = {column.name: column for column in axis.columns if column.type == "VARCHAR"}
     for predicate in (*question.filters, *question.classes):
         numbers = predicate.expression.columns & names.keys()
-        if not axis.atomic or predicate.negated or len(predicate.expression.columns) != 1 or not numbers:
+        if not axis.atomic or len(predicate.expression.columns) != 1 or not numbers:
             continue
         column = columns.get(names[min(numbers)])
         if column is None or release.meta.key_list(column.table, column.column) is not None:
             continue
-        yield from _of_condition(predicate.expression, column, question.axis, release)
+        yield from _of_condition(predicate, column, question.axis, release)
 
 
-def _of_condition(expression: Expression, column: ColumnMeta, axis: int, release: Release) -> Iterator[Note]:
-    words = expression.words()
-    texts = [text.replace("''", "'") for text in _TEXT.findall(words)]
-    if not texts or not (expression.choices or " LIKE " in words.upper()):
+def _of_condition(predicate: Predicate, column: ColumnMeta, axis: int, release: Release) -> Iterator[Note]:
+    expression, words = predicate.expression, predicate.expression.words()
+    texts, constants = (
+        [text.replace("''", "'") for text in _TEXT.findall(words)],
+        expression.choices or expression.barred,
+    )
+    if not texts or not (constants or " LIKE " in words.upper()):
         return
-    sql = f"SELECT DISTINCT {identifier(column.name)} FROM axis_{axis} WHERE kind = 0 ORDER BY ALL"
+    among = "its rows are among those of unlisted values, and intervals allow for them"
+    if release.axes[axis].other_leaf is None:
+        if predicate.negated or (not expression.choices and constants):
+            return  # no row has another value, so nothing is barred
+        among = "no row has it"
+    kinds = f"kind = 0 OR kind = {OTHER}"  # that of unlisted values has a word of its own
+    sql = f"SELECT DISTINCT {identifier(column.name)} FROM axis_{axis} WHERE {kinds} ORDER BY ALL"
     listed = release.kept(sql, lambda: [str(row[0]) for row in run(release, sql).rows])
     name = f"{column.table}.{column.column}"
-    if expression.choices:
+    if constants:
         absent = [text for text in dict.fromkeys(texts) if text not in listed]
         if absent:
             more = f" and {len(absent) - MOST_TEXTS} more" if len(absent) > MOST_TEXTS else ""
             described = ", ".join(_with_nearest(text, listed) for text in absent[:MOST_TEXTS])
-            yield Note(
-                f"the catalog lists no value {described}{more} for {name}; such rows count as 0", flag=True
-            )
+            yield Note(f"the catalog lists no value {described}{more} for {name}; {among}", flag=True)
         return
     values = (
         f"SELECT {identifier(column.name)} AS dp_c{min(expression.columns)} FROM axis_{axis} WHERE kind = 0"
     )
     met = f"SELECT COUNT(*) FROM ({values}) WHERE {expression.sql}"
-    if not release.kept(met, lambda: run(release, met).rows[0][0]):
-        yield Note(f"the catalog lists no value of {name} with {words}; such rows count as 0", flag=True)
+    if not predicate.negated and not release.kept(met, lambda: run(release, met).rows[0][0]):
+        yield Note(f"the catalog lists no value of {name} with {words}; {among}", flag=True)
 
 
 def _with_nearest(text: str, listed: list[str]) -> str:

@@ -115,6 +115,7 @@ class Prefix:
         steps: what they count.
         at: the share.
         error: standard error of "count up to and with a step, minus share of all".
+        cut: by how much rows in cut bins of conditions may make that number too large, and too small.
         z: standard errors on each side of an interval of a level.
         view: what the counts come from.
     """
@@ -123,6 +124,7 @@ class Prefix:
     steps: Steps
     at: float
     error: Callable[[int], float]
+    cut: Callable[[int], tuple[float, float]]
     z: Callable[[float], float]
     view: str = ""
 
@@ -167,8 +169,12 @@ class Prefix:
         if any(math.isnan(self.error(step)) for step in (0, steps - 1)):
             return None
         above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
-        first = bisect_left(range(steps), True, key=lambda step: above[step] + errors * self.error(step) >= 0)
-        return min(first, steps - 1)
+
+        def reached(step: int) -> bool:
+            large, small = self.cut(step)
+            return bool(above[step] + errors * self.error(step) + (small if errors > 0 else -large) >= 0)
+
+        return min(bisect_left(range(steps), True, key=reached), steps - 1)
 
     def stderr(self) -> float | None:
         """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
@@ -308,10 +314,41 @@ def _prefixes(
         prefixes.append(
             Prefix(
                 number, steps([step[row] for row in rows], rows, answered), known.at, error,
+                _cut(rows, number, known.at, answered) if conditions_cut(known.expression, answered) else _uncut,
                 partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
             )
         )  # fmt: skip
     return prefixes
+
+
+def conditions_cut(column: Expression, answered: TermEstimates) -> bool:
+    """True if conditions cut bins of other axes alone: inside of a leaf of the column itself, steps know where rows
+    lie."""
+    own = [bool(column.columns & dict(query.columns).keys()) for query in answered.plan.questions]
+    cut = [cells.cut for cells in answered.plan.cells]
+    return any(cut) and not any(c and mine for c, mine in zip(cut, own, strict=True))
+
+
+def _uncut(step: int) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+def _cut(
+    rows: npt.NDArray[np.int64], counts: FloatArray, at: float, answered: TermEstimates
+) -> Callable[[int], tuple[float, float]]:
+    """By how much rows in cut bins may make the count up to a step, minus a share of all, too large and too small."""
+
+    @cache
+    def bound(step: int) -> tuple[float, float]:
+        weights = Weights(
+            np.zeros(len(rows), np.int64), rows, (np.arange(len(rows)) <= step).astype(np.float64) - at
+        )
+        below, above = LinearNumbers(
+            1, {MeasuredTerm(0, answered, Term("count")): weights}
+        ).interpolation_bound
+        return float(below[0]), float(above[0])
+
+    return bound
 
 
 def _error(

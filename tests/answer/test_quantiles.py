@@ -60,7 +60,14 @@ def prefix(
     counts: Sequence[float] | npt.NDArray[np.float64], steps: Steps, at: float, error: float = 5.0
 ) -> Prefix:
     """Counts whose error is the same at every step; one standard error on each side."""
-    return Prefix(np.asarray(counts, np.float64), steps, at, lambda step: error, lambda level: 1.0)
+    return Prefix(
+        np.asarray(counts, np.float64),
+        steps,
+        at,
+        lambda step: error,
+        lambda step: (0.0, 0.0),
+        lambda level: 1.0,
+    )
 
 
 @given(steps, st.integers(1, 200), st.floats(0.01, 0.99))

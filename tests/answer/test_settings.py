@@ -110,7 +110,7 @@ def test_dbapi(shop: Path, answers: tuple[list[tuple], list[tuple]]) -> None:
         notes = second.result.provenance["notes"]
         *biased, beyond = [note for note in notes if "outside the catalog's domain" not in note]
         assert biased == list(second.result.flags)
-        assert "hidden by noise, lie beyond max_ids (20)" in beyond
+        assert "hidden by noise, of up to 80 rows a unit lie beyond max_ids (20)" in beyond
         assert untouched.execute(BY_AGE).fetchall() == plain
         connection.execute("SET dp_nonnegative = off")
         again = connection.execute(BY_AGE)

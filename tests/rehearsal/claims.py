@@ -3,8 +3,8 @@
 | sentence | holds where |
 |---|---|
 | at most P% of the rows belong to units with more than N rows | the share is at most P%, rounded up |
-| about X +- Y rows of up to M rows a unit lie beyond max_ids (N) | the rows beyond are within two times Y, or one row, of X |
-| about X +- Y units own more than N rows | the units are within two times Y, or one unit, of X |
+| about X +- Y rows of up to M rows a unit lie beyond max_ids (N) | the rows beyond are within two times Y, or 1, of X |
+| about X +- Y units own more than N rows | the units are within two times Y, or 1, of X |
 """
 
 from __future__ import annotations

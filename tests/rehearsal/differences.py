@@ -33,6 +33,14 @@ def _noted(verdict: Verdict, words: str) -> bool:
 
 DIFFERENCES = (
     Difference(
+        "unlisted values are one group",
+        OTHER,
+        lambda verdict: (
+            (verdict.verdict, verdict.kind) == ("ghost", "having")
+            and all("(other)" in cell[0] for cell in verdict.cells if not isinstance(cell, str))
+        ),
+    ),
+    Difference(
         "unlisted values",
         "Lists of a catalog's values and quantiles by group leave values outside of its domain out; a note says so.",
         lambda verdict: (
@@ -44,8 +52,8 @@ DIFFERENCES = (
         "groups that the catalog adds",
         "and joins of answers on such a key leave out those that the catalog adds",
         lambda verdict: (
-            verdict.verdict == "cell"
-            and verdict.kind.startswith("mean_")
+            (verdict.verdict, verdict.kind)
+            in {("cell", "mean_over_groups"), ("cell", "mean_of_means"), ("missing", "per_capita")}
             and _noted(verdict, "it is excluded where groups are counted")
         ),
     ),
