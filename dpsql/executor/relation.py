@@ -41,7 +41,7 @@ from dpsql.planner.answerability import (
     no_unit_view,
     unanswerable_reason,
 )
-from dpsql.planner.axis_query import AxisCells
+from dpsql.planner.axis_query import AxisCells, has_unlisted, key_list
 from dpsql.planner.block import Block, ShapePlans
 from dpsql.planner.domain_values import (
     catalog_notes,
@@ -283,9 +283,12 @@ def partial_bin(plan: ViewPlan, release: Release, asked: PartialBin | None) -> P
 
 
 def _cut_axes(plan: ViewPlan, release: Release) -> str:
-    """Axes whose bins the plan cuts."""
+    """Axes whose bins the plan cuts; unlisted texts that a condition may mean are no bin with an edge."""
     pairs = zip(plan.questions, plan.cells, strict=True)
-    return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
+    return ", ".join(
+        release.axes[question.axis].name for question, cells in pairs
+        if cells.cut and (key_list(release, question.axis) or not has_unlisted(release, question.axis))
+    )  # fmt: skip
 
 
 MOST_KEPT = 2048

@@ -192,18 +192,15 @@ class LinearNumbers:
 
     @property
     def cut(self) -> bool:
-        """True if cut bins may move some number: rows in them may be hidden by noise that made their mass 0 or less."""
-        return any(
-            np.any(key.answered.cuts[key.term].total[weights.cell] != 0)
-            for key, weights in self.terms.items()
-        )  # NaN too
+        """True if cut bins may move some number, also those whose mass noise, or an estimate, made 0 or less."""
+        return any(cells.cut for key in self.terms for cells in key.answered.plan.cells)
 
     @cached_property
     def whole(self) -> LinearNumbers:
         """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
         terms = {
             key._replace(answered=key.answered.whole)
-            if np.any(key.answered.cuts[key.term].total != 0)
+            if any(cells.cut for cells in key.answered.plan.cells)
             else key: weights
             for key, weights in self.terms.items()
         }

@@ -1,0 +1,152 @@
+"""Conditions that may hold for some texts that the catalog does not list and not for others: intervals reach all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.catalog import load_catalog
+from dpsql.central.central import publish_release
+from dpsql.errors import NoViewError
+from dpsql.executor.engine import ReleaseEngine
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.release import open_release
+
+pytestmark = pytest.mark.usefixtures("publishes")
+
+CATALOG = """
+dpsql: 1
+name: desk
+source: {kind: parquet, root: ".", tables: {calls: calls.parquet, person: person.parquet}}
+privacy: {lineage: desk, cap: 9000, unit: person.id, epsilon: EPSILON}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 9}}}
+  calls:
+    role: fact
+    max_ids: 1
+    foreign_keys: {id: person}
+    columns:
+      place: {type: string, categories: [north, south], nullable: true}
+      minutes: {type: int, lower: 0, upper: 20, measure: true}
+views:
+  places: {of: calls, axes: [calls.place, person.age], measures: [count, calls.minutes]}
+  people: {of: calls, axes: [calls.place], measures: [count, people]}
+"""
+OPEN = [
+    "SELECT COUNT(*) FROM calls WHERE place = 'west'",
+    "SELECT COUNT(*), SUM(minutes), AVG(minutes) FROM calls WHERE place <> 'west'",
+    "SELECT COUNT(*) FROM calls WHERE place NOT IN ('west', 'south')",
+    "SELECT COUNT(*) FROM calls WHERE NOT (place = 'north' OR place = 'west')",
+    "SELECT COUNT(*), SUM(minutes) FROM calls WHERE place LIKE '%st'",
+    "SELECT COUNT(*) FROM calls WHERE LENGTH(place) > 4",
+    "SELECT COUNT(*) FROM calls WHERE place > 'p'",
+    "SELECT AVG(CASE WHEN place = 'west' THEN 1.0 ELSE 0 END) FROM calls",
+    "SELECT SUM(minutes) FILTER (WHERE place <> 'west') / COUNT(*) FROM calls",
+    "SELECT MEDIAN(age) FROM calls JOIN person USING (id) WHERE place <> 'west'",
+    "SELECT age, COUNT(*) FROM calls JOIN person USING (id) WHERE place <> 'west' GROUP BY age ORDER BY age",
+]
+DECIDED = [
+    "SELECT COUNT(*) FROM calls WHERE place = 'north'",
+    "SELECT COUNT(*) FROM calls WHERE place <> 'north'",
+    "SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')",
+    "SELECT COUNT(*) FROM calls WHERE place IS NOT NULL",
+]
+
+
+def published(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngine:
+    with duckdb.connect() as raw:
+        raw.execute(
+            f"CREATE TABLE calls AS SELECT i AS id, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 3 = 0 THEN 'north' "
+            f"WHEN i % 5 < {west} THEN 'west' WHEN i % 7 = 0 AND {west} > 0 THEN 'forest' ELSE 'south' END AS place, "
+            "i % 21 AS minutes FROM range(2000) AS t(i)"
+        )
+        raw.execute("CREATE TABLE person AS SELECT i AS id, i % 10 AS age FROM range(2000) AS t(i)")
+        for table in ("calls", "person"):
+            raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
+    (folder / "desk.yaml").write_text(CATALOG.replace("EPSILON", epsilon))
+    made = publish_release(load_catalog(folder / "desk.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
+    return ReleaseEngine(open_release(made.path, insecure=True))
+
+
+@pytest.fixture(scope="module")
+def desk(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReleaseEngine, Path]]:
+    folder = tmp_path_factory.mktemp("desk")
+    answerer = published(folder, ZeroNoise(), "4000", west=2)
+    yield answerer, folder
+    answerer.release.close()
+
+
+def exact(folder: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as raw:
+        for table in ("calls", "person"):
+            raw.execute(f"CREATE VIEW {table} AS FROM '{folder}/{table}.parquet'")
+        return raw.execute(sql).fetchall()
+
+
+def outside(answerer: ReleaseEngine, folder: Path, sql: str) -> list[object]:
+    """Numbers outside of their intervals; groups are in one order, the domain's further ones last."""
+    answer, wrong = answerer.query(sql), list[object]()
+    low, high = answer.interval_rows()
+    for row, below, above in zip(exact(folder, sql), low, high, strict=False):
+        for value, bottom, top in zip(row, below, above, strict=True):
+            if (
+                bottom is not None
+                and top is not None
+                and not float(bottom) - 1e-3 <= float(value) <= float(top) + 1e-3
+            ):  # type: ignore[arg-type]
+                wrong.append((value, bottom, top))
+    return wrong
+
+
+@pytest.mark.parametrize("sql", OPEN)
+def test_intervals_reach_the_rows_that_may_be_meant(desk: tuple[ReleaseEngine, Path], sql: str) -> None:
+    answerer, folder = desk
+    assert outside(answerer, folder, sql) == []
+    assert any("unlisted values" in note for note in answerer.query(sql).notes) or "MEDIAN" in sql
+
+
+@pytest.mark.parametrize("sql", DECIDED)
+def test_conditions_on_listed_texts_alone_are_decided(desk: tuple[ReleaseEngine, Path], sql: str) -> None:
+    answerer, folder = desk
+    answer = answerer.query(sql)
+    (low,), (high,) = answer.interval_rows()
+    assert outside(answerer, folder, sql) == [] and high[0] - low[0] < 1.0
+    assert not any("unlisted values" in note for note in answer.notes)
+
+
+def test_texts_outside_are_asked_for_by_their_group(desk: tuple[ReleaseEngine, Path]) -> None:
+    answerer, folder = desk
+    others = exact(folder, "SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')")[0][0]
+    answer = answerer.query("SELECT COUNT(*) FROM calls WHERE place = '(other)'")
+    assert answer.scalar() == pytest.approx(others, abs=1e-3)
+    assert not any("lists no value" in note for note in answer.notes)
+
+
+def test_people_with_an_unlisted_text_are_not_counted(desk: tuple[ReleaseEngine, Path]) -> None:
+    """A person who is in the cell of unlisted texts may have this one or another."""
+    with pytest.raises(NoViewError):
+        desk[0].query(
+            "SELECT COUNT(*) FROM person WHERE EXISTS (SELECT 1 FROM calls WHERE id = person.id AND place = 'west')"
+        )
+
+
+def test_noise_below_0_does_not_hide_that_there_may_be_rows(tmp_path: Path) -> None:
+    """Where the mass of unlisted texts came out below 0, their share had an interval of 1e-12."""
+    for seed in range(6):
+        (tmp_path / str(seed)).mkdir()
+        answerer = published(tmp_path / str(seed), ExactNoise(insecure_test_entropy(seed)), "2", west=0)
+        other = answerer.query("SELECT COUNT(*) FROM calls WHERE place = '(other)'")
+        half = other.interval_rows()[1][0][0] - other.scalar()
+        for sql, rows in (
+            ("SELECT COUNT(*) FROM calls WHERE place = 'west'", 1.0),
+            ("SELECT AVG(CASE WHEN place = 'west' THEN 1.0 ELSE 0 END) FROM calls", 2000.0),
+        ):
+            (_,), (high,) = answerer.query(sql).interval_rows()
+            assert high[0] * rows > 0.3 * half, (seed, sql)
+        answerer.release.close()
+        if other.scalar() < 0:
+            return
+    pytest.fail("no draw was below 0")
