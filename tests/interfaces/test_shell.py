@@ -53,8 +53,8 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
-view demand (customer.age, customer.region): COUNT(*) +- 75 in all, 44 of half of each axis
-view trend (sales.sold_on, product(category)): COUNT(*) +- 75 in all, 45 of half of each axis
+view demand (customer.age, customer.region): COUNT(*) +- 83 in all, 48 of half of each axis
+view trend (sales.sold_on, product(category)): COUNT(*) +- 83 in all, 49 of half of each axis
 """
 
 

@@ -115,8 +115,8 @@ def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
     assert lines["sales: rows beyond max_ids"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
     (beyond,) = open_release(path).meta.bounding
-    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20 / 0.75, rel=0.01)
-    assert beyond.units_stderr == pytest.approx(np.sqrt(2) * 20 / 0.25, rel=0.01)
+    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20 / 0.9, rel=0.01)
+    assert beyond.units_stderr == pytest.approx(np.sqrt(2) * 20 / 0.1, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path,
     if bound.stderr is None:
         assert "are not measured, and every answer says so" in bound.line()
     else:
-        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share) / 0.75)
-        assert bound.units_stderr == pytest.approx(np.sqrt(2) / Fraction(share) / 0.25)
+        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share) / 0.9)
+        assert bound.units_stderr == pytest.approx(np.sqrt(2) / Fraction(share) / 0.1)
 
 
 def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(tmp_path: Path):
@@ -150,7 +150,7 @@ def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(t
     (beyond,) = open_release(path, insecure=True).meta.bounding
     assert beyond.stderr == pytest.approx(bound.stderr, rel=1e-3)
     assert beyond.units_stderr == pytest.approx(bound.units_stderr, rel=1e-3)
-    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(0.75 * float(Fraction(bound.charge))), rel=1e-3)
+    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(0.9 * float(Fraction(bound.charge))), rel=1e-3)
 
 
 def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):
