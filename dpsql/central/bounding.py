@@ -134,9 +134,6 @@ class Bounding(Protocol):
     def people(self) -> bool:
         """True if weights are chosen at publish, by what people own in all views of the table."""
 
-    def told(self, tau: int) -> int | str:
-        """Rows per unit in the promise."""
-
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
 
@@ -172,21 +169,6 @@ class TableDraw:
         return counted_rows(self.scan.catalog, self.scan.raw, self.scan.plan, self.of)
 
 
-class BoundedRows(Protocol):
-    """Treatment of a unit's rows where tau is declared."""
-
-    @property
-    def name(self) -> str:
-        """The catalog's word."""
-
-    @property
-    def unit(self) -> int:
-        """Integers that make a row."""
-
-    def bound(self, tau: int, key: bytes) -> Bound:
-        """The same for the engine that counts."""
-
-
 @dataclass(frozen=True)
 class Truncate:
     """Tau rows of each unit count, by systematic sampling; all rows where every row is a unit."""
@@ -207,6 +189,10 @@ class RowWeight:
 
     def bound(self, tau: int, key: bytes) -> Bound:
         return RowWeighting(tau)
+
+
+BoundedRows = Truncate | RowWeight
+"""Treatment of a unit's rows where tau is declared."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +217,12 @@ class DeclaredBound:
     def unit(self) -> int:
         return self.kept.unit
 
-    def told(self, tau: int) -> int | str:
-        return tau
-
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
-        return clipped_share_step(self, statistics, buy)
+        if not self.share:
+            return Divided([], list(statistics))
+        charge = self.share * sum((s.charge for s in statistics if s.of == self.of), Fraction(0))
+        step = Step(self.of, BEYOND, "", buy(charge, self.law), charge)
+        return Divided([step], lowered(statistics, self.of, self.share, buy))
 
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
@@ -263,9 +250,6 @@ class Auto:
     tau: ClassVar[int] = 0
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
-
-    def told(self, tau: int) -> int | str:
-        return "auto"
 
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         """The recipe's steps.
@@ -419,36 +403,19 @@ def draw_cells(scan: OpenSource, of: str, cells: Cells) -> dict[int, NoisyRows]:
     return views
 
 
-def clipped_share_step(table: DeclaredBound, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
-    """Take a table's `clipped_share` out of the charges of its statistics.
-
-    Args:
-        table: the counted table.
-        statistics, buy: as of `Bounding.divide`.
-    """
-    if not table.share:
-        return Divided([], list(statistics))
-    charge = table.share * sum((s.charge for s in statistics if s.of == table.of), Fraction(0))
-    step = Step(table.of, BEYOND, "", buy(charge, table.law), charge)
-    return Divided([step], lowered(statistics, table.of, table.share, buy))
-
-
 def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
     **Privacy**: the step's spend, in two parts that add up to it; sensitivities REACH tau and 1.
     """
-    scan, of, tau = run.scan, bounding.of, bounding.tau
+    scan, of, tau, most = run.scan, bounding.of, bounding.tau, REACH * bounding.tau
     step = scan.plan.step(of, BEYOND)
     if step is None:
         return ()
     columns = scan.raw.relations("counting").fetch(
-        beyond_bound(run.counted.rows, tau, REACH * tau, scan.raw.dialect)
+        beyond_bound(run.counted.rows, tau, most, scan.raw.dialect)
     )
-    draw, exact = (
-        bounding.law.draw_bounded,
-        {name: Exact(columns[name].astype(np.int64)) for name in ("v0", "v1")},
-    )
-    rows = draw(exact["v0"], REACH * tau, (1 - FARTHER) * step.spend, scan.noise)
-    units = draw(exact["v1"], 1, FARTHER * step.spend, scan.noise)
-    return (RowsBeyond(of, int(rows.value[0]), rows.sd, REACH * tau, int(units.value[0]), units.sd),)
+    draw, exact = bounding.law.draw_bounded, [Exact(columns[name].astype(np.int64)) for name in ("v0", "v1")]
+    rows = draw(exact[0], most, (1 - FARTHER) * step.spend, scan.noise)
+    units = draw(exact[1], 1, FARTHER * step.spend, scan.noise)
+    return (RowsBeyond(of, int(rows.value[0]), rows.sd, most, int(units.value[0]), units.sd),)

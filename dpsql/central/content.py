@@ -294,7 +294,9 @@ def planned_release(
         delta=str(promised.delta),
         mu2=None if promised.mu2 is None else str(promised.mu2),
         rows_per_unit={
-            s.of: bounding_of(catalog, s.of).told(s.tau) for s in plan.statistics if not s.counts_units
+            s.of: s.tau if bounding_of(catalog, s.of).tau else "auto"
+            for s in plan.statistics
+            if not s.counts_units
         },
         rows=privacy.rows.name,
         vouched=catalog.vouched or None,

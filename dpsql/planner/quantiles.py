@@ -115,7 +115,7 @@ class Prefix:
         steps: what they count.
         at: the share.
         error: standard error of "count up to and with a step, minus share of all".
-        cut: by how much rows in cut bins of conditions may make that number too large, and too small.
+        cut: by how much rows in cut bins of conditions may make that number too large, and too small; None of none.
         z: standard errors on each side of an interval of a level.
         view: what the counts come from.
     """
@@ -124,7 +124,7 @@ class Prefix:
     steps: Steps
     at: float
     error: Callable[[int], float]
-    cut: Callable[[int], tuple[float, float]]
+    cut: Callable[[int], tuple[float, float]] | None
     z: Callable[[float], float]
     view: str = ""
 
@@ -171,7 +171,7 @@ class Prefix:
         above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
 
         def reached(step: int) -> bool:
-            large, small = self.cut(step)
+            large, small = self.cut(step) if self.cut else (0.0, 0.0)
             return bool(above[step] + errors * self.error(step) + (small if errors > 0 else -large) >= 0)
 
         return min(bisect_left(range(steps), True, key=reached), steps - 1)
@@ -314,7 +314,7 @@ def _prefixes(
         prefixes.append(
             Prefix(
                 number, steps([step[row] for row in rows], rows, answered), known.at, error,
-                _cut(rows, number, known.at, answered) if conditions_cut(known.expression, answered) else _uncut,
+                _cut(rows, number, known.at, answered) if conditions_cut(known.expression, answered) else None,
                 partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
             )
         )  # fmt: skip
@@ -327,10 +327,6 @@ def conditions_cut(column: Expression, answered: TermEstimates) -> bool:
     own = [bool(column.columns & dict(query.columns).keys()) for query in answered.plan.questions]
     cut = [cells.cut for cells in answered.plan.cells]
     return any(cut) and not any(c and mine for c, mine in zip(cut, own, strict=True))
-
-
-def _uncut(step: int) -> tuple[float, float]:
-    return 0.0, 0.0
 
 
 def _cut(

@@ -65,7 +65,7 @@ def prefix(
         steps,
         at,
         lambda step: error,
-        lambda step: (0.0, 0.0),
+        None,
         lambda level: 1.0,
     )
 

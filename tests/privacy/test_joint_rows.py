@@ -73,7 +73,9 @@ def test_a_view_of_three_numbers_is_one_draw(tmp_path: Path) -> None:
         "measure: true}}, measures: {twice: {expr: 2 * amount + size, scale: 0, lower: -6, upper: 25}}}",
     )
     loss = person(two, *[HIGH] * 9)(tmp_path)
-    assert 0.98 <= loss.share <= 1 and len(loss.draws) == 1 + 2 * any("beyond" in line for line, _ in loss.lines)
+    assert 0.98 <= loss.share <= 1 and len(loss.draws) == 1 + 2 * any(
+        "beyond" in line for line, _ in loss.lines
+    )
 
 
 MEASURES = """measure: true, nullable: true}}, measures: {
