@@ -33,14 +33,6 @@ def _noted(verdict: Verdict, words: str) -> bool:
 
 DIFFERENCES = (
     Difference(
-        "unlisted values are one group",
-        OTHER,
-        lambda verdict: (
-            (verdict.verdict, verdict.kind) == ("ghost", "having")
-            and all("(other)" in cell[0] for cell in verdict.cells if not isinstance(cell, str))
-        ),
-    ),
-    Difference(
         "unlisted values",
         "Lists of a catalog's values and quantiles by group leave values outside of its domain out; a note says so.",
         lambda verdict: (

@@ -212,7 +212,8 @@ def _column_verdicts(
     outside: dict[str, list[Any]] = defaultdict(list)
     least = _fewest_misses(most, len(column.cells))
     for key, answers in column.cells.items():
-        truth = _truth(exact, key, c, letter)
+        # rows of unlisted values are one group to a condition on groups, and several to DuckDB
+        truth = None if question.truth and OTHER in key else _truth(exact, key, c, letter)
         shown = [answer for answer in answers if answer.value is not None]
         if any(a.noisy and a.low is None and a.high is None and not a.reason for a in shown):
             outside["no-reason"].append(_worst(key, truth, shown))

@@ -14,7 +14,6 @@ import pytest
 from dpsql import api
 from dpsql.errors import CatalogError
 from tests.stream_shop import CATALOG, make_stream_shop
-from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -44,7 +43,7 @@ def text_of(strategy: str, unit: str) -> str:
     return text + VIEWS
 
 
-@pytest.mark.parametrize(("strategy", "delta", "unit"), by_default(GRID, 4))
+@pytest.mark.parametrize(("strategy", "delta", "unit"), GRID)
 def test_a_stream_of_every_make_is_appended_to_and_read(
     tmp_path: Path, strategy: str, delta: str, unit: str
 ) -> None:
