@@ -240,7 +240,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 10.4)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 73_320)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 73_470)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_660)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (
