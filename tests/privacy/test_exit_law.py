@@ -32,6 +32,7 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -291,9 +292,8 @@ def drawn(folder: Path, name: str, seeds: int) -> tuple[list[Ended], list[Ended]
     return sides[0], sides[1]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_default(CASES, 2))
 def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str) -> None:
     left, right = drawn(tmp_path, name, 25)
     assert not far_apart(left, right, 1e-6, len(CASES))
