@@ -130,6 +130,13 @@ Reads = Mapping[BoxStatistic, Weights]
 """By how much numbers move with what is read."""
 
 
+def _cut(key: MeasuredTerm) -> bool:
+    """True if rows of a term lie in bins that are cut, or whose values are taken as evenly spread."""
+    return any(cells.cut for cells in key.answered.plan.cells) or bool(
+        np.any(key.answered.cuts[key.term].most != 0)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class LinearNumbers:
     """Numbers that are linear in terms.
@@ -192,16 +199,14 @@ class LinearNumbers:
 
     @property
     def cut(self) -> bool:
-        """True if cut bins may move some number, also those whose mass noise, or an estimate, made 0 or less."""
-        return any(cells.cut for key in self.terms for cells in key.answered.plan.cells)
+        """True if cut or mixed bins may move some number, also those of a mass that noise made 0 or less."""
+        return any(map(_cut, self.terms))
 
     @cached_property
     def whole(self) -> LinearNumbers:
         """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
         terms = {
-            key._replace(answered=key.answered.whole)
-            if any(cells.cut for cells in key.answered.plan.cells)
-            else key: weights
+            key._replace(answered=key.answered.whole) if _cut(key) else key: weights
             for key, weights in self.terms.items()
         }
         return LinearNumbers(self.count, terms)
