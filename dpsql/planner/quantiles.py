@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property, partial
@@ -42,6 +42,7 @@ from dpsql.planner.plan import Box
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every
 from dpsql.release import ColumnMeta, Release
+from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted
 
 LEVEL, NORMAL = 0.95, 1.959964
@@ -115,7 +116,7 @@ class Prefix:
         steps: what they count.
         at: the share.
         error: standard error of "count up to and with a step, minus share of all".
-        cut: by how much rows in cut bins of conditions may make that number too large, and too small; None of none.
+        cut: by how much rows in cut bins of conditions may make that number too large, and too small.
         z: standard errors on each side of an interval of a level.
         view: what the counts come from.
     """
@@ -124,7 +125,7 @@ class Prefix:
     steps: Steps
     at: float
     error: Callable[[int], float]
-    cut: Callable[[int], tuple[float, float]] | None
+    cut: Callable[[int], tuple[float, float]]
     z: Callable[[float], float]
     view: str = ""
 
@@ -171,7 +172,7 @@ class Prefix:
         above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
 
         def reached(step: int) -> bool:
-            large, small = self.cut(step) if self.cut else (0.0, 0.0)
+            large, small = self.cut(step)
             return bool(above[step] + errors * self.error(step) + (small if errors > 0 else -large) >= 0)
 
         return min(bisect_left(range(steps), True, key=reached), steps - 1)
@@ -215,6 +216,7 @@ def quantiles(
         raise NotSupportedError(
             "a quantile of a grouped column is the column itself", hint="select the column"
         )
+    outside = _outside(column, block, ask, release, schema)
     rising = _rising(column, block, release, schema)
     if rising is not None:
         leaf = replace(column, sql="leaf", comparisons=(), constants=None)
@@ -223,10 +225,10 @@ def quantiles(
         if question.groups == (leaf,) and not question.classes:
             source = _values_of_a_leaf(column, question, release)
             return rising.type, _prefixes(
-                known, keys, columns, answered, lambda leaves, *_: LeafSteps(release, source, leaves)
+                known, keys, columns, answered, outside, lambda leaves, *_: LeafSteps(release, source, leaves)
             )
     columns, types, answered = ask(_along(column, column, block), column)
-    return types[-2], _prefixes(known, keys, columns, answered, _values(column))
+    return types[-2], _prefixes(known, keys, columns, answered, outside, _values(column))
 
 
 def quantiles_of(block: Block) -> tuple[CatalogValue, ...]:
@@ -242,6 +244,31 @@ def known_rows(column: Expression, block: Block) -> Block:
     )
     where = every([block.where, Predicate(present)])
     return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
+
+
+def _outside(
+    column: Expression, block: Block, ask: Ask, release: Release, schema: Schema
+) -> dict[tuple[Any, ...], float]:
+    """At most about how many rows of each group have a number or time beyond the column's bounds, on either side."""
+    if len(column.columns) != 1:
+        return {}
+    offers = schema.axis_columns(block.columns[min(column.columns)])
+    if not any(release.axes[axis].other_leaf is not None and meta.type != "VARCHAR" for axis, meta in offers):
+        return {}
+    beyond = replace(
+        column, sql=f"(({column.sql}) IS NULL AND dp_kind = {OTHER})", comparisons=(), constants=None
+    )
+    where = every([block.where, Predicate(beyond)])
+    columns, _, answered = ask(
+        replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None), beyond
+    )
+    boxes, rows = answered.plan.boxes_of(TRUE), range(len(columns[-1]))
+    keys = zip(*columns[1:-1], strict=True) if len(columns) > 2 else ((),) * len(rows)
+    errors = [answered.errors.spread(np.array([row]), np.ones(1), boxes) for row in rows]
+    return {
+        key: max(0.0, count) + NORMAL * error
+        for key, count, error in zip(keys, columns[-1], errors, strict=True)
+    }
 
 
 def _along(column: Expression, group: Expression, block: Block) -> Block:
@@ -283,6 +310,7 @@ def _prefixes(
     keys: Sequence[tuple[Any, ...]],
     columns: Sequence[list[Any]],
     answered: TermEstimates,
+    outside: Mapping[tuple[Any, ...], float],
     steps: Callable[[list[Any], npt.NDArray[np.int64], TermEstimates], Steps],
 ) -> list[Prefix]:
     """Counts of each group.
@@ -292,6 +320,7 @@ def _prefixes(
         keys: group keys of the block, in order.
         columns: of the relation along the column: dp_at, group keys, the step, the count.
         answered: its answer.
+        outside: rows of each group beyond the column's bounds.
         steps: what steps in their order are.
 
     Returns:
@@ -306,7 +335,7 @@ def _prefixes(
     boxes = answered.plan.boxes_of(TRUE)
     # A running count may be one draw: its tails, which never make an interval too short.
     kurtosis = LAPLACE_KURTOSIS if answered.laplace else 0.0
-    prefixes = []
+    prefixes, cut = [], answered if conditions_cut(known.expression, answered) else None
     for key in keys:
         rows = np.array(sorted(rows_of.get(key, []), key=lambda row: step[row]), np.int64)
         number = np.array([counts[row] for row in rows])
@@ -314,7 +343,7 @@ def _prefixes(
         prefixes.append(
             Prefix(
                 number, steps([step[row] for row in rows], rows, answered), known.at, error,
-                _cut(rows, number, known.at, answered) if conditions_cut(known.expression, answered) else None,
+                _cut(rows, known.at, outside.get(key, 0.0), cut),
                 partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
             )
         )  # fmt: skip
@@ -330,19 +359,22 @@ def conditions_cut(column: Expression, answered: TermEstimates) -> bool:
 
 
 def _cut(
-    rows: npt.NDArray[np.int64], counts: FloatArray, at: float, answered: TermEstimates
+    rows: npt.NDArray[np.int64], at: float, outside: float, answered: TermEstimates | None
 ) -> Callable[[int], tuple[float, float]]:
-    """By how much rows in cut bins may make the count up to a step, minus a share of all, too large and too small."""
+    """By how much rows in cut bins, and rows beyond the column's bounds, which all may lie above or below, may make the
+    count up to a step, minus a share of all, too large and too small."""
 
     @cache
     def bound(step: int) -> tuple[float, float]:
-        weights = Weights(
-            np.zeros(len(rows), np.int64), rows, (np.arange(len(rows)) <= step).astype(np.float64) - at
-        )
-        below, above = LinearNumbers(
-            1, {MeasuredTerm(0, answered, Term("count")): weights}
-        ).interpolation_bound
-        return float(below[0]), float(above[0])
+        large, small = at * outside, (1.0 - at) * outside
+        if answered is None:
+            return large, small
+        taken = (np.arange(len(rows)) <= step).astype(np.float64) - at
+        weights = {
+            MeasuredTerm(0, answered, Term("count")): Weights(np.zeros(len(rows), np.int64), rows, taken)
+        }
+        below, above = LinearNumbers(1, weights).interpolation_bound
+        return large + float(below[0]), small + float(above[0])
 
     return bound
 

@@ -17,7 +17,7 @@ from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.agents.claims import Statement, claimed_answer
-from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.planner import quantiles as rooms
 from dpsql.planner.quantiles import Prefix, Steps, ValueSteps
 from dpsql.release import open_release
@@ -65,7 +65,7 @@ def prefix(
         steps,
         at,
         lambda step: error,
-        None,
+        lambda step: (0.0, 0.0),
         lambda level: 1.0,
     )
 
@@ -189,3 +189,30 @@ views:
     assert low <= result.rows[0][0] <= high and low < high
     assert result.rows[0][1] == result.stderr_rows[0][0] == pytest.approx((high - low).days / (2 * 1.959964))
     assert f"{result.rows[0][0]} ({low} to {high})" in str(result)
+
+
+@pytest.mark.usefixtures("publishes")
+def test_rows_beyond_the_bounds_and_in_bins_that_conditions_cut_are_in_the_interval(tmp_path: Path) -> None:
+    """Ninety percent of the amounts within the bounds are fewer than ninety percent of all: 0 of 4 intervals held."""
+    rows = "SELECT i % 101 AS price, i % 50 AS age FROM range(20000) AS t(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sales.parquet'")
+    text = CATALOG.format(root=tmp_path)
+    before = (
+        text[: text.index("    price:")]
+        + """    price: {type: int, lower: 0, upper: 89, cuts: {width: 1}},
+    age: {type: int, lower: 0, upper: 49, cuts: {width: 20}}}}
+views:
+  both: {of: sales, axes: [sales.price, sales.age], measures: [count]}
+"""
+    )
+    (tmp_path / "shop.yaml").write_text(before)
+    publish_release(
+        load_catalog(tmp_path / "shop.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
+    )
+    answerer = ReleaseEngine(open_release(tmp_path / "r.dpsql", insecure=True))
+    for asked in ("QUANTILE_DISC(price, 0.8) FROM sales", "MEDIAN(price) FROM sales WHERE age < 49"):
+        raw = f"SELECT {asked.replace('sales', repr(str(tmp_path / 'sales.parquet')))}"
+        ((true,),) = duckdb.sql(raw).fetchall()
+        (low,), (high,) = answerer.query(f"SELECT {asked}").interval_rows()
+        assert low[0] <= true <= high[0], (asked, low, true, high)
+        assert high[0] - low[0] < 25

@@ -157,7 +157,7 @@ def folded(
     """The truth by the keys that answers can have: values that the catalog does not list are `(other)`, or NULL.
 
     This is `differences.OTHER`: groups that no answer shows are added to the group that the page names; an average of
-    several groups has no case.
+    several groups has no case, and neither have people, who may be in several.
     """
     k = question.keys
     shown = {tuple(key_of(v) for v in row[:k]) for result in results for row in result.rows}
@@ -172,7 +172,10 @@ def folded(
         into = into if key not in shown and into in shown else key
         if into in merged:
             pairs = zip(merged[into], truth, question.values, strict=True)
-            truth = tuple((a or 0.0) + (b or 0.0) if letter in "ns" else None for a, b, letter in pairs)
+            added = "DISTINCT" not in question.sql
+            truth = tuple(
+                (a or 0.0) + (b or 0.0) if letter in "ns" and added else None for a, b, letter in pairs
+            )
         merged[into] = truth
     return merged
 
