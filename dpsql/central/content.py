@@ -358,7 +358,7 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
     choices = scale.choices
     unseen, above = choices.owned.unseen
     return ScaleMeta(
-        of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
+        of=scale.of, tau=choices.tau, quantile=choices.quantile,
         unseen=unseen, unseen_above=above, rows=round(choices.rows.value),
         public_rows=scale.public_rows,
         measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),

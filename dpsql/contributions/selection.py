@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, hypot, inf, prod, sqrt
+from math import ceil, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -219,21 +219,6 @@ class ContributionHistogram:
         """About how much there is, of people that histograms show."""
         return float(self._people @ middles(self.histogram.edges))
 
-    def owned_above(self, tau: int, most_rows: float) -> float:
-        """The largest share of all rows that people with more than tau of them may own.
-
-        The others own at least as many rows as their bins begin with, less `CERTAIN` standard errors of the noise.
-
-        Args:
-            tau: rows of a typical unit.
-            most_rows: the most rows that there may be.
-        """
-        ends = np.asarray(self.histogram.edges, np.float64)
-        begins = np.append(1.0, ends[:-1] + 1) * (ends <= tau)
-        least = float(begins @ self.histogram.value[:-1].astype(np.float64))
-        least -= CERTAIN * self.histogram.sd * float(np.sqrt(np.sum(begins**2)))
-        return min(1.0, max(0.0, 1.0 - max(0.0, least) / most_rows)) if most_rows > 0 else 1.0
-
     @cached_property
     def _people(self) -> FloatArray:
         """Those of bins up to the one past the last clear one."""
@@ -308,12 +293,6 @@ class RecipeChoices:
     sums: Mapping[str, ClippedTotal]
     mids: Mapping[str, int]
     uneven: Mapping[str, float]
-
-    @property
-    def weighted_down(self) -> float:
-        """The largest share of rows that may have a unit which owns more than tau."""
-        above = CERTAIN * hypot(self.rows.clipped.sd, self.rows.tail.up)
-        return self.owned.owned_above(self.tau, inf if self.rows.blind else self.rows.value + above)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.forms import Noisy, Ratio, one
 from dpsql.intervals.reads import PlanVariances
+from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import Box, ReleaseView, presence, views_of
 from dpsql.planner.terms import Term
@@ -64,6 +65,7 @@ class ViewBoxes:
     view: ReleaseView
     masks: Sequence[FloatArray]
     questions: ClassVar[tuple[AxisQuery, ...]] = ()
+    cells: ClassVar[tuple[AxisCells, ...]] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

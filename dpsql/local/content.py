@@ -342,7 +342,7 @@ def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
     common = RelativeError(*[scale.weight_error / scale.weight] * 3)
     return [
         ScaleMeta(
-            of=survey.of, tau=plan.tau, quantile=0.0, weighted_down=0.0, unseen=0, unseen_above=0,
+            of=survey.of, tau=plan.tau, quantile=0.0, unseen=0, unseen_above=0,
             rows=round(scale.factor),
             public_rows=False,
             measures=(MeasureScale("", scale.weight, 0.0, common, RelativeError(0.0, 0.0, 0.0), 1 - 1 / scale.weight),),

@@ -37,7 +37,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from math import ceil
 from typing import NamedTuple
 
 from dpsql.catalog.devices import NONRESPONSES
@@ -49,7 +48,7 @@ from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entr
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import TRUE, Predicate, Term
+from dpsql.planner.terms import Predicate, Term
 from dpsql.release import Release
 from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.row_expressions import identifier
@@ -255,9 +254,6 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
     notes += [Note(line, flag=True) for line in _open(scale, terms)]
-    if _of_a_part(plan, terms) and TOLD < scale.weighted_down < 1:
-        many = f"at most {ceil(100 * scale.weighted_down)}% of the rows"
-        notes.append(Note(f"{scale.of}: {many} belong to units of {unit} with more than {scale.tau} rows"))
     notes += [Note(line) for line in _hidden(scale, unit)]
     beyond = 1 - 1 / scale.measure("").factor
     if beyond > WORTH_A_NOTE:
@@ -303,18 +299,8 @@ def _plus_minus(scale: MeasureScale) -> str:
 NORMAL = 1.96
 """Standard errors on each side of a 95% interval."""
 
-TOLD = 0.005
-"""A part of a total that is not worth a note."""
-
 WORTH_A_NOTE = 0.01
 """A part of the rows left out by weights from which groups have a note."""
-
-
-def _of_a_part(plan: ViewPlan, terms: Sequence[Term]) -> bool:
-    """True if an answer is about some of the rows: of all of them weights say nothing that the scale does not
-    hold."""
-    asked = any(question.groups or question.filters for question in plan.questions)
-    return asked or plan.where != TRUE or any(term.condition != TRUE for term in terms)
 
 
 def _hidden(scale: ScaleMeta, unit: str) -> Iterator[str]:

@@ -198,7 +198,6 @@ class ScaleMeta:
     Args:
         of: the counted table.
         tau, quantile: rows of a typical unit, and which quantile that is.
-        weighted_down: the largest share of the rows that units with more than tau may own.
         unseen, unseen_above: the most units that may own more than so many rows each, since noise hides them.
         rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
@@ -208,7 +207,6 @@ class ScaleMeta:
     of: str
     tau: int
     quantile: float
-    weighted_down: float
     unseen: int
     unseen_above: int
     rows: int

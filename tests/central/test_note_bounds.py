@@ -46,9 +46,6 @@ def test_bounds_in_notes_hold(
             known = ContributionHistogram(draw_histogram(exact, EDGES, spend, law, noise))
             units, above = known.unseen
             assert int(np.sum(owned > above)) <= units
-            for tau in (1, 4, 10, 40):
-                share = owned[owned > tau].sum() / owned.sum()
-                assert share <= known.owned_above(tau, float(owned.sum())) + 1e-9
 
 
 def test_bounds_say_something() -> None:
@@ -58,6 +55,4 @@ def test_bounds_say_something() -> None:
     known = ContributionHistogram(
         draw_histogram(exact, EDGES, Fraction(4), GAUSSIAN, ExactNoise(insecure_test_entropy(1)))
     )
-    truth = owned[owned > 16].sum() / owned.sum()
-    assert truth <= known.owned_above(16, float(owned.sum())) <= truth + 0.35 * (1 - truth)
     assert known.unseen[0] < 20

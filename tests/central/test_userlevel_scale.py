@@ -174,25 +174,6 @@ def test_far_quantiles_are_read_off_bins_up_to_the_last_clear_one():
     assert noisy.quantile(0.9) != clear.quantile(0.9)
 
 
-def test_shares_of_rows_above_a_bound_are_what_people_below_it_leave():
-    """A far bin of three people moves nothing: they own what is left of all rows, not what bins show of them."""
-    clear = owned([100, 200, 300, 300])
-    noisy = owned([100, 200, 300, 300, *[0] * 10, 3])
-    fewest = 100 + 2 * 200 + 3 * 300 + 5 * 300
-    for tau in (1, 3, 6, 8):
-        assert noisy.owned_above(tau, fewest) == clear.owned_above(tau, fewest)
-    # Bins are believed less five standard errors of the rows that they begin with.
-    assert clear.owned_above(1, fewest) == pytest.approx(1 - (100 - 5) / fewest)
-    assert clear.owned_above(8, fewest) == pytest.approx(5 * (1 + 2**2 + 3**2 + 5**2) ** 0.5 / fewest)
-    # Of 5 to 8 rows each, all people may own more than 6.
-    assert clear.owned_above(6, fewest) == clear.owned_above(4, fewest)
-    assert clear.owned_above(6, fewest) == pytest.approx(
-        1 - (100 + 400 + 900 - 5 * (1 + 2**2 + 3**2) ** 0.5) / fewest
-    )
-    # More rows than people own for sure may be anybody's; of none that is known, all may be theirs.
-    assert clear.owned_above(8, 2 * fewest) > 0.5 and clear.owned_above(8, 0) == 1.0
-
-
 def test_no_released_choice_can_make_a_draw_fail():
     """The largest rows, tau and spread that a catalog allows still leave the noise its 64 bits."""
     reach, tau = 1 << 30, 1 << 15

@@ -2,7 +2,6 @@
 
 | sentence | holds where |
 |---|---|
-| at most P% of the rows belong to units with more than N rows | the share is at most P%, rounded up |
 | about X +- Y rows of up to M rows a unit lie beyond max_ids (N) | the rows beyond are within two times Y, or 1, of X |
 | about X +- Y units own more than N rows | the units are within two times Y, or 1, of X |
 """
@@ -38,11 +37,6 @@ class Claim(NamedTuple):
 
 
 CLAIMS = (
-    Claim(
-        rf"(\w+): at most (?P<share>\d+)% of the rows belong to units of \w+ with more than {NUMBER} rows",
-        "SELECT 100 * coalesce(sum(n) FILTER (n > {}), 0) / sum(n) FROM owners",
-        lambda truth, numbers: truth <= numbers[0] + 1e-9,
-    ),
     Claim(
         rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) of up to [\d,]+ rows a unit lie beyond max_ids "
         rf"\({NUMBER}\)",

@@ -13,7 +13,6 @@
 | unknown is zero | open ends |
 | an amount's own axis | that who spends much weighs less |
 | a number without a reason | why a number has no interval |
-| shares in notes | half of the rows that units with many rows own |
 | unlisted texts | that a condition may mean some of them |
 | far beyond a declared bound | units with more than four times as many rows |
 """
@@ -110,9 +109,6 @@ DEFECTS = (
     Defect("a number without a reason", ("dpsql.executor.outer", "OuterStatement.undefined"),
            lambda was: property(lambda self: {}),
            frozenset({"mean_of_means", "running", "top", "largest_group"})),
-    Defect("shares in notes", ("dpsql.contributions.selection", "RecipeChoices.weighted_down"),
-           lambda was: property(lambda self: was.fget(self) / 2), frozenset({"count_where", "by", "since"}),
-           (*USER, ("max_ids", "auto"))),
     Defect("unlisted texts", ("dpsql.planner.axis_query", "has_unlisted"), lambda was: lambda release, axis: False,
            frozenset({"not_in", "unequal"})),
     Defect("far beyond a declared bound", ("dpsql.release.format", "RowsBeyondBound.unbounded"),

@@ -154,11 +154,9 @@ def test_the_judge(found: set[str], expected: str) -> None:
 def test_claims_are_compared_with_the_rows() -> None:
     database = duckdb.connect()
     database.execute("CREATE TABLE visit AS SELECT unnest([1, 1, 1, 1, 2, 3]) AS person_id")
-    few = "visit: at most 40% of the rows belong to units of person with more than 2 rows"
     beyond = "visit: about {} +- 1 rows (9% of all) of up to 4 rows a unit lie beyond max_ids (1); .."
     farther = "visit: about {} +- 1 units own more than 3 rows, of which 1 count (max_ids), so .."
-    assert [truth for _, truth in false_claims((few,), database)] == [pytest.approx(66.666, rel=1e-3)]
-    assert list(false_claims((few.replace("40", "67"), beyond.format(3)), database)) == []
+    assert list(false_claims((beyond.format(3),), database)) == []
     assert list(false_claims((beyond.format(9),), database)) == [(beyond.format(9), 3.0)]
     assert list(false_claims((farther.format(1),), database)) == []
     assert list(false_claims((farther.format(9),), database)) == [(farther.format(9), 1.0)]

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from html import escape
-from math import ceil
 from typing import Any
 
 from dpsql.executor.engine import ReleaseEngine
@@ -266,12 +265,8 @@ def _left_out(scaled: MeasureScale) -> str:
 
 
 def _bias(scale: ScaleMeta) -> str:
-    if not scale.weighted_down:
-        return "answers may be biased where excluded rows differ from the others"
-    hint = (
-        f"at most {ceil(100 * scale.weighted_down)}% of the rows belong to units with more than {scale.tau}"
-    )
-    return hint + ("; the number of rows is published exactly" if scale.public_rows else "")
+    told = "; the number of rows is published exactly" if scale.public_rows else ""
+    return f"answers may be biased where excluded rows differ from the others{told}"
 
 
 def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
