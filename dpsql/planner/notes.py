@@ -443,10 +443,8 @@ def _absent_values(question: AxisQuery, release: Release) -> Iterator[Note]:
 
 def _of_condition(predicate: Predicate, column: ColumnMeta, axis: int, release: Release) -> Iterator[Note]:
     expression, words = predicate.expression, predicate.expression.words()
-    texts, constants = (
-        [text.replace("''", "'") for text in _TEXT.findall(words)],
-        expression.choices or expression.barred,
-    )
+    texts = [text.replace("''", "'") for text in _TEXT.findall(words)]
+    constants = expression.choices or expression.barred
     if not texts or not (constants or " LIKE " in words.upper()):
         return
     among = "its rows are among those of unlisted values, and intervals allow for them"
@@ -454,8 +452,9 @@ def _of_condition(predicate: Predicate, column: ColumnMeta, axis: int, release: 
         if predicate.negated or (not expression.choices and constants):
             return  # no row has another value, so nothing is barred
         among = "no row has it"
-    kinds = f"kind = 0 OR kind = {OTHER}"  # that of unlisted values has a word of its own
-    sql = f"SELECT DISTINCT {identifier(column.name)} FROM axis_{axis} WHERE {kinds} ORDER BY ALL"
+    sql = (  # unlisted values have a word of their own, which may be asked for
+        f"SELECT DISTINCT {identifier(column.name)} FROM axis_{axis} WHERE kind IN (0, {OTHER}) ORDER BY ALL"
+    )
     listed = release.kept(sql, lambda: [str(row[0]) for row in run(release, sql).rows])
     name = f"{column.table}.{column.column}"
     if constants:
