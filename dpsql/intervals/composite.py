@@ -60,6 +60,9 @@ Component = Callable[[Covariance], FloatArray | float]
 NULL_LEVEL = 0.95
 """An AVG is NULL when its count's interval at this level holds 0."""
 
+UNLISTED = 1e-6
+"""Of the rows that cut bins may add: an average of fewer is one of texts of which perhaps none is meant, and NULL."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sides:
@@ -212,6 +215,8 @@ class Composite:
         if form.mean:
             count = Composite(below, below_numbers, True)
             defined &= np.abs(below) > count.z(NULL_LEVEL) * np.sqrt(count.variance(_noise))
+            if below_numbers.cut:  # rows of unlisted texts alone, of which perhaps none is meant
+                defined &= below > UNLISTED * below_numbers.interpolation_bound[1]
         middle: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=defined)
         limits = average_limits(form, answered.plan.view, answered.errors.release)
         return Composite(

@@ -250,9 +250,7 @@ def _outside(
     column: Expression, block: Block, ask: Ask, release: Release, schema: Schema
 ) -> dict[tuple[Any, ...], float]:
     """At most about how many rows of each group have a number or time beyond the column's bounds, on either side."""
-    if len(column.columns) != 1:
-        return {}
-    offers = schema.axis_columns(block.columns[min(column.columns)])
+    offers = schema.axis_columns(block.columns[min(column.columns)]) if len(column.columns) == 1 else []
     if not any(release.axes[axis].other_leaf is not None and meta.type != "VARCHAR" for axis, meta in offers):
         return {}
     beyond = replace(

@@ -125,6 +125,16 @@ def test_texts_outside_are_asked_for_by_their_group(desk: tuple[ReleaseEngine, P
     assert not any("lists no value" in note for note in answer.notes)
 
 
+def test_an_average_of_rows_that_are_perhaps_not_meant_is_null(desk: tuple[ReleaseEngine, Path]) -> None:
+    """It was that of all unlisted texts, whichever of them was meant."""
+    assert desk[0].query("SELECT AVG(minutes) FROM calls WHERE place = 'west'").scalar() is None
+    answer = desk[0].query(
+        "SELECT place, AVG(minutes) FROM calls WHERE place = 'north' OR LENGTH(place) = 6 GROUP BY 1"
+    )
+    assert {row[0]: row[1] is None for row in answer.rows if row[0] in ("north", "(other)")}["north"] is False
+    assert all(row[1] is None for row in answer.rows if row[0] == "(other)")
+
+
 def test_people_with_an_unlisted_text_are_not_counted(desk: tuple[ReleaseEngine, Path]) -> None:
     """A person who is in the cell of unlisted texts may have this one or another."""
     with pytest.raises(NoViewError):

@@ -241,15 +241,10 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         views = ", ".join(dict.fromkeys(column.view for column in noisy))
         exact = "its error depends on the answer" if question.columns else "from the catalog, no noise"
         errors = [f"{c.name} ± {c.median * HALF:.4g}" for c in noisy if c.median is not None]
-        unforeseen = [c for c in noisy if c.wants_guess]
+        unforeseen = {c.name: c.wants_guess for c in noisy if c.wants_guess}
         if unforeseen:
-            names, tables = (
-                list(dict.fromkeys(each))
-                for each in zip(*((c.name, c.wants_guess) for c in unforeseen), strict=True)
-            )
-            errors.append(
-                f"{', '.join(names)}: `dpsql plan` forecasts it from the `guess:` of {' and '.join(tables)}"
-            )
+            of = " and ".join(dict.fromkeys(unforeseen.values()))
+            errors.append(f"{', '.join(unforeseen)}: `dpsql plan` forecasts it from the `guess:` of {of}")
         about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
             f"about {HALF * question.relative:.1%} of a typical answer"
         ]  # fmt: skip
