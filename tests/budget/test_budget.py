@@ -117,7 +117,7 @@ def test_parts_of_a_key_delta_stay_within_it(parts: int) -> None:
 
 
 @given(st.fractions(Fraction(1, 1000), 5, max_denominator=10**5))
-def test_room_is_the_largest_whole_step_that_an_amount_pays(amount: Fraction) -> None:
+def test_payable_is_the_largest_whole_step_that_an_amount_pays(amount: Fraction) -> None:
     currency = Mu2(Fraction(1, 10**6), Fraction(0))
     room, step = currency.payable(amount), Fraction(1, 10**9)
     assert (room / step).denominator == 1

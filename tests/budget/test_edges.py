@@ -55,7 +55,7 @@ def test_a_part_of_the_keys_delta_is_a_multiple_of_a_grain_rounded_down() -> Non
     assert part == Fraction(333333333333333333333333, 10**30)
 
 
-def test_room_is_the_last_grain_that_an_amount_pays_for() -> None:
+def test_payable_is_the_last_grain_that_an_amount_pays_for() -> None:
     currency, grain = Mu2(Fraction(1, 10**6)), Fraction(1, 10**9)
     for amount in (Fraction(1, 1000), Fraction(1, 20), Fraction(9, 7)):
         room = currency.payable(amount)
