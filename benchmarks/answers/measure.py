@@ -59,13 +59,16 @@ def difference(
     unlisted: bool = False,
 ) -> str:
     """What differs by more than `off` of each value; where unlisted texts may be meant, groups may be missing."""
-    if unlisted and (statement.last or statement.form in ("having", "top", "window")):
-        return ""
     if statement.last:
         mine, theirs = (
             sorted((row[-1] for row in rows), key=lambda value: float(value or 0)) for rows in (got, want)
         )
         equal = len(mine) == len(theirs) and all(map(same, theirs, mine))
+        if unlisted and not equal:  # where rows were chosen there may be others, and by a value of theirs
+            farthest = max((row[-1] or 0.0 for row in off), default=0.0)
+            equal = len(mine) != len(theirs) or all(
+                same(a, b, farthest) for a, b in zip(theirs, mine, strict=True)
+            )
         return "" if equal else f"{mine} for {theirs}"
     if not statement.keys:
         equal = len(got) == len(want) and all(
@@ -80,11 +83,9 @@ def difference(
     if len(mine) < len(got) and len(theirs) == len(want):
         return "a group stands twice"
     for key, exact in theirs.items():
-        if key not in mine:
-            if unlisted:
-                continue
+        if key not in mine and not unlisted:
             return f"no group {key}"
-        if not all(map(same, exact, mine[key], bounds[key])):
+        if key in mine and not all(map(same, exact, mine[key], bounds[key])):
             return f"{key}: {mine[key]} for {exact}"
     extra = [
         key
@@ -96,10 +97,8 @@ def difference(
 
 def _reach(value: Any, bound: Any, low: Any, high: Any) -> Any:
     """How far a number's interval reaches; the bound of anything else."""
-    if low is None and high is None and bound != 0:
-        return math.inf  # the answer says why
     if not isinstance(value, int | float | Decimal) or low is None or high is None:
-        return bound
+        return math.inf if low is high and bound != 0 else bound  # the answer says why it has no interval
     return max(float(value) - float(low), float(high) - float(value), bound or 0.0)
 
 

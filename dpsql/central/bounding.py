@@ -24,8 +24,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy as np
-
 from dpsql.budget import currency_at
 from dpsql.catalog import Catalog
 from dpsql.central.cells import Cells, CountedCells
@@ -415,7 +413,7 @@ def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyond, ..
     columns = scan.raw.relations("counting").fetch(
         beyond_bound(run.counted.rows, tau, most, scan.raw.dialect)
     )
-    draw, exact = bounding.law.draw_bounded, [Exact(columns[name].astype(np.int64)) for name in ("v0", "v1")]
+    draw, exact = bounding.law.draw_bounded, [Exact(columns[name]) for name in ("v0", "v1")]
     rows = draw(exact[0], most, (1 - FARTHER) * step.spend, scan.noise)
     units = draw(exact[1], 1, FARTHER * step.spend, scan.noise)
     return (RowsBeyond(of, int(rows.value[0]), rows.sd, most, int(units.value[0]), units.sd),)

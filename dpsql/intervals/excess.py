@@ -168,10 +168,8 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     seen = max(beyond.rows, 0) / counted
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
-    variance = error * net**2 + rate * (spread + values)
-    return _sided(
-        joined, numbers, beyond.rows / counted * net, np.full(numbers, inf) if beyond.unbounded else variance
-    )
+    variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
+    return _sided(joined, numbers, beyond.rows / counted * net, variance)
 
 
 def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:

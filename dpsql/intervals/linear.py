@@ -132,9 +132,8 @@ Reads = Mapping[BoxStatistic, Weights]
 
 def _cut(key: MeasuredTerm) -> bool:
     """True if rows of a term lie in bins that are cut, or whose values are taken as evenly spread."""
-    return any(cells.cut for cells in key.answered.plan.cells) or bool(
-        np.any(key.answered.cuts[key.term].most != 0)
-    )
+    moved = key.answered.cuts[key.term].most
+    return any(cells.cut for cells in key.answered.plan.cells) or bool(np.any(moved != 0))
 
 
 @dataclass(frozen=True, eq=False)

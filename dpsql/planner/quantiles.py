@@ -351,9 +351,9 @@ def _prefixes(
 def conditions_cut(column: Expression, answered: TermEstimates) -> bool:
     """True if conditions cut bins of other axes alone: inside of a leaf of the column itself, steps know where rows
     lie."""
-    own = [bool(column.columns & dict(query.columns).keys()) for query in answered.plan.questions]
-    cut = [cells.cut for cells in answered.plan.cells]
-    return any(cut) and not any(c and mine for c, mine in zip(cut, own, strict=True))
+    plan = answered.plan
+    cut = [query for query, cells in zip(plan.questions, plan.cells, strict=True) if cells.cut]
+    return bool(cut) and not any(column.columns & dict(query.columns).keys() for query in cut)
 
 
 def _cut(

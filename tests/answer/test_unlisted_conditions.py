@@ -137,7 +137,7 @@ def test_an_average_of_rows_that_are_perhaps_not_meant_is_null(desk: tuple[Relea
 
 def test_people_with_an_unlisted_text_are_not_counted(desk: tuple[ReleaseEngine, Path]) -> None:
     """A person who is in the cell of unlisted texts may have this one or another."""
-    with pytest.raises(NoViewError):
+    with pytest.raises(NoViewError, match=r"unlisted values some may be meant.*compare with listed values"):
         desk[0].query(
             "SELECT COUNT(*) FROM person WHERE EXISTS (SELECT 1 FROM calls WHERE id = person.id AND place = 'west')"
         )

@@ -71,13 +71,8 @@ def _keyed(folder: Path) -> None:
     """The shop with a column whose values nobody listed."""
     text = CATALOG.replace("delta: DELTA", "delta: 1e-6, key_delta: 4e-7")
     regions = "views:\n  regions: {of: sales, axes: [customer.region], measures: [count]}\n"
-    make_shop(
-        folder,
-        regions,
-        text.replace(
-            "[north, south, east, west], nullable: true, out_of_domain: drop", "private, nullable: true"
-        ),
-    )
+    listed = "[north, south, east, west], nullable: true, out_of_domain: drop"
+    make_shop(folder, regions, text.replace(listed, "private, nullable: true"))
 
 
 def _released(folder: Path) -> None:

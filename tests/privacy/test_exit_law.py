@@ -32,7 +32,6 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release
-from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -199,6 +198,9 @@ def both(left: Path, right: Path, label: str, seed: int, integers: tuple[int, in
     return ends[0], ends[1]
 
 
+PEOPLE = (11, 43, 60, 400, 999)  # with each of the cases they make forty catalogs
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str) -> None:
     left, right = pairs(tmp_path, CASES[name])
@@ -210,7 +212,7 @@ def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("people", [11, 43, 60, 400, 999])
+@pytest.mark.parametrize("people", PEOPLE)
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_integers_end_alike_in_40_catalogs(tmp_path: Path, name: str, people: int) -> None:
     left, right = pairs(tmp_path, CASES[name], people)
@@ -270,10 +272,10 @@ def far_apart(left: Sequence[Ended], right: Sequence[Ended], delta: float, tests
     return found
 
 
-def drawn(folder: Path, name: str, seeds: int) -> tuple[list[Ended], list[Ended]]:
+def drawn(folder: Path, name: str, seeds: int, people: int = 60) -> tuple[list[Ended], list[Ended]]:
     """How both sides end on noise of their own; what is shown of lists is in the words."""
     sides = []
-    for number, side in enumerate(pairs(folder, CASES[name])):
+    for number, side in enumerate(pairs(folder, CASES[name], people)):
         ends = []
         for seed in range(seeds):
             noise = ExactNoise(insecure_test_entropy(1000 * number + seed))
@@ -293,7 +295,7 @@ def drawn(folder: Path, name: str, seeds: int) -> tuple[list[Ended], list[Ended]
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", by_default(CASES, 2))
+@pytest.mark.parametrize("name", CASES)
 def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str) -> None:
     left, right = drawn(tmp_path, name, 25)
     assert not far_apart(left, right, 1e-6, len(CASES))
@@ -302,10 +304,11 @@ def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("people", PEOPLE)
 @pytest.mark.parametrize("name", CASES)
-def test_drawn_exits_of_100_seeds_are(tmp_path: Path, name: str) -> None:
-    left, right = drawn(tmp_path, name, 100)
-    assert not far_apart(left, right, 1e-6, len(CASES))
+def test_drawn_exits_of_100_seeds_are(tmp_path: Path, name: str, people: int) -> None:
+    left, right = drawn(tmp_path, name, 100, people)
+    assert not far_apart(left, right, 1e-6, len(CASES) * len(PEOPLE))
 
 
 def test_25_seeds_find_an_exit_that_tells() -> None:

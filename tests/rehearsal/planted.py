@@ -1,4 +1,4 @@
-"""Defects of answers that once stood here, each put back through one seam: loud stars must find them.
+"""Defects of answers that once stood here, each put back through one seam: how many loud stars find them.
 
     python -m tests.rehearsal.planted [STARS]
 

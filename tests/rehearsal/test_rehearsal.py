@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from functools import reduce
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
@@ -12,6 +14,7 @@ from tests.rehearsal.claims import false_claims
 from tests.rehearsal.differences import DIFFERENCES, KNOWN, NOBODY, OTHER, difference_of
 from tests.rehearsal.generator import Knobs, drawn_knobs, generate
 from tests.rehearsal.judge import FAILS, Verdict, folded, judge, truths
+from tests.rehearsal.planted import DEFECTS, Defect
 from tests.rehearsal.questions import TEMPLATES, Question, ask
 from tests.rehearsal.run import Rehearsal, rehearse
 
@@ -160,6 +163,13 @@ def test_claims_are_compared_with_the_rows() -> None:
     assert list(false_claims((beyond.format(9),), database)) == [(beyond.format(9), 3.0)]
     assert list(false_claims((farther.format(1),), database)) == []
     assert list(false_claims((farther.format(9),), database)) == [(farther.format(9), 1.0)]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_has_a_seam_and_questions(defect: Defect) -> None:
+    *owner, last = defect.seam[1].split(".")
+    assert last in vars(reduce(getattr, owner, import_module(defect.seam[0])))
+    assert defect.kinds <= TEMPLATES.keys()
 
 
 def test_unlisted_values_count_as_other() -> None:
