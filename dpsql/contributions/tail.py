@@ -112,6 +112,8 @@ class Tail:
         people: those of cleaned bins.
         first: whether half of these are in the first bin.
         rows: whether amounts are numbers of rows, whole and at least 1; else sizes of sums.
+        islands: whether curves may have people far beyond their end. Under Gaussian noise one of 60 far bins at 3
+            standard deviations, as in one draw of 50 of a tail that ends, would outweigh all other curves.
     """
 
     ends: FloatArray
@@ -122,6 +124,7 @@ class Tail:
     people: float
     first: bool
     rows: bool
+    islands: bool
 
     @property
     def counts(self) -> FloatArray:
@@ -173,9 +176,8 @@ class Tail:
     @cached_property
     def _posterior(self) -> tuple[Curves, FloatArray]:
         """Curves that the bins leave likely, with their weights."""
-        curves = possible_curves(
-            float(self.drawn[self.last]), self.sd, len(self.ends) - self.last, *self._blocks
-        )
+        start, bins = float(self.drawn[self.last]), len(self.ends) - self.last
+        curves = possible_curves(start, self.sd, bins, *self._blocks, islands=self.islands)
         gap = np.abs(self.drawn[self.last :] - curves.people) / self.sd
         score = curves.prior - (sqrt(2) * gap if self.norm == 1 else gap**2 / 2).sum(axis=1)
         if self.last:
@@ -215,7 +217,9 @@ class Tail:
         return min(max(faint, BLOCKS_LEAST), BLOCKS_MOST), min(max(hidden, HIDDEN_LEAST), BLOCKS_MOST)
 
 
-def possible_curves(start: float, sd: float, bins: int, blocks: float, hidden: float) -> Curves:
+def possible_curves(
+    start: float, sd: float, bins: int, blocks: float, hidden: float, *, islands: bool
+) -> Curves:
     """All curves from the last clear bin on; power curves come first.
 
     Args:
@@ -224,6 +228,7 @@ def possible_curves(start: float, sd: float, bins: int, blocks: float, hidden: f
         bins: from the last clear one on.
         blocks: weight of block curves over that of power curves.
         hidden: the same of those whose plateau follows an end.
+        islands: whether there are any.
     """
     i = np.arange(bins, dtype=np.float64)
     lines = np.array(list(product(SLOPES, BENDS)))
@@ -243,10 +248,11 @@ def possible_curves(start: float, sd: float, bins: int, blocks: float, hidden: f
     ends = steep[:, 0] == SPIKE_SLOPES[-1]
     block_prior = np.log(np.where(ends, hidden, blocks) * len(power) / len(block))
 
-    size, begin, length, height = _combinations(ISLANDS, ISLAND_STARTS, ISLAND_BINS, SPIKE_HEIGHTS)
+    starts = ISLAND_STARTS if islands else ()
+    size, begin, length, height = _combinations(ISLANDS, starts, ISLAND_BINS, SPIKE_HEIGHTS)
     light = np.maximum(start + height * sd, sd / 4)
     island = light * np.exp2(-SPIKE_SLOPES[-1] * i) + size * sd * ((i >= begin) & (i < begin + length))
-    island_prior = np.full(len(island), log(ISLANDS_WEIGHT * len(power) / len(island)))
+    island_prior = np.full(len(island), log(ISLANDS_WEIGHT * len(power) / max(len(island), 1)))
 
     return Curves(
         np.concatenate([power, block, island]),
@@ -265,7 +271,8 @@ def possible_curves(start: float, sd: float, bins: int, blocks: float, hidden: f
 
 def _combinations(*values: object) -> FloatArray:
     """Columns of all combinations, each of shape (c, 1)."""
-    return np.array(list(product(*values)), np.float64).T[:, :, None]  # type: ignore[call-overload]
+    rows = np.array(list(product(*values)), np.float64)  # type: ignore[call-overload]
+    return rows.reshape(-1, len(values)).T[:, :, None]
 
 
 def _continued(first: FloatArray, slope: FloatArray) -> FloatArray:
@@ -358,7 +365,8 @@ def read_tail(histogram: NoisyHistogram, *, rows: bool) -> Tail:
     ends = np.array([*histogram.edges, 2 * histogram.edges[-1]], np.float64)
     whole, drawn = float(people.sum()), histogram.value.astype(np.float64)
     last, first = last_clear(histogram), bool(2 * people[0] >= whole)
-    return Tail(ends, drawn, histogram.sd, histogram.law.norm, last, whole, first, rows)
+    norm = histogram.law.norm
+    return Tail(ends, drawn, histogram.sd, norm, last, whole, first, rows, islands=norm == 1)
 
 
 def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:

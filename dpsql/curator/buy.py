@@ -40,7 +40,7 @@ from dpsql.mechanisms.designs.workload_matrix import best_rows, classes_of, held
 from dpsql.planner.axis_query import key_list
 from dpsql.planner.block import Block
 from dpsql.planner.plan import ReleaseView as AskedView
-from dpsql.planner.plan import make_plan, no_view, place
+from dpsql.planner.plan import ViewPlan, make_plan, no_view, place
 from dpsql.planner.terms import Term
 from dpsql.release import open_release
 from dpsql.sql.parse import parse
@@ -248,10 +248,11 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
     )
     _check_listed(release.catalog, {(axis.table, axis.columns[0].column) for axis in entries})
     cut = [release.axes[i].name for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
-    lists = [key_list(release, i) for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
+    lists = [key_list(release, i) for i, cells in zip(axes, plan.cells, strict=True) if cells.uncertain]
     if any(lists):
+        unlisted = next(key.column for key in lists if key is not None)
         raise NotSupportedError(
-            f"the statement asks for keys of {cut[0]} that are not listed",
+            f"the statement asks for keys of {unlisted} that are not listed",
             hint="ask for keys of the release that --keys-of names: SELECT DISTINCT lists them",
         )
     if cut:
@@ -264,9 +265,24 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
         boxes = [plan.box_masks(box) for box in plan.boxes_of(term.condition)]
         for at in product(*(range(n) for n in plan.shape)):
             group_boxes = [tuple(mask[i] for mask, i in zip(box, at, strict=True)) for box in boxes]
-            questions.append(tuple(box for box in group_boxes if all(mask.any() for mask in box)))
+            parts = [_parts(box, plan) for box in group_boxes]
+            questions.append(tuple(whole for whole, _ in parts if all(mask.any() for mask in whole)))
+            questions += [(box,) for _, outside in parts for box in outside]
     measures = tuple(dict.fromkeys(["count", *(term.measure for term in terms)]))
     return Needed(view.of, axes, measures, tuple(question for question in questions if question))
+
+
+def _parts(box: Sequence[FloatArray], plan: ViewPlan) -> tuple[Box, list[Box]]:
+    """A box of whole leaves, and apart from it what may be meant of values outside of the domain, for intervals."""
+    choices = []
+    for mask, cells in zip(box, plan.cells, strict=True):
+        leaf, whole = cells.open_leaf, np.rint(mask)
+        alone = np.zeros_like(mask)
+        if leaf is not None and mask[leaf] != whole[leaf]:
+            alone[leaf] = 1.0
+        choices.append([whole, *([alone] if alone.any() else [])])
+    first, *others = product(*choices)
+    return first, [each for each in others if all(mask.any() for mask in each)]
 
 
 def _together(needs: Sequence[Needed]) -> Needed:

@@ -83,7 +83,7 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
         return []
     axes = ", ".join(release.axes[i].name for i in view.axes) or "no axis"
     lines = [f"view {view.name}: {view.cells} cells over {axes}"]
-    cut = {each.axis: each for each in interpolated(plan, list(answered.totals))}
+    cut = {each.axis: each for each in interpolated(plan, list(answered.totals), release)}
     sums = sums_of(answered, next(iter(answered.totals)), release) if answered.totals else []
     for position, axis in enumerate(view.axes):
         words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))

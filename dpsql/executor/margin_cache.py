@@ -158,7 +158,7 @@ def _groups(plan: ViewPlan, position: int, release: Release) -> GroupedAxis | No
         cells = ask_axis(release, replace(query, filters=(), classes=()))
     except DataError:  # a filter keeps values away that the expression does not take
         return None
-    if cells.cut:
+    if cells.uncertain:
         return None
     label = np.full(cells.leaves, -1, np.int64)
     label[cells.leaf] = cells.group

@@ -122,7 +122,7 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     if answered is None or not is_summed(form):
         return PredictedColumn(name, "", groups, None, None, None, False, 0)
     view = answered.plan.view
-    cut = interpolated(answered.plan, form.terms)
+    cut = interpolated(answered.plan, form.terms, answered.errors.release)
     facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
              mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1

@@ -108,10 +108,10 @@ def picked(mask: FloatArray) -> NodeList:
     """The stored numbers that a mask picks one by one.
 
     Args:
-        mask: shape (groups, numbers), 0 or 1.
+        mask: their weights, shape (groups, numbers).
     """
     group, node = np.nonzero(mask)
-    return NodeList(group, node, np.ones(len(node)))
+    return NodeList(group, node, mask[group, node])
 
 
 NumberArray = npt.NDArray[Any]
@@ -545,7 +545,7 @@ def rows_term(plan: ViewPlan, term: Term) -> Term | None:
 
 def _statistics(plan: ViewPlan, term: Term) -> list[int]:
     statistic = plan.view.statistics[term.measure]
-    if not statistic.mid and not statistic.noise_mid and not any(cells.cut for cells in plan.cells):
+    if not statistic.mid and not statistic.noise_mid and not any(cells.uncertain for cells in plan.cells):
         return [statistic.id]
     count = presence(term.measure, plan.view)
     return [statistic.id] + ([count.id] if count is not None else [])

@@ -34,6 +34,7 @@ from dpsql.intervals.partial_bins import (
     partial_refusal,
     with_coarse_bins,
 )
+from dpsql.matrices.model import PERHAPS
 from dpsql.planner.answerability import (
     adaptive_caveat,
     counted_units,
@@ -41,7 +42,7 @@ from dpsql.planner.answerability import (
     no_unit_view,
     unanswerable_reason,
 )
-from dpsql.planner.axis_query import AxisCells, has_unlisted, key_list
+from dpsql.planner.axis_query import AxisCells, key_list
 from dpsql.planner.block import Block, ShapePlans
 from dpsql.planner.domain_values import (
     catalog_notes,
@@ -283,11 +284,10 @@ def partial_bin(plan: ViewPlan, release: Release, asked: PartialBin | None) -> P
 
 
 def _cut_axes(plan: ViewPlan, release: Release) -> str:
-    """Axes whose bins the plan cuts; unlisted texts that a condition may mean are no bin with an edge."""
-    pairs = zip(plan.questions, plan.cells, strict=True)
+    """Axes whose bins the plan cuts; values outside of the domain that a condition may mean are no bin with an edge."""
     return ", ".join(
-        release.axes[question.axis].name for question, cells in pairs
-        if cells.cut and (key_list(release, question.axis) or not has_unlisted(release, question.axis))
+        release.axes[question.axis].name for question, cells in zip(plan.questions, plan.cells, strict=True)
+        if cells.cut or (cells.uncertain and key_list(release, question.axis))
     )  # fmt: skip
 
 
@@ -598,7 +598,8 @@ def _occupied(plan: ViewPlan) -> np.ndarray:
         for axis, mask in enumerate(plan.box_masks(box)):
             along = [1] * len(plan.shape)
             along[axis] = -1
-            in_box &= (mask.sum(axis=1) > 0).reshape(along)
+            open_leaf = np.arange(mask.shape[1]) == plan.cells[axis].open_leaf
+            in_box &= (mask > np.where(open_leaf, PERHAPS, 0.0)).any(axis=1).reshape(along)
         occupied |= in_box
     return occupied
 

@@ -319,9 +319,12 @@ class Composite:
         if self.linear:
             low, high = self.middle - below, self.middle + above
             return Composite(low, self.slope.whole, True), Composite(high, self.slope.whole, True)
-        known = np.where((below == 0) & (above == 0), self.middle, np.nan)
-        unbounded = replace(self, middle=known, slope=self.slope.whole, intervals={})
-        return unbounded, unbounded
+        # up to two standard errors of the noise, over which it is taken for straight anyway
+        moved = np.maximum(below, above)
+        straight = (moved == 0) | (moved <= 2 * self.noise())
+        known = (np.where(straight, end, np.nan) for end in (self.middle - below, self.middle + above))
+        least, most = (replace(self, middle=end, slope=self.slope.whole, intervals={}) for end in known)
+        return least, most
 
     def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""

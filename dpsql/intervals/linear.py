@@ -133,7 +133,7 @@ Reads = Mapping[BoxStatistic, Weights]
 def _cut(key: MeasuredTerm) -> bool:
     """True if rows of a term lie in bins that are cut, or whose values are taken as evenly spread."""
     moved = key.answered.cuts[key.term].most
-    return any(cells.cut for cells in key.answered.plan.cells) or bool(np.any(moved != 0))
+    return any(cells.uncertain for cells in key.answered.plan.cells) or bool(np.any(moved != 0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from dpsql.planner.axis_query import (
     AxisCells,
     FloatArray,
     WeightedValues,
-    has_unlisted,
+    is_bounded,
     key_list,
     masks,
     reach,
@@ -45,6 +45,7 @@ from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import UNKNOWN, bounds_of
 from dpsql.planner.plan import ViewPlan, wanted_view
 from dpsql.planner.terms import Condition, Expression, Term
+from dpsql.planner.unlisted_keys import other_count
 from dpsql.release import Release
 from dpsql.row_expressions import identifier as quoted
 
@@ -59,7 +60,7 @@ def _excess(
 ) -> tuple[float, int, tuple[int, ...]] | None:
     """The first group of which more than half is interpolated, in any term: the share of it that lies in cut bins, the
     position of the axis with the largest part, and its number on each axis."""
-    if not any(cells.cut for cells in plan.cells):
+    if not any(cells.uncertain for cells in plan.cells):
         return None
     rows = [_rows(plan, axis, along) for axis in range(len(plan.cells))]
     for condition in dict.fromkeys(term.condition for term in terms):
@@ -204,8 +205,9 @@ def _groups_together(
     leaves_of: dict[int, set[int]] = {}
     groups_of: dict[int, list[int]] = {}
     for group, leaf in zip(cells.group.tolist(), cells.leaf.tolist(), strict=True):
-        leaves_of.setdefault(group, set()).add(leaf)
-        groups_of.setdefault(leaf, []).append(group)
+        if leaf != cells.open_leaf:
+            leaves_of.setdefault(group, set()).add(leaf)
+            groups_of.setdefault(leaf, []).append(group)
     total = np.bincount(cells.leaf, cells.coverage, cells.leaves)
     first, cut = np.arange(len(cells.keys)), 0
     for leaf, groups in groups_of.items():
@@ -228,7 +230,8 @@ def _groups_together(
     }
     whole = replace(
         cells, keys=tuple(cells.keys[g] for g in kept.tolist()), group=number.reshape(-1).astype(np.int64),
-        truths=cells.truths[keep], leaf=cells.leaf[keep], coverage=np.ones(int(keep.sum())),
+        truths=cells.truths[keep], leaf=cells.leaf[keep],
+        coverage=np.where(cells.leaf == cells.open_leaf, cells.coverage, 1.0)[keep],
     )  # fmt: skip
     return whole, counted
 
@@ -302,25 +305,49 @@ class Interpolated:
     share: float
 
 
-def interpolated(plan: ViewPlan, terms: Sequence[Term]) -> tuple[Interpolated, ...]:
-    """The cut axes of a plan, over all groups and conditions.
+def interpolated(plan: ViewPlan, terms: Sequence[Term], release: Release) -> tuple[Interpolated, ...]:
+    """The cut axes of a plan, over all groups and conditions; OTHER is no bin.
 
     Args:
         plan: the plan.
         terms: what it answers.
+        release: an open release.
     """
-    boxes = {box for term in terms for box in plan.boxes_of(term.condition)}
     cut_axes = []
-    for axis, cells in enumerate(plan.cells):
-        if not cells.cut:
-            continue
-        taken = [masks(cells, truths) for truths in {box[axis] for box in boxes}]
-        partly = [(mask > 0) & (mask < 1) for mask in taken]
-        bins = np.unique(np.concatenate([np.nonzero(cut_mask)[1] for cut_mask in partly])) if partly else ()
-        if len(bins):
-            inside = sum(float(mask[cut_mask].sum()) for mask, cut_mask in zip(taken, partly, strict=True))
-            cut_axes.append(Interpolated(axis, len(bins), inside / sum(float(mask.sum()) for mask in taken)))
+    for axis, taken in _cut_masks(plan, terms):
+        bins, other = [mask.copy() for mask in taken], release.axes[plan.view.axes[axis]].other_leaf
+        for mask in bins:
+            mask[:, [] if other is None else [other]] = 0.0
+        partly = [(mask > 0) & (mask < 1) for mask in bins]
+        leaves = {int(leaf) for cut_mask in partly for leaf in np.nonzero(cut_mask)[1]}
+        if leaves:
+            inside = sum(float(mask[cut_mask].sum()) for mask, cut_mask in zip(bins, partly, strict=True))
+            cut_axes.append(
+                Interpolated(axis, len(leaves), inside / sum(float(mask.sum()) for mask in taken))
+            )
     return tuple(cut_axes)
+
+
+def _cut_masks(plan: ViewPlan, terms: Sequence[Term]) -> Iterator[tuple[int, list[FloatArray]]]:
+    """Positions of axes of which a leaf is cut, with what each condition takes of them."""
+    boxes = {box for term in terms for box in plan.boxes_of(term.condition)}
+    for axis, cells in enumerate(plan.cells):
+        if cells.uncertain:
+            yield axis, [masks(cells, truths) for truths in {box[axis] for box in boxes}]
+
+
+def unlisted_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[str]:
+    """Names of axes whose values outside of the domain may be meant or not; of numbers and times, where some are seen:
+    their rows are more than twice their standard error."""
+    names = []
+    for position, taken in _cut_masks(plan, terms):
+        number = plan.view.axes[position]
+        leaf = release.axes[number].other_leaf
+        if leaf is not None and any(np.any((mask[:, leaf] > 0) & (mask[:, leaf] < 1)) for mask in taken):
+            seen = other_count(release, plan.view, position) if is_bounded(release, number) else None
+            if seen is None or seen.value > 2 * seen.stderr:
+                names.append(release.axes[number].name)
+    return names
 
 
 def overall(cut: Sequence[Interpolated]) -> float:
@@ -336,16 +363,14 @@ def cut_notes(
     plan: ViewPlan, terms: Sequence[Term], cuts: Mapping[Term, CutMass], release: Release
 ) -> list[str]:
     """The same in words: which axes, and how far counts and sums may be off in the group that is off most."""
-    cut, mixed = interpolated(plan, terms), mixed_axes(plan, terms, release)
-    if not (cut or mixed) or not terms:
+    cut, mixed = interpolated(plan, terms, release), mixed_axes(plan, terms, release)
+    unlisted = unlisted_axes(plan, terms, release)
+    if not (cut or mixed or unlisted) or not terms:
         return []
     names = {each: release.axes[plan.view.axes[each.axis]].name for each in cut}
-    unlisted = [each for each in cut if has_unlisted(release, plan.view.axes[each.axis])]
-    axes = ", ".join(
-        f"{each.bins} bin{'s' * (each.bins > 1)} of {names[each]}" for each in cut if each not in unlisted
-    )
+    axes = ", ".join(f"{each.bins} bin{'s' * (each.bins > 1)} of {names[each]}" for each in cut)
     why = [f"{axes} cut: interpolating them"] if axes else []
-    why += [f"rows of unlisted values of {names[each]}, which may be meant or not," for each in unlisted]
+    why += [f"rows of unlisted values of {name}, which may be meant or not," for name in unlisted]
     why += [f"bins of {mixed} have several values: spreading these evenly"] if mixed else []
     most_by_term: dict[str, float] = {}
     for term in terms:
@@ -399,7 +424,7 @@ def finer_note(plan: ViewPlan, block: Block, terms: Sequence[Term], release: Rel
     Returns:
         A clause that names a view with more leaves and what it lacks, or the line of YAML that gives one.
     """
-    cut = {axis.axis for axis in interpolated(plan, terms)} | set(_mixed(plan, terms))
+    cut = {axis.axis for axis in interpolated(plan, terms, release)} | set(_mixed(plan, terms))
     coarse = {plan.view.axes[place]: release.axes[plan.view.axes[place]] for place in cut}
     places = {
         (axis.path, axis.table, axis.columns[0].column): axis for axis in coarse.values() if axis.columns

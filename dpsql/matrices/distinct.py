@@ -27,14 +27,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from math import prod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Components, Covariance, Sum, all_pairs
+from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Sum, all_pairs
 from dpsql.tree import FloatArray, IntArray
 
 ALL = 10
@@ -234,7 +234,10 @@ def from_columns(kind: str, columns: Columns) -> Single:
 def _apart(boxes: Sequence[Sequence[FloatArray]], single_leaf: Sequence[int]) -> bool:
     """True if nobody is in two boxes: each pair takes different leaves of an axis on which a person has one."""
     return all(
-        any(single and not np.any(u * w) for u, w, single in zip(left, right, single_leaf, strict=True))
+        any(
+            single and not np.any(u * w > PERHAPS)
+            for u, w, single in zip(left, right, single_leaf, strict=True)
+        )
         for left, right in combinations(boxes, 2)
     )
 
@@ -242,6 +245,13 @@ def _apart(boxes: Sequence[Sequence[FloatArray]], single_leaf: Sequence[int]) ->
 def _whole(mask: FloatArray) -> bool:
     """True if no leaf is cut."""
     return bool(np.all((mask == 0.0) | (mask == 1.0)))
+
+
+def _decided(mask: FloatArray) -> FloatArray:
+    """A mask without its last leaf, that of values outside of the domain, where perhaps none of them is meant."""
+    decided = mask.copy()
+    decided[:, -1] *= mask[:, -1] > PERHAPS
+    return decided
 
 
 def _along(masks: Sequence[FloatArray], second: Sequence[FloatArray], places: Iterable[int]) -> FloatArray:
@@ -273,7 +283,7 @@ class GapReading:
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """Whole leaves that stand beside each other, and nobody in two boxes."""
         taken, single = list(boxes), self.pieces[0]
-        ranges = [box[single.place] for box in taken]
+        ranges = [_decided(box[single.place]) for box in taken]
         contiguous = all(_whole(mask) and np.all(np.diff(mask, axis=1, prepend=0.0).clip(0).sum(axis=1) <= 1)
                      for mask in ranges)  # fmt: skip
         return contiguous and _apart(taken, single.own)
@@ -281,10 +291,11 @@ class GapReading:
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """The stored numbers of the ranges."""
         place = self.pieces[0].place
-        i, j = _ends(masks[place])
-        picked = np.zeros((len(i), self.listed[place]))
-        nonempty = np.flatnonzero(j > i)
-        picked[nonempty, range_number(i[nonempty], j[nonempty], masks[place].shape[1])] = 1.0
+        picked = np.zeros((len(masks[place]), self.listed[place]))
+        for i, j, weight in _parts(masks[place]):
+            nonempty = np.flatnonzero(j > i)
+            numbers = range_number(i[nonempty], j[nonempty], masks[place].shape[1])
+            picked[nonempty, numbers] += weight[nonempty]
         picked_masks = [picked if axis == place else mask for axis, mask in enumerate(masks)]
         return (Sum("node_combination", tuple(picked_masks), listed=self.listed),)
 
@@ -294,12 +305,12 @@ class GapReading:
         """Covariances under `masks` and `other`, as `Reading` says: those of the gaps, leaf by leaf of other axes."""
         single, right = self.pieces[0], masks if other is None else other
         (sigma2,) = self.components.values()
-        ends = np.stack([*_ends(masks[single.place]), *_ends(right[single.place])], axis=1)
-        unique_ends, back = np.unique(ends, axis=0, return_inverse=True)
         model = gap_model(masks[single.place].shape[1], single.norm)
-        of_ranges = model.covariance(
-            (unique_ends[:, 0], unique_ends[:, 1]), (unique_ends[:, 2], unique_ends[:, 3])
-        )[back.reshape(-1)]
+        of_ranges = np.zeros(len(masks[single.place]))
+        for (i, j, weight), (k, m, by) in product(_parts(masks[single.place]), _parts(right[single.place])):
+            ends, back = np.unique(np.stack([i, j, k, m], axis=1), axis=0, return_inverse=True)
+            found = model.covariance((ends[:, 0], ends[:, 1]), (ends[:, 2], ends[:, 3]))
+            of_ranges += weight * by * found[back.reshape(-1)]
         other_axes = [axis for axis in range(len(masks)) if axis != single.place]
         return Covariance(sigma2 * of_ranges * _along(masks, right, other_axes))
 
@@ -309,6 +320,20 @@ class GapReading:
 
     def columns(self) -> tuple[Columns, ...]:
         return tuple(piece.columns() for piece in self.pieces)
+
+
+def _parts(mask: FloatArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
+    """Ranges [i, j) that a mask takes, with their weights: one of leaves beside each other, and where some row has it
+    apart or in part the last leaf; people of both count twice, so their sum is at least the number of people."""
+    last = mask[:, -1]
+    apart = (last > 0) & ((last < 1) | ((mask[:, -2:-1].sum(axis=1) == 0) & mask[:, :-1].any(axis=1)))
+    ranges = mask.copy()
+    ranges[apart, -1] = 0.0
+    parts = [(*_ends(ranges), np.ones(len(mask)))]
+    if apart.any():
+        end = np.where(apart, mask.shape[1], 0).astype(np.int64)
+        parts.append((end - apart, end, np.where(apart, last, 0.0)))
+    return parts
 
 
 def _ends(mask: FloatArray) -> tuple[IntArray, IntArray]:
@@ -344,7 +369,8 @@ class TouchedReading:
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """One whole leaf of each axis that does not add up, and nobody in two boxes."""
         taken = list(boxes)
-        single = all(_whole(box[i]) and np.all(box[i].sum(axis=1) <= 1) for box in taken for i in self.listed)
+        listed = [_decided(box[i]) for box in taken for i in self.listed]
+        single = all(_whole(mask) and np.all(mask.sum(axis=1) <= 1) for mask in listed)
         return single and _apart(taken, self.pieces[0].own)
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:

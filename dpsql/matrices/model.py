@@ -17,6 +17,10 @@ Components = Mapping[tuple[int, ...], float]
 """Axis positions of every independent part -> its variance factor."""
 
 
+PERHAPS = 2.0**-20
+"""Coverage of a leaf up to which it is not known whether any of it is taken."""
+
+
 class AxisVariance(Protocol):
     """Variance of linear queries along one axis, for noise of unit strength.
 

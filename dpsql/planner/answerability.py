@@ -17,7 +17,6 @@ from dpsql.matrices.boxes import BoxReading
 from dpsql.matrices.max_entropy import partly
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.block import Block
-from dpsql.planner.leaf_values import UNKNOWN
 from dpsql.planner.plan import ViewPlan, conditions
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import Term, predicates
@@ -39,13 +38,10 @@ def unanswerable_reason(plan: ViewPlan, terms: Sequence[Term], release: Release)
             names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))
             cell_kind = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
             counted = f"{plan.view.name} counts {term.measure} in {cell_kind} of {names}"
-            masks = (mask for box in plan.boxes_for(term) for mask in plan.box_masks(box))
-            open_leaf = any(np.any((mask > 0) & (mask <= UNKNOWN)) for mask in masks)
-            return counted + (f", and {UNLISTED}" if open_leaf else "; who is in two cells would count twice")
+            return f"{counted}; who is in two cells would count twice"
     return ""
 
 
-UNLISTED = "of its unlisted values some may be meant and others not"
 FITTED = "maximum entropy"
 MOST_FITTED = 1024
 """Groups of one statement that are fitted, each with its redrawn fits: ten seconds of one core."""
@@ -146,8 +142,6 @@ def no_unit_view(
     why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
     counts = f"COUNT(*) counts rows of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
-    if UNLISTED in why:
-        hint = f"compare with listed values alone, which SELECT DISTINCT names; {counts}"
     error = NoViewError(f"{measure} cannot be counted here: {why}"[:600], hint=hint)
     return error.at("SELECT", block.span, schema.example(block.root))
 

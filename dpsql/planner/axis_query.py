@@ -12,12 +12,12 @@ means the same in numpy; all else is left to DuckDB, whose semantics the SQL has
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
-from itertools import product
+from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
@@ -26,10 +26,11 @@ import numpy.typing as npt
 
 from dpsql.errors import DataError
 from dpsql.executor.run import run
-from dpsql.planner.leaf_values import UNKNOWN, AxisQuery, leaf_values
+from dpsql.planner.leaf_values import PLACEHOLDER, UNKNOWN, AxisQuery, bounds_of, leaf_values
 from dpsql.planner.terms import Comparison, Expression, Predicate
 from dpsql.release import AxisMeta, Release
 from dpsql.release.format import OTHER, KeyListMeta
+from dpsql.row_expressions import identifier as quoted
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -173,6 +174,7 @@ class AxisCells:
         patterns: distinct truths of the class predicates.
         factors: what rows are multiplied by.
         whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
+        open_leaf: the leaf of values outside of the domain, where conditions may hold for some of them.
     """
 
     leaves: int
@@ -185,11 +187,17 @@ class AxisCells:
     patterns: tuple[tuple[bool, ...], ...]
     factors: tuple[AtomFactor, ...] = ()
     whole: bool = False
+    open_leaf: int | None = None
 
     @cached_property
     def cut(self) -> bool:
         """True if a bin is cut by a predicate or a group."""
-        return bool(np.any(self.coverage < 1.0))
+        return bool(np.any(self.coverage[self.leaf != self.open_leaf] < 1.0))
+
+    @property
+    def uncertain(self) -> bool:
+        """True if a bin is cut, or conditions may hold for some values outside of the domain."""
+        return self.cut or self.open_leaf is not None
 
 
 def whole_axis(leaves: int) -> AxisCells:
@@ -257,28 +265,55 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
 
 
 def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
-    """The cells, with what a condition may mean for keys not shown and for texts that the catalog does not list."""
+    """The cells, with what a condition or a group may mean for keys not shown and for values outside of the domain."""
     cells, axis = _ask(release, question, leaves), release.axes[question.axis]
-    if not (question.filters or question.classes) or not has_unlisted(release, question.axis):
+    made = [
+        j for j, each in enumerate(question.groups)
+        if not (PLACEHOLDER.fullmatch(each.sql) or _keeps_order(each, cells.types[j]))
+    ]  # fmt: skip
+    if not (question.filters or question.classes or made) or not has_unlisted(release, question.axis):
         return cells
     undecided = [not decides(predicate, question, release) for predicate in question.filters]
-    open_classes = [j for j, each in enumerate(question.classes) if not decides(each, question, release)]
-    if not any(undecided) and not open_classes:
+    open_classes = {
+        j: each for j, each in enumerate(question.classes) if not decides(each, question, release)
+    }
+    if not (any(undecided) or open_classes or made) or never_together(question.filters, question, release):
         return cells
     decided = [f for f, is_open in zip(question.filters, undecided, strict=True) if not is_open]
-    alone = replace(question, filters=(*decided, _UNSHOWN), factors=())
-    unshown = _ask(release, alone, leaves)
-    return _uncertain(cells, unshown, axis.other_leaf, open_classes, any(undecided))
+    unshown = _ask(release, replace(question, filters=(*decided, _UNSHOWN), factors=()), leaves)
+    together = [
+        truths for truths in _open_truths(open_classes)
+        if not never_together(
+            [*question.filters, *(question.classes[j] for j, met in truths.items() if met)], question, release
+        )
+    ]  # fmt: skip
+    return _uncertain(cells, unshown, axis.other_leaf, together, made, any(undecided))
 
 
+def _keeps_order(group: Expression, kind: str) -> bool:
+    """True if values beyond the bounds have groups of their own, as their months and their tens have."""
+    return group.monotone and kind != "BOOLEAN" and CHOICE.search(group.sql) is None
+
+
+CHOICE = re.compile(r"\b(CASE|IF|COALESCE)\b")
 _UNSHOWN = Predicate(Expression(f"dp_kind = {OTHER}", frozenset()))
 
 
 def has_unlisted(release: Release, axis: int) -> bool:
-    """True if an axis's OTHER holds texts that nobody knows: keys not shown, or values not in the catalog."""
+    """True if an axis's OTHER holds values that nobody knows: keys not shown, values that the catalog does not list,
+    numbers and times beyond its bounds."""
     meta = release.axes[axis]
-    listed = meta.other_leaf is not None and meta.atomic and meta.columns[0].type == "VARCHAR"
-    return listed or key_list(release, axis) is not None
+    return (meta.other_leaf is not None and not cannot_leave(meta)) or key_list(release, axis) is not None
+
+
+def cannot_leave(axis: AxisMeta) -> bool:
+    """True if the type of an axis has no values outside of its domain: no group stands for them."""
+    return axis.other_leaf is not None and {column.type for column in axis.columns[:1]} == {"BOOLEAN"}
+
+
+def is_bounded(release: Release, axis: int) -> bool:
+    """True if an axis's OTHER holds numbers or times beyond its bounds."""
+    return release.axes[axis].columns[0].type != "VARCHAR" and key_list(release, axis) is None
 
 
 def key_list(release: Release, axis: int) -> KeyListMeta | None:
@@ -288,9 +323,10 @@ def key_list(release: Release, axis: int) -> KeyListMeta | None:
 
 
 def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool:
-    """True if a condition is the same for all keys that are not shown.
+    """True if a condition is the same for all keys that are not shown, and for all values beyond the bounds.
 
-    It is where the column is compared for equality with shown keys alone, or asked for NULL.
+    It is where the column is compared for equality with shown keys alone, or asked for NULL; and where numbers or times
+    within the bounds are compared such that nothing above and nothing below them is met.
     """
     expression, names = predicate.expression, dict(question.columns)
     if not expression.columns & names.keys():
@@ -298,7 +334,10 @@ def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool
     axis = release.axes[question.axis]
     if {names.get(number) for number in expression.columns} != {axis.columns[0].name}:
         return False
-    constants = expression.choices or expression.barred
+    bounded = is_bounded(release, question.axis)
+    if expression.comparisons and bounded:
+        return never_together([Predicate(expression)], question, release)
+    constants = expression.choices or (0 if bounded else expression.barred)
     if expression.of_null or not constants:
         return expression.of_null
     (number,) = expression.columns
@@ -311,41 +350,69 @@ def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool
         raise bad_expression(error) from error
 
 
+def never_together(predicates: Sequence[Predicate], question: AxisQuery, release: Release) -> bool:
+    """True if no number or time beyond an axis's bounds meets all conditions: some compare it with constants within the
+    bounds, and nothing above and nothing below these meets all of those."""
+    axis, names = release.axes[question.axis], dict(question.columns)
+    if not is_bounded(release, question.axis):
+        return False
+    first, last = (quoted(column.name) for column in bounds_of(axis, axis.columns[0].name))
+    sql = f"SELECT MIN({first}), MAX({last}) FROM axis_{question.axis} WHERE kind = 0"
+    low, high = release.kept(sql, lambda: run(release, sql).rows[0])
+    within = []
+    compared = (each for p in predicates if not p.negated for each in p.expression.comparisons)
+    for comparison in (each for each in compared if names.get(each.column) == axis.columns[0].name):
+        constant: Any = comparison.constant
+        if isinstance(low, datetime) and isinstance(constant, date):
+            constant = datetime(constant.year, constant.month, constant.day)
+        if isinstance(constant, date) == isinstance(low, date) and low <= constant <= high:
+            within.append(comparison.operator)
+    return bool(within) and not any(all(compare(side, 0) for compare in within) for side in (-1, 1))
+
+
 def _uncertain(
-    cells: AxisCells, unshown: AxisCells, leaf: int | None, open_classes: Sequence[int], filtered: bool
-) -> AxisCells:
-    """Cells in which the leaf of unshown keys is taken as far as conditions decide.
+    cells: AxisCells, unshown: AxisCells, leaf: int | None, together: Sequence[Mapping[int, bool]],
+    made: Sequence[int], filtered: bool,
+) -> AxisCells:  # fmt: skip
+    """Cells in which the leaf of unshown keys is taken as far as conditions and groups decide.
 
     Args:
         cells: as evaluated.
         unshown: that leaf alone, as far as decided filters keep it.
         leaf: its position.
-        open_classes: class predicates that some unshown keys may meet.
-        filtered: whether such a condition filters.
+        together: truths that class predicates may have which some unshown keys may meet: those of a key that meets none
+            first.
+        made: places of groups by more than a column or a monotone function of it: unshown keys may be in any.
+        filtered: whether an open condition filters.
     """
     keep = cells.leaf != leaf
     patterns = {pattern: i for i, pattern in enumerate(cells.patterns)}
-    groups = {key: i for i, key in enumerate(cells.keys)}
-    rows = []
+    groups, seen = {key: i for i, key in enumerate(cells.keys)}, set(cells.group[keep].tolist())
+    rows, is_open, fixed = [], False, set(range(len(cells.types))) - set(made)
     for group, truth, coverage in zip(unshown.group, unshown.truths, unshown.coverage, strict=True):
-        key = unshown.keys[int(group)]
+        key, known = unshown.keys[int(group)], unshown.patterns[int(truth)]
         if filtered and key not in groups:
             continue  # a group of unshown keys alone, of which nobody knows whether it has a row
         number = groups.setdefault(key, len(groups))
-        parts = _open_patterns(unshown.patterns[int(truth)], open_classes)
-        for i, pattern in enumerate(parts):
-            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(parts) - 1)
-            rows.append((number, patterns.setdefault(pattern, len(patterns)), leaf, float(coverage) * share))
-    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 4
-    group, truths, leaves = (
+        others = {j for j in seen if made and all(cells.keys[j][i] == key[i] for i in fixed)}
+        cases = [(at, truths) for at in (number, *(others - {number})) for truths in together]
+        is_open |= filtered or len(cases) > 1
+        for i, (at, truths) in enumerate(cases):
+            pattern = tuple(truths.get(j, met) for j, met in enumerate(known))
+            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(cases) - 1)
+            rows.append((at, patterns.setdefault(pattern, len(patterns)), leaf, float(coverage) * share))
+    if not is_open:
+        return cells
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    indices = [
         np.concatenate([old[keep], new.astype(np.int64)])
         for old, new in zip((cells.group, cells.truths, cells.leaf), columns[:3], strict=True)
-    )
+    ]
     coverage = np.concatenate([cells.coverage[keep], columns[3].astype(np.float64)])
     factors = tuple(_without(factor, keep, len(rows)) for factor in cells.factors)
     return replace(
-        cells, keys=tuple(groups), group=group, truths=truths, leaf=leaves, coverage=coverage, patterns=tuple(patterns),
-        factors=factors,
+        cells, keys=tuple(groups), group=indices[0], truths=indices[1], leaf=indices[2], coverage=coverage,
+        patterns=tuple(patterns), factors=factors, open_leaf=leaf,
     )  # fmt: skip
 
 
@@ -354,15 +421,13 @@ def _without(factor: AtomFactor, keep: BoolArray, added: int) -> AtomFactor:
     return AtomFactor(*(np.concatenate([values[keep], np.zeros(added)]) for values in factor))
 
 
-def _open_patterns(pattern: tuple[bool, ...], open_classes: Sequence[int]) -> list[tuple[bool, ...]]:
-    """The truths that unshown keys may have: those of a key that meets no open condition first."""
-    places = list(open_classes)
-    if len(places) > MOST_UNDECIDED:
-        choices = [(), *((place,) for place in places), tuple(places)]
-    else:
-        choices = [tuple(p for p, met in zip(places, truths, strict=True) if met)
-                   for truths in product((False, True), repeat=len(places))]  # fmt: skip
-    return [tuple(i in met if i in places else truth for i, truth in enumerate(pattern)) for met in choices]
+def _open_truths(classes: Mapping[int, Predicate]) -> list[dict[int, bool]]:
+    """The truths that open conditions may have for unshown keys: those of a key that meets none first."""
+    expressions = list(dict.fromkeys(each.expression for each in classes.values()))
+    met: list[tuple[Expression, ...]] = [(), *((each,) for each in expressions), tuple(expressions)]
+    if len(expressions) <= MOST_UNDECIDED:
+        met = [each for size in range(len(expressions) + 1) for each in combinations(expressions, size)]
+    return [{j: (each.expression in chosen) != each.negated for j, each in classes.items()} for chosen in met]
 
 
 def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:

@@ -21,7 +21,15 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import paths_to, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
-from dpsql.planner.axis_query import AxisCells, FloatArray, Taken, WeightedValues, ask_axis, masks
+from dpsql.planner.axis_query import (
+    AxisCells,
+    FloatArray,
+    Taken,
+    WeightedValues,
+    ask_axis,
+    cannot_leave,
+    masks,
+)
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.schema import Schema
@@ -362,11 +370,6 @@ def make_plan(
 
 
 IN_DOMAIN = Predicate(Expression("dp_kind <> 3", frozenset()))
-
-
-def cannot_leave(axis: AxisMeta) -> bool:
-    """True if the type of an axis has no values outside of its domain: no group stands for them."""
-    return axis.other_leaf is not None and {column.type for column in axis.columns[:1]} == {"BOOLEAN"}
 
 
 def has_partner(block: Block, axis: AxisMeta) -> bool:

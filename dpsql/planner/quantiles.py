@@ -240,7 +240,11 @@ def quantiles_of(block: Block) -> tuple[CatalogValue, ...]:
 def known_rows(column: Expression, block: Block) -> Block:
     """The block that counts the rows of each of its groups whose value of a column is known."""
     present = replace(
-        column, sql=f"(({column.sql}) IS NOT NULL AND dp_kind = 0)", comparisons=(), constants=None
+        column,
+        sql=f"(({column.sql}) IS NOT NULL AND dp_kind = 0)",
+        comparisons=(),
+        constants=None,
+        of_null=True,
     )
     where = every([block.where, Predicate(present)])
     return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
@@ -254,18 +258,26 @@ def _outside(
     if not any(release.axes[axis].other_leaf is not None and meta.type != "VARCHAR" for axis, meta in offers):
         return {}
     beyond = replace(
-        column, sql=f"(({column.sql}) IS NULL AND dp_kind = {OTHER})", comparisons=(), constants=None
+        column,
+        sql=f"(({column.sql}) IS NULL AND dp_kind = {OTHER})",
+        comparisons=(),
+        constants=None,
+        of_null=True,
     )
     where = every([block.where, Predicate(beyond)])
     columns, _, answered = ask(
         replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None), beyond
     )
-    boxes, rows = answered.plan.boxes_of(TRUE), range(len(columns[-1]))
+    boxes, rows = answered.plan.boxes_of(TRUE), np.arange(len(columns[-1]))
     keys = zip(*columns[1:-1], strict=True) if len(columns) > 2 else ((),) * len(rows)
     errors = [answered.errors.spread(np.array([row]), np.ones(1), boxes) for row in rows]
+    each_row = Weights(rows, rows, np.ones(len(rows)))
+    _, above = LinearNumbers(
+        len(rows), {MeasuredTerm(0, answered, Term("count")): each_row}
+    ).interpolation_bound
     return {
-        key: max(0.0, count) + NORMAL * error
-        for key, count, error in zip(keys, columns[-1], errors, strict=True)
+        key: max(0.0, count) + float(perhaps) + NORMAL * error
+        for key, count, perhaps, error in zip(keys, columns[-1], above, errors, strict=True)
     }
 
 
@@ -352,7 +364,7 @@ def conditions_cut(column: Expression, answered: TermEstimates) -> bool:
     """True if conditions cut bins of other axes alone: inside of a leaf of the column itself, steps know where rows
     lie."""
     plan = answered.plan
-    cut = [query for query, cells in zip(plan.questions, plan.cells, strict=True) if cells.cut]
+    cut = [query for query, cells in zip(plan.questions, plan.cells, strict=True) if cells.uncertain]
     return bool(cut) and not any(column.columns & dict(query.columns).keys() for query in cut)
 
 

@@ -79,7 +79,7 @@ class Expression:
         choices: number of constants of which a column is one, as 2 in `column IN (3, 4)` and 1 in `column = 3`; 0 for
             any other expression.
         barred: the same of constants of which it is none, as 1 in `column <> 3`.
-        of_null: whether it is `column IS NULL` or `column IS NOT NULL`.
+        of_null: whether it is `column IS NULL` or `column IS NOT NULL`, or says which leaves are of the domain.
     """
 
     sql: str
@@ -161,7 +161,7 @@ def complement(condition: Condition) -> Condition:
 def in_domain(factor: Expression) -> Predicate:
     """Leaves at which an expression of an axis has a value that the catalog knows."""
     known = f"({factor.sql}) IS NOT NULL AND dp_kind <> 3"
-    return Predicate(replace(factor, sql=known, comparisons=(), constants=None))
+    return Predicate(replace(factor, sql=known, comparisons=(), constants=None, of_null=True))
 
 
 def predicates(condition: Condition) -> Iterator[Predicate]:

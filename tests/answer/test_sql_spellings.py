@@ -123,7 +123,7 @@ def equal(one: object, other: object) -> bool:
         float(value or 0) for value in (one, other) if isinstance(value, (int, float, Decimal, type(None)))
     ]
     if len(numbers) == 2:
-        return math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(*numbers, rel_tol=1e-7, abs_tol=1e-6)
     return str(one) == str(other)
 
 

@@ -99,10 +99,9 @@ def test_out_of_domain_is_not_null(answerer: ReleaseEngine) -> None:
         ROWS["customer"]
     )
     assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NULL").scalar() == 0
-    assert (
-        answerer.query("SELECT COUNT(*) FROM customer WHERE age > 0").scalar()
-        == len(ROWS["customer"]) - others
-    )
+    known = answerer.query("SELECT COUNT(*) FROM customer WHERE age > 0")
+    assert known.scalar() == pytest.approx(len(ROWS["customer"]) - others)
+    assert known.interval_rows()[1][0][0] > len(ROWS["customer"]) - 0.5  # all of them may be old
 
 
 def test_parts_add_up_to_the_whole(answerer: ReleaseEngine) -> None:

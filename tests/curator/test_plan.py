@@ -45,7 +45,8 @@ WORKLOAD = (
     "SELECT COUNT(*) FROM sales",
     "SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 3 AND 17",
     "SELECT kind, SUM(amount) AS s, COUNT(*) AS n FROM sales JOIN product USING (product_id) GROUP BY kind",
-    "SELECT 2 * COUNT(*) - SUM(amount) AS x FROM sales JOIN product USING (product_id) WHERE day < 9 OR kind = 'k1'",
+    "SELECT 2 * COUNT(*) - SUM(amount) AS x FROM sales JOIN product USING (product_id) "
+    "WHERE day BETWEEN 0 AND 8 OR kind = 'k1'",
     "SELECT AVG(amount) AS a FROM sales",
     "SELECT COUNT(*) FROM nowhere",
 )

@@ -2,12 +2,14 @@ SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(SUM(amount), 0) F
 -- 1. block 0: rows of sales, joined along customer_id, product_id, product_id.category_id
 -- 2. condition: every row
 -- 3. sales.amount: values beyond its bounds count as the nearest bound; their number was not measured
--- 4. view demand: 720 cells over customer.age, customer.region, category
--- 5. axis customer.age: [0, 24) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3; 2 of 3 nodes were not measured: they are sums of others
--- 6. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
--- 7. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
--- 8. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
--- 9. sales.amount where customer_id.customer.age < 25: half of the 95% interval / 1.96 is 181.212; variance = 0.021 noise of sales.amount + 32812.5 noise of count
--- 10. sales.amount: half of the 95% interval / 1.96 is 335.448; variance = 0.072 noise of sales.amount + 112500 noise of count
--- 11. DuckDB: SELECT a1.b, SUM(c.e0), SUM(c.e1) FROM (SELECT n1, n2, n3, estimate AS e0, NULL AS e1 FROM node_combination_1 UNION ALL SELECT n1, n2, n3, NULL AS e0, estimate AS e1 FROM node_combination_0) AS c, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND a2.b = a1.b AND c.n3 = a3.n AND a3.b = a1.b GROUP BY a1.b
--- 12. DuckDB: SELECT LIST_FILTER(LIST_PACK(v0 / NULLIF(v1, 0)), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] AS "sum(CASE WHEN age < 25 THEN amount ELSE 0 END) / nullif(sum(amount), 0)", dp_at AS "dp_hidden_1" FROM dp_block_0
+-- 4. rows of unlisted values of customer.age, which may be meant or not, may shift sales.amount by up to 706.1; intervals include it
+-- 5. view demand: 720 cells over customer.age, customer.region, category
+-- 6. axis customer.age: [0, 24) of 24 leaves = [0, 3) at level 2 + [3, 6) at level 2 + [6, 7) at level 3 + 3.73e-09 x [23, 24) at level 3; 2 of 4 nodes were not measured: they are sums of others
+-- 7. axis customer.region: [0, 6) of 6 leaves = [0, 6) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 8. axis category: [0, 5) of 5 leaves = [0, 5) at level 0; 1 of 1 nodes were not measured: they are sums of others
+-- 9. noise of sales.amount, count: none; epsilon 1, sensitivity 12.5, 1, scale 12.5, 1 at the whole budget
+-- 10. sales.amount where customer_id.customer.age < 25: half of the 95% interval / 1.96 is 436.066; variance = 0.021 noise of sales.amount + 32812.5 noise of count; cut bins move it by up to 706.125
+-- 11. sales.amount: half of the 95% interval / 1.96 is 335.448; variance = 0.072 noise of sales.amount + 112500 noise of count
+-- 12. DuckDB: SELECT a1.b, SUM(c.estimate * a1.w * a2.w * a3.w), SUM(c.estimate * (a1.w * a2.w * a3.w - CASE WHEN a1.w * a2.w * a3.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w * a2.w * a3.w)) FROM node_combination_1 AS c, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a2, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND a2.b = a1.b AND c.n3 = a3.n AND a3.b = a1.b GROUP BY a1.b
+-- 13. DuckDB: SELECT a1.b, SUM(c.estimate * a1.w * a2.w * a3.w), SUM(c.estimate * (a1.w * a2.w * a3.w - CASE WHEN a1.w * a2.w * a3.w < 1 THEN 0 ELSE 1 END)), SUM(c.estimate * (1 - a1.w * a2.w * a3.w)) FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a2, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND a2.b = a1.b AND c.n3 = a3.n AND a3.b = a1.b GROUP BY a1.b
+-- 14. DuckDB: SELECT LIST_FILTER(LIST_PACK(v0 / NULLIF(v1, 0)), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1] AS "sum(CASE WHEN age < 25 THEN amount ELSE 0 END) / nullif(sum(amount), 0)", dp_at AS "dp_hidden_1" FROM dp_block_0

@@ -56,6 +56,7 @@ class Knobs:
         allow: whether noisy numbers may choose mechanisms.
         max_ids: `auto` or rows that count.
         bounds: `drafted`, `wide` (upper bounds of measures times 10) or `narrow` (divided by 5).
+        coarse: whether numbers have ten bins wherever questions begin and end.
     """
 
     people: int = 2_000
@@ -75,6 +76,7 @@ class Knobs:
     allow: bool = True
     max_ids: str = "auto"
     bounds: str = "drafted"
+    coarse: bool = False
 
 
 def drawn_knobs(seed: int, level: str | None = None) -> Knobs:
@@ -91,7 +93,7 @@ def drawn_knobs(seed: int, level: str | None = None) -> Knobs:
         null=one(0.0, 0.01, 0.1), broken=one(0.0, 0.0, 0.02), nobody=one(0.0, 0.0, 0.2),
         stamps=bool(rng.random() < 0.5), level=one("user", "user", "row"), delta=one("0", "1e-6"),
         allow=bool(rng.random() < 0.7), max_ids=one("auto", "auto", "3"),
-        bounds=one("drafted", "drafted", "drafted", "wide", "narrow"),
+        bounds=one("drafted", "drafted", "drafted", "wide", "narrow"), coarse=bool(rng.random() < 0.1),
     )  # fmt: skip
     knobs = knobs if level is None else replace(knobs, level=level)
     # Where rows are units a fact that another one names is a dimension, and nothing counts its rows.
@@ -181,9 +183,9 @@ def generate(seed: int, knobs: Knobs) -> Star:
     places = int(rng.integers(12, 60))
     tables: dict[str, Columns] = {"place": _places(rng, knobs, places)}
     if knobs.snowflake:
-        tables["area"] = {
-            "area_id": StarColumn(np.arange(6)),
-            "zone": StarColumn(_texts(ZONES, np.arange(6) % 3)),
+        tables["area"] = {  # nothing lies in the last one
+            "area_id": StarColumn(np.arange(7)),
+            "zone": StarColumn(_texts((*ZONES, "moor"), np.append(np.arange(6) % 3, 3))),
         }
     people = np.arange(knobs.people) * 7 + 11
     tables["person"] = _people(rng, knobs, z, people, places)

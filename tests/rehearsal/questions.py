@@ -493,6 +493,12 @@ FIXED: dict[str, FixedQuestion] = {
         "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
         "n", 2,
     ),
+    "zones": FixedQuestion("SELECT COUNT(DISTINCT area.zone) AS a FROM area", "a", needs="snowflake"),
+    "ranked": FixedQuestion(
+        "SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
+        "GROUP BY 1)",
+        "a", 1,
+    ),
     "growth": FixedQuestion(
         "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT "
         "date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY "
