@@ -194,7 +194,7 @@ def with_coarse_bins(plan: ViewPlan, release: Release) -> ViewPlan | None:
         if coarser is None:
             return None
         cells[place], coarse[place] = coarser
-    return replace(plan, cells=tuple(cells), boxes={}, coarse=coarse)
+    return replace(plan, cells=tuple(cells), boxes={}, coarse=coarse) if coarse else None
 
 
 def _groups_together(

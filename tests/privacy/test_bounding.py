@@ -178,7 +178,7 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     path = publish_release(
         load_catalog(file), unmeasured / "r.dpsql", noise=ExactNoise(os_entropy()), key=b"k" * 32
     ).path
-    statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
+    statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day BETWEEN 0 AND 4"
     planned = api.plan(file, [statement]).queries[0].columns
     (errors,) = ReleaseEngine(open_release(path)).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)

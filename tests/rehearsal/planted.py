@@ -92,7 +92,7 @@ def _one_table(was: Any) -> Callable[..., Any]:
 USER, ROW = (("level", "user"),), (("level", "row"),)
 DEFECTS = (
     Defect("people in many cells", ("dpsql.central.people", "CellWeights.bounds"), lambda was: property(_none(was)),
-           frozenset({"people_by", "people_cells", "home_people"}), USER),
+           frozenset({"people_pairs"}), (*USER, ("people", 8_000), ("law", "lognormal")), "quiet"),
     Defect("groups of the catalog alone", ("dpsql.executor.outer", "shifted"),
            lambda was: lambda keys, offset: 0,
            frozenset({"mean_over_groups", "mean_over_months", "groups_above", "mean_of_means"})),
@@ -103,7 +103,8 @@ DEFECTS = (
            frozenset({"age_range", "money_range", "income_range", "age_groups", "between_days"}),
            (("coarse", True),)),
     Defect("one scale for all tables", ("dpsql.intervals.scale", "_tables"), _one_table,
-           frozenset({"ratio_of_tables", "difference"}), (*USER, ("max_ids", "auto"), ("second", True)), "quiet"),
+           frozenset({"ratio_of_tables", "difference"}), (*USER, ("max_ids", "auto"), ("second", True), ("delta", "1e-6"), ("people", 20_000), ("law", "geometric")),
+           "quiet"),
     Defect("beyond declared bounds", ("dpsql.intervals.scale", "excess_reach"), _no_reach,
            frozenset({"total", "sum_by", "average", "average_by"}), (*ROW, ("bounds", "narrow"))),
     Defect("unknown is zero", ("dpsql.intervals.estimated", "ErrorComponents.joined"), _closed,
@@ -124,7 +125,7 @@ DEFECTS = (
 
 def verdicts(defect: Defect, seed: int, *, broken: bool) -> list[Verdict]:
     """Failing verdicts of one star, with the defect put back or without."""
-    knobs = replace(drawn_knobs(seed), **dict(defect.knobs))
+    knobs = replace(drawn_knobs(seed), **{"coarse": False, **dict(defect.knobs)})
     *owner, last = defect.seam[1].split(".")
     where: Any = import_module(defect.seam[0])
     for name in owner:

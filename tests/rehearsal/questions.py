@@ -493,6 +493,11 @@ FIXED: dict[str, FixedQuestion] = {
         "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
         "n", 2,
     ),
+    "people_pairs": FixedQuestion(
+        "SELECT visit.channel, place.kind, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN place ON "
+        "visit.place_id = place.place_id GROUP BY visit.channel, place.kind",
+        "n", 2,
+    ),
     "zones": FixedQuestion("SELECT COUNT(DISTINCT area.zone) AS a FROM area", "a", needs="snowflake"),
     "ranked": FixedQuestion(
         "SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
