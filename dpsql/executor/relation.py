@@ -78,7 +78,7 @@ from dpsql.planner.plan import (
 from dpsql.planner.quantiles import Prefix, quantiles, quantiles_of
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import TRUE, Expression, Term
-from dpsql.planner.unlisted_keys import unshown_notes, unshown_refusal
+from dpsql.planner.unlisted_keys import unshown_refusal
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta
 
@@ -410,7 +410,6 @@ def answer_block(
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += absent_value_notes(plans[0][0], release)
     notes += counted_null_notes(block, release)
-    notes += [note for plan, _ in plans for note in unshown_notes(plan, release)]
     notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]
     return _assemble(block, plans, release, schema, notes, asked)
 

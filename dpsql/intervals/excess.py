@@ -59,13 +59,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.catalog.graph import is_count, sums_rows
+from dpsql.catalog.graph import sums_rows
 from dpsql.executor.recombine import rows_term
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.planner.axis_query import FloatArray, IntArray
-from dpsql.planner.notes import past_bounds
 from dpsql.planner.terms import Condition
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
@@ -353,26 +352,6 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
             if side_excess.open:
                 errors[side] = np.where(moved > 0, inf, errors[side])
     return ErrorComponents(none, none, errors[-1] ** 2, errors[1] ** 2, shifts[-1], shifts[1])
-
-
-def rows_past_bounds(key: MeasuredTerm, weights: Weights, numbers: int) -> Iterator[ErrorComponents]:
-    """Bias bound of counts under a condition on a measure's axis from rows beyond its bounds, where rows are the
-    units.
-
-    All of them may meet the condition, or none.
-    """
-    release, view = key.answered.errors.release, key.answered.plan.view
-    for measure, above, _ in past_bounds(key.answered.plan, release) if is_count(key.term.measure) else ():
-        beyond = release.meta.excess_of(view.of, measure)
-        if beyond is None or beyond.both is not None:
-            continue
-        rows = max(0, sum(beyond.above if above else beyond.below))
-        none, variance = np.zeros(numbers), 2 * (weights.weight * beyond.stderr) ** 2
-        for way, side in ((1, weights.weight > 0), (-1, weights.weight < 0)):
-            moved = weights.totals(np.where(side, weights.weight, 0.0), numbers) * rows
-            error = weights.totals(np.where(side, variance, 0.0), numbers)
-            ends = (none, error, none, moved) if way > 0 else (error, none, moved, none)
-            yield ErrorComponents(none, none, *ends)
 
 
 def by_measure(

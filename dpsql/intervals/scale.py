@@ -70,7 +70,6 @@ from dpsql.intervals.excess import (
     excess_reach,
     reach_of,
     reach_of_weights,
-    rows_past_bounds,
     share_beyond,
 )
 from dpsql.intervals.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
@@ -316,10 +315,6 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
                 components += [] if of_amounts is None else [of_amounts]
         components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
         components += [excess_reach(lines, numbers.count, beyond) for beyond, lines in by_measure(terms)]
-        if release.meta.excess:
-            components += [
-                moved for key, lines in terms.items() for moved in rows_past_bounds(key, lines, numbers.count)
-            ]
         of_weights = reach_of_weights(terms, numbers.count)
         components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)

@@ -5,7 +5,7 @@
     axis_query      predicates and groups, evaluated on an axis table -> coverage of leaves
     plan            leaves on each axis, disjoint boxes; `answerability` says which stored numbers add up
     domain_values   answers of the catalog alone; `quantiles` those of cumulative counts
-    absent_values, leaf_values, unlisted_keys, dangling_keys, past_bounds
+    absent_values, leaf_values, unlisted_keys, dangling_keys
                     values, keys and rows that no leaf of an axis stands for
     notes           caveats that no interval expresses
 

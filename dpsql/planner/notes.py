@@ -15,13 +15,6 @@ Counts and sums of a random sample are scaled to everybody where their number is
 **Bias.** Tables with `max_ids: auto` publish weighted shapes and one common factor. The factor puts back what weighting
 left out of the table as a whole; a group whose units own more or fewer rows than others stays off by some of it.
 
-Conditions on a measure's own axis that values beyond its bounds would meet, which lie in the leaf of no value.
-
-`amount: {lower: 0, upper: 500, measure: true}` has 612 in no leaf of the axis `amount` but that of values outside of
-the domain, so `amount > 100` counts the rows up to 500 alone, and `amount > 500` none.
-
-**Privacy**: functions of the statement and the catalog.
-
 Texts in conditions that no leaf of an axis lists: an answer of 0 with the spelling that was probably meant.
 
 `region = 'Scotlnd'` is 0 by the catalog, without noise, and looks like an answer about Scotland.
@@ -34,7 +27,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
@@ -52,69 +44,6 @@ from dpsql.planner.terms import Predicate, Term
 from dpsql.release import Release
 from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.row_expressions import identifier
-
-
-class PastBound(NamedTuple):
-    """A measure of which a condition would take values beyond one bound.
-
-    Args:
-        measure: `table.column`.
-        above: whether the upper bound is meant; the lower one otherwise.
-        bound: its value as the catalog writes it.
-    """
-
-    measure: str
-    above: bool
-    bound: str
-
-
-def past_bounds(plan: ViewPlan, release: Release) -> tuple[PastBound, ...]:
-    """The bounds beyond which values would meet conditions of a plan."""
-    return tuple(
-        dict.fromkeys(past for question in plan.questions for past in _bounds_passed(question, release))
-    )
-
-
-def _bounds_passed(question: AxisQuery, release: Release) -> Iterator[PastBound]:
-    axis = release.axes[question.axis]
-    column = axis.columns[0]
-    spec = (
-        release.catalog.tables[axis.table].columns.get(column.column)
-        if axis.table in release.catalog.tables
-        else None
-    )
-    measures = {statistic.measure for statistic in release.statistics}
-    measure = f"{axis.table}.{column.column}"
-    if axis.path or spec is None or spec.out_of_domain.nearest or measure not in measures:
-        return
-    lower, upper = (Decimal(end).scaleb(-spec.digits) for end in spec.bounds)
-    own = {number for number, name in question.columns if name == column.name}
-    compared = [p for p in question.filters if p.expression.comparisons and p.expression.columns <= own]
-    branches = [
-        [*compared, p] for p in question.classes if p.expression.comparisons and p.expression.columns <= own
-    ]
-    for predicates in [*([compared] if compared else []), *branches]:
-        for above, bound in ((True, upper), (False, lower)):
-            if any(_hold(predicates, value) for value in _beyond(predicates, bound, above=above)):
-                yield PastBound(measure, above, f"{bound:f}")
-
-
-def _hold(predicates: Sequence[Predicate], value: Decimal) -> bool:
-    """True if a value meets all of them."""
-    return all(
-        all(c.operator(value, Decimal(str(c.constant))) for c in p.expression.comparisons) != p.negated
-        for p in predicates
-    )
-
-
-def _beyond(predicates: Sequence[Predicate], bound: Decimal, *, above: bool) -> Iterator[Decimal]:
-    """Values beyond a bound, one of each kind that the constants tell apart."""
-    way = 1 if above else -1
-    constants = [Decimal(str(c.constant)) for p in predicates for c in p.expression.comparisons]
-    edges = sorted({bound, *(c for c in constants if (c - bound) * way > 0)}, reverse=not above)
-    yield from edges[1:]
-    for edge, following in zip(edges, [*edges[1:], edges[-1] + 2 * way], strict=True):
-        yield (edge + following) / 2
 
 
 class Note(NamedTuple):
@@ -385,12 +314,6 @@ def bounding_notes(of: str, release: Release) -> list[Note]:
 def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """Notes on values beyond the bounds of measures whose sums are read, of rows that a curator holds."""
     notes = list[Note]()
-    for measure, above, bound in past_bounds(plan, release):
-        beyond = release.meta.excess_of(plan.view.of, measure)
-        known = beyond is not None and beyond.both is None
-        caveat = "the interval allows for them" if known else "their number was not measured"
-        side = "above" if above else "below"
-        notes.append(Note(f"{measure}: a condition cannot find values {side} {bound}; {caveat}", not known))
     for measure in dict.fromkeys(
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):

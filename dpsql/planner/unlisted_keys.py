@@ -22,7 +22,6 @@ from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.forms import one
 from dpsql.planner.axis_query import AxisCells, decides, key_list
 from dpsql.planner.leaf_values import UNKNOWN, AxisQuery
-from dpsql.planner.notes import Note
 from dpsql.planner.plan import ReleaseView, ViewPlan
 from dpsql.planner.terms import TRUE, Expression, Term
 from dpsql.release import Release
@@ -146,26 +145,3 @@ def _open(query: AxisQuery, release: Release) -> Iterator[Expression]:
     for predicate in (*query.filters, *query.classes):
         if not decides(predicate, query, release):
             yield predicate.expression
-
-
-def unshown_notes(plan: ViewPlan, release: Release) -> list[Note]:
-    """Of which columns conditions or groups see shown keys alone."""
-    notes = []
-    for query in plan.questions:
-        keys = key_list(release, query.axis)
-        if keys is None:
-            continue
-        outside, name = _outside(release, query.axis), release.axes[query.axis].columns[0].name
-        if any(_open(query, release)):
-            text = f"conditions on {keys.column} apply to the {keys.keys} keys shown; rows in {outside} may match"
-            notes.append(Note(f"{text} too", flag=True))
-        columns = dict(query.columns)
-        plain = [{columns.get(number) for number in group.columns} == {name} for group in query.groups]
-        simple = [group.sql.startswith("dp_c") and group.sql[4:].isdecimal() for group in query.groups]
-        if query.groups and not all(a and b for a, b in zip(plain, simple, strict=True)):
-            notes.append(
-                Note(
-                    f"rows of keys of {keys.column} that are not shown are grouped as `{outside}`", flag=True
-                )
-            )
-    return notes
