@@ -22,7 +22,7 @@ which, then a share f of its cells errs with variance X^2 f (1 - f); any more ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Sum
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
@@ -166,7 +166,7 @@ def from_columns(columns: Columns) -> BlockVariance:
 
 
 @dataclass(frozen=True)
-class BlockReading:
+class BlockReading(Reading):
     """Reading of a statistic measured by blocks.
 
     Args:
@@ -177,18 +177,6 @@ class BlockReading:
     pieces: tuple[BlockVariance]
     components: Components
     name: ClassVar[str] = "blocks"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def indices(self) -> int:
-        """One: what chose the blocks, the looks at them, then the rows."""
-        return 1
-
-    def takes(self, boxes: Iterable[Masks]) -> bool:
-        return True
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
@@ -246,7 +234,7 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
 
 
 @dataclass(frozen=True)
-class LookedReading:
+class LookedReading(Reading):
     """Reading of a statistic measured axis by axis after a noisy number had selected that design.
 
     Args:
@@ -255,15 +243,6 @@ class LookedReading:
 
     product: ProductReading
     name: ClassVar[str] = "looked"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def indices(self) -> int:
-        """One: the number that chose, then the rows."""
-        return 1
-
-    def takes(self, boxes: Iterable[Masks]) -> bool:
-        return True
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
         return self.product.terms(masks)

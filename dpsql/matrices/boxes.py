@@ -13,14 +13,14 @@ cells with a mask of variance 1: `within` x (mean of u^2 - (mean of u)^2). A who
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Components, Covariance, Sum, all_pairs, zeros
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, zeros
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -90,7 +90,7 @@ def from_columns(columns: Columns) -> BoxVariance:
 
 
 @dataclass(frozen=True)
-class BoxReading:
+class BoxReading(Reading):
     """Reading of a statistic that is known box by box.
 
     Args:
@@ -101,18 +101,6 @@ class BoxReading:
     pieces: tuple[BoxVariance]
     components: Components
     name: ClassVar[str] = "boxes"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def indices(self) -> int:
-        """One: nothing noisy is stored beside the boxes."""
-        return 1
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        return True
-
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
@@ -121,10 +109,6 @@ class BoxReading:
         (model,), (factor,) = self.pieces, self.components.values()
         covariance = factor * model.covariance(masks, other)
         return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
-
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """Covariances of all combinations of rows, as `Reading` says."""
-        return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
         return tuple(model.columns() for model in self.pieces)

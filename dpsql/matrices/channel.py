@@ -47,7 +47,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Covariance, Sum
+from dpsql.matrices.model import Columns, Covariance, Reading, Sum
 from dpsql.matrices.pooled import weigh
 from dpsql.tree import FloatArray
 
@@ -255,7 +255,7 @@ def from_columns(columns: Columns) -> ChannelModel:
 
 
 @dataclass(frozen=True, eq=False)
-class ChannelReading:
+class ChannelReading(Reading):
     """Reading of a statistic whose view has a reported attribute.
 
     Args:
@@ -266,7 +266,6 @@ class ChannelReading:
     noise: ProductReading
     channel: ChannelModel
     name: ClassVar[str] = "channel"
-    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:

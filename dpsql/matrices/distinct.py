@@ -34,7 +34,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Sum, all_pairs
+from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Reading, Sum
 from dpsql.tree import FloatArray, IntArray
 
 ALL = 10
@@ -261,7 +261,7 @@ def _along(masks: Sequence[FloatArray], second: Sequence[FloatArray], places: It
 
 
 @dataclass(frozen=True)
-class GapReading:
+class GapReading(Reading):
     """Reading of people in ranges: one stored number a range, added up over the other axes.
 
     Args:
@@ -272,7 +272,6 @@ class GapReading:
     pieces: tuple[Single]
     components: Components
     name: ClassVar[str] = GAPS
-    indices: ClassVar[int] = 1
 
     @property
     def listed(self) -> Mapping[int, int]:
@@ -314,10 +313,6 @@ class GapReading:
         other_axes = [axis for axis in range(len(masks)) if axis != single.place]
         return Covariance(sigma2 * of_ranges * _along(masks, right, other_axes))
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """Covariances of all combinations of rows, as `Reading` says."""
-        return all_pairs(self, masks)
-
     def columns(self) -> tuple[Columns, ...]:
         return tuple(piece.columns() for piece in self.pieces)
 
@@ -347,7 +342,7 @@ def _ends(mask: FloatArray) -> tuple[IntArray, IntArray]:
 
 
 @dataclass(frozen=True)
-class TouchedReading:
+class TouchedReading(Reading):
     """Reading of people in single cells; they add up along a person's own axes alone.
 
     Args:
@@ -358,7 +353,6 @@ class TouchedReading:
     pieces: tuple[Single]
     components: Components
     name: ClassVar[str] = CELLS
-    indices: ClassVar[int] = 1
 
     @property
     def listed(self) -> Mapping[int, int]:
@@ -382,10 +376,6 @@ class TouchedReading:
         """Covariances under `masks` and `other`, as `Reading` says: cells are independent."""
         (sigma2,) = self.components.values()
         return Covariance(sigma2 * _along(masks, masks if other is None else other, range(len(masks))))
-
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """Covariances of all combinations of rows, as `Reading` says."""
-        return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
         return tuple(piece.columns() for piece in self.pieces)

@@ -20,7 +20,7 @@ subsets of the used axes count. Nothing here depends on data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -28,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import AxisVariance, Columns, Components, Covariance, Sum
+from dpsql.matrices.model import AxisVariance, Columns, Components, Covariance, Reading
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class AxisSplit:
 
 
 @dataclass(frozen=True)
-class ProductReading:
+class ProductReading(Reading):
     """Reading of a statistic of a view measured axis by axis.
 
     Args:
@@ -112,17 +112,10 @@ class ProductReading:
     axes: tuple[AxisSplit, ...]
     components: Components
     name: ClassVar[str] = "product"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        return True
 
     @property
     def indices(self) -> int:
         return len(self.axes)
-
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Sum, all_pairs, zeros
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum, zeros
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
@@ -276,7 +276,7 @@ def sides_of(mask: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class EntropyReading:
+class EntropyReading(Reading):
     """Reading of a statistic stored as the tables of its pairs.
 
     Args:
@@ -291,7 +291,6 @@ class EntropyReading:
     components: Components
     pairs: PairTables | None = None
     name: ClassVar[str] = "entropy"
-    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:
@@ -312,7 +311,7 @@ class EntropyReading:
         return (*self.linear.columns(), self.errors.columns())
 
     def matrix(self, masks: Masks) -> FloatArray:
-        return self.linear.matrix(masks) if len(partly(masks)) <= LINEAR else all_pairs(self, masks)
+        return self.linear.matrix(masks) if len(partly(masks)) <= LINEAR else super().matrix(masks)
 
     def counts(self, masks: Masks) -> PairCounts:
         """Counts of boxes in the tables, from the axes that are not taken whole."""

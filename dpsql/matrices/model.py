@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, Protocol
@@ -100,12 +101,16 @@ class Unknown:
         return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
 
 
-class Reading(Protocol):
-    """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
+class Reading(ABC):
+    """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view.
+
+    By default its answers are sums over nodes of the axes' look-up trees, and its noisy integers stand in one line.
+    """
 
     @property
     def indices(self) -> int:
         """Number of indices stored with each of its noisy integers."""
+        return 1
 
     @property
     def listed(self) -> Mapping[int, int]:
@@ -113,13 +118,17 @@ class Reading(Protocol):
 
         Numbers along the other axes are nodes of the axis's look-up tree.
         """
+        return {}
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """True if the answers under some boxes of masks, added up, are sums of what is stored."""
+        return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """Terms whose sum is the answers under outer products of masks."""
+        return (Sum("node_combination", tuple(masks)),)
 
+    @abstractmethod
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
     ) -> Covariance:
@@ -130,7 +139,15 @@ class Reading(Protocol):
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
+        rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
+        combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+        covariances = [
+            self.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined).noise
+            for i in range(rows.shape[1])
+        ]
+        return np.array(covariances)
 
+    @abstractmethod
     def columns(self) -> tuple[Columns, ...]:
         """The variance tables that a release holds for it, in the order of the statistic's `models`."""
 
@@ -148,17 +165,6 @@ def zeros(shape: Sequence[int], most: int) -> FloatArray:
     if prod(int(size) for size in shape) > most or min(shape, default=1) < 0:
         raise ValueError("a variance table is about more numbers than it has lines for")
     return np.zeros(tuple(shape))
-
-
-def all_pairs(reading: Shared, masks: Sequence[FloatArray]) -> FloatArray:
-    """A reading's `matrix` from its covariances alone: all combinations of rows of masks, in row-major order."""
-    rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
-    combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
-    covariances = [
-        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined).noise
-        for i in range(rows.shape[1])
-    ]
-    return np.array(covariances)
 
 
 def covariance(

@@ -14,14 +14,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Covariance, Reading, Sum
+from dpsql.matrices.model import Columns, Covariance, Reading
 from dpsql.tree import FloatArray
 
 Masks = Sequence[FloatArray]
@@ -224,7 +224,7 @@ def _outer(masks: Masks) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class PooledReading:
+class PooledReading(Reading):
     """Reading of a statistic pooled from several releases, or of two of them together.
 
     Args:
@@ -234,17 +234,10 @@ class PooledReading:
 
     pieces: tuple[BilinearForm, ...]
     shape: tuple[int, ...]
-    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:
         return len(self.shape)
-
-    def takes(self, boxes: Iterable[Masks]) -> bool:
-        return True
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""

@@ -24,7 +24,7 @@ thresholds t of the weight, F_t being the part of the rows above t: people who o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -34,7 +34,7 @@ import numpy as np
 
 from dpsql.matrices import kronecker
 from dpsql.matrices.kronecker import FamilyAcross, ProductReading
-from dpsql.matrices.model import Columns, Covariance, Sum
+from dpsql.matrices.model import Columns, Covariance, Reading, Sum
 from dpsql.tree import FloatArray
 
 CELLS, CONSTANTS = -1, -2
@@ -105,7 +105,7 @@ def from_columns(columns: Columns) -> Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledReading:
+class ScaledReading(Reading):
     """Variance model of a statistic whose view was scaled to a total.
 
     Args:
@@ -118,7 +118,6 @@ class ScaledReading:
     shape: ProductReading
     spread: Spread
     name: ClassVar[str] = "scaled"
-    listed: ClassVar[Mapping[int, int]] = {}
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
@@ -127,9 +126,6 @@ class ScaledReading:
     @property
     def indices(self) -> int:
         return self.shape.indices
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         return self.shape.terms(masks)

@@ -13,7 +13,7 @@ adds up there. The share is the answered one, so the bars are post-processing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Covariance, Sum, zeros
+from dpsql.matrices.model import Columns, Covariance, Reading, zeros
 from dpsql.tree import FloatArray
 
 LARGE = 0.05
@@ -112,23 +112,11 @@ def from_columns(columns: Columns) -> StackVariance:
 
 
 @dataclass(frozen=True)
-class StackReading:
+class StackReading(Reading):
     """Reading of the non-negative counts of one axis."""
 
     model: StackVariance
     name: ClassVar[str] = "stack"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def indices(self) -> int:
-        """One: nothing noisy is stored beside the counts."""
-        return 1
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        return True
-
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None

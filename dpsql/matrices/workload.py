@@ -15,14 +15,14 @@ and if its weights on them are a mean of rows. All others are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Components, Covariance, Sum, zeros
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, zeros
 from dpsql.tree import FloatArray, IntArray
 
 NEAR = 1e-6
@@ -160,7 +160,7 @@ def from_columns(columns: Columns) -> AskedVariance:
 
 
 @dataclass(frozen=True)
-class AskedReading:
+class AskedReading(Reading):
     """Reading of a statistic that was measured for a few questions.
 
     Args:
@@ -171,19 +171,10 @@ class AskedReading:
     pieces: tuple[AskedVariance]
     components: Components
     name: ClassVar[str] = "asked"
-    listed: ClassVar[Mapping[int, int]] = {}
-
-    @property
-    def indices(self) -> int:
-        """One: all rows in a line."""
-        return 1
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """True if the questions that were measured tell the sums."""
         return self.pieces[0].knows(*(_crossed(box) for box in boxes))
-
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks)),)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
