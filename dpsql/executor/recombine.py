@@ -416,6 +416,12 @@ def _fit(plan: ViewPlan, boxes: Sequence[Box], answers: Recombined, reading: Ent
         counts, bounds = (values.reshape(plan.shape) * UNIT for values in reading.answers(rows))
         answers.totals[box] = np.rint(counts).astype(np.int64)
         answers.below[box] = answers.above[box] = bounds
+        if any(
+            cells.open_leaf is not None for cells in plan.cells
+        ):  # values outside of the domain: all, or none
+            for side, rounded in ((answers.below, np.floor), (answers.above, np.ceil)):
+                end = reading.answers([rounded(mask) for mask in rows])[0].reshape(plan.shape) * UNIT
+                side[box] = bounds + np.abs(end - counts)
 
 
 def _found(

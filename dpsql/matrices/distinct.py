@@ -248,9 +248,9 @@ def _whole(mask: FloatArray) -> bool:
 
 
 def _decided(mask: FloatArray) -> FloatArray:
-    """A mask without its last leaf, that of values outside of the domain, where perhaps none of them is meant."""
+    """A mask without its last leaf, that of values outside of the domain, where perhaps none or not all is meant."""
     decided = mask.copy()
-    decided[:, -1] *= mask[:, -1] > PERHAPS
+    decided[:, -1] *= (mask[:, -1] > PERHAPS) & ((mask[:, -1] == 1.0) | (mask[:, -1] < 1.0 - PERHAPS))
     return decided
 
 

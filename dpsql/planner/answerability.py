@@ -15,6 +15,7 @@ from dpsql.catalog.graph import sums_rows
 from dpsql.errors import NoViewError
 from dpsql.matrices.boxes import BoxReading
 from dpsql.matrices.max_entropy import partly
+from dpsql.matrices.model import PERHAPS
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.block import Block
 from dpsql.planner.plan import ViewPlan, conditions
@@ -63,7 +64,9 @@ def _not_fitted(plan: ViewPlan, term: Term, release: Release) -> str:
     if not boxes:
         return ""
     by_entropy = f"{plan.view.name} answers three axes and more by maximum entropy"
-    if any(np.any((mask != 0.0) & (mask != 1.0)) for masks in boxes for mask in masks):
+    if any(
+        np.any((np.abs(mask) > PERHAPS) & (np.abs(mask - 1.0) > PERHAPS)) for masks in boxes for mask in masks
+    ):
         return f"{by_entropy}, which counts rows in whole bins and takes no sums, averages or parts of bins"
     groups = prod(plan.shape)
     if groups > MOST_FITTED:

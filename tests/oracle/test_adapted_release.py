@@ -124,10 +124,11 @@ def test_nonnegative_answers(noisy: Path):
 def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
     plain = ReleaseEngine(open_release(noisy, insecure=True))
     clamped = ReleaseEngine(open_release(noisy, insecure=True, nonnegative=True))
-    by_hour = "SELECT hour, COUNT(*) AS n FROM sales WHERE day < 50 GROUP BY hour"
+    days = "day BETWEEN 0 AND 49"
+    by_hour = f"SELECT hour, COUNT(*) AS n FROM sales WHERE {days} GROUP BY hour"
     parts, whole = (
         clamped.query(by_hour),
-        clamped.query("SELECT COUNT(*) FROM sales WHERE day < 50 AND hour >= 0"),
+        clamped.query(f"SELECT COUNT(*) FROM sales WHERE {days} AND hour BETWEEN 0 AND 23"),
     )
     assert sum(n for hour, n in parts.rows if hour is not None) == pytest.approx(whole.scalar(), abs=1e-4)
     unbiased = plain.query(by_hour)
@@ -145,7 +146,7 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
         # Half of an interval around another middle: only the ends are rounded otherwise.
         assert clamped_error == pytest.approx(error, rel=1e-13)
     assert any("non-negative" in note for note in parts.notes)
-    amount = "SELECT SUM(amount) AS s FROM sales WHERE day < 7"
+    amount = "SELECT SUM(amount) AS s FROM sales WHERE day BETWEEN 0 AND 6"
     assert clamped.query(amount).stderr_rows == plain.query(amount).stderr_rows
 
 
