@@ -67,17 +67,8 @@ def main(words: list[str]) -> int:
         print("kernels: this processor has one kernel, nothing runs again")
     for kernel in kernels:
         print(f"kernels: the marked tests under {kernel}", flush=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-n",
-            "2",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "kernel and not slow",
-        ]
+        marked = ["-m", "kernel and not slow"]
+        command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *marked]
         run = subprocess.run([*command, *map(str, files())], cwd=ROOT, env={**os.environ, VARIABLE: kernel})
         if run.returncode:
             return run.returncode

@@ -146,24 +146,6 @@ def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Pat
     assert not answerer.query("SELECT COUNT(*) FROM sales").flags
 
 
-@pytest.mark.parametrize(
-    ("condition", "past"),
-    [("> 10", True), ("> 5", True), (">= 9", True), ("BETWEEN 12 AND 14", True), ("BETWEEN 3 AND 12", True),
-     ("< 0", True), ("< 9", True), (">= 0 AND amount <= 10", False), ("BETWEEN 2 AND 8", False)],
-)  # fmt: skip
-def test_the_interval_of_a_condition_has_the_values_beyond_that_may_meet_it(
-    tight: ReleaseEngine, condition: str, past: bool
-):
-    (low,), (high,) = tight.query(f"SELECT COUNT(*) FROM sales WHERE amount {condition}").interval_rows()
-    assert (high[0] - low[0] > 200) == past
-
-
-@pytest.fixture(scope="module")
-def tight(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
-    amounts = np.repeat([5.0, 13.0], [400, 200])
-    return released(star(tmp_path_factory.mktemp("tight"), amounts, 10, share="", cut=1))
-
-
 def test_far_units_leave_an_end_open():
     near, far = UnitsBeyondBound(40, 2), UnitsBeyondBound(40, 20)
     beyond = ValuesBeyondBounds("s", "s.x", "0", "10", 10.0, 3.0, near, far)

@@ -188,17 +188,7 @@ def test_help_needs_neither_backslash_nor_semicolon(shop: Path, text: str) -> No
 
 
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "dpsql",
-        "shell",
-        str(shop),
-        "-c",
-        "SELECT 1 AS ready",
-        "-c",
-        ENDLESS,
-    ]
+    command = [sys.executable, "-m", "dpsql", "shell", str(shop), "-c", "SELECT 1 AS ready", "-c", ENDLESS]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         command,

@@ -52,16 +52,7 @@ class Server(NamedTuple):
 @contextlib.contextmanager
 def running(*arguments: str | Path) -> Iterator[Server]:
     """A server of its own process; checks that it ends cleanly."""
-    command = [
-        sys.executable,
-        "-m",
-        "dpsql",
-        "serve",
-        "--json",
-        "--port",
-        "0",
-        *map(str, arguments),
-    ]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

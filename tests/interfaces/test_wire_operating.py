@@ -182,16 +182,7 @@ def test_numbers_and_log_name_no_statement(production: Production) -> None:
 
 
 def test_the_end_says_so_to_every_client_and_comes_soon(shop_of_operating: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "dpsql",
-        "serve",
-        "--json",
-        "--port",
-        "0",
-        str(shop_of_operating),
-    ]
+    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(shop_of_operating)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = json.loads(process.stdout.readline())["port"]
