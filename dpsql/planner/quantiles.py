@@ -118,6 +118,7 @@ class Prefix:
         error: standard error of "count up to and with a step, minus share of all".
         cut: by how much rows in cut bins of conditions may make that number too large, and too small.
         z: standard errors on each side of an interval of a level.
+        beyond: the rows beyond the column's bounds, as far as they are seen in the noise or may be meant.
         view: what the counts come from.
     """
 
@@ -127,6 +128,7 @@ class Prefix:
     error: Callable[[int], float]
     cut: Callable[[int], tuple[float, float]]
     z: Callable[[float], float]
+    beyond: float
     view: str = ""
 
     @cached_property
@@ -154,7 +156,8 @@ class Prefix:
         """The interval of the value; None of a group of nobody, and where nothing bounds the counts' error.
 
         It begins with the first value at which the upper end of the running count's interval reaches the share, and
-        ends with the first at which the lower end does. Inside of a leaf rows may lie anywhere.
+        ends with the first at which the lower end does. Inside of a leaf rows may lie anywhere. An end is open where so
+        many rows may lie beyond the column's bounds that the value itself may.
         """
         if self.empty:
             return None, None
@@ -162,7 +165,10 @@ class Prefix:
         low, high = (self._first(sign * z) for sign in (1.0, -1.0))
         if low is None or high is None:
             return None, None
-        return self.steps.bounds(low)[0], self.steps.bounds(high)[1]
+        rows = float(self.running[-1])
+        inside = (1 - self.at) * self.beyond <= self.at * rows, self.at * self.beyond <= (1 - self.at) * rows
+        ends = self.steps.bounds(low)[0], self.steps.bounds(high)[1]
+        return ends[0] if inside[0] else None, ends[1] if inside[1] else None
 
     def _first(self, errors: float) -> int | None:
         """The first step at which the running count, moved by so many standard errors, reaches the share."""
@@ -180,7 +186,7 @@ class Prefix:
     def stderr(self) -> float | None:
         """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
         low, high = self.ends(LEVEL)
-        if low is None or isinstance(low, str | bool):
+        if low is None or high is None or isinstance(low, str | bool):
             return None
         width = high - low
         return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
@@ -252,8 +258,9 @@ def known_rows(column: Expression, block: Block) -> Block:
 
 def _outside(
     column: Expression, block: Block, ask: Ask, release: Release, schema: Schema
-) -> dict[tuple[Any, ...], float]:
-    """At most about how many rows of each group have a number or time beyond the column's bounds, on either side."""
+) -> dict[tuple[Any, ...], tuple[float, float]]:
+    """Rows of each group with a number or time beyond the column's bounds, on either side: at most about how many, and
+    those that are seen."""
     offers = schema.axis_columns(block.columns[min(column.columns)]) if len(column.columns) == 1 else []
     if not any(release.axes[axis].other_leaf is not None and meta.type != "VARCHAR" for axis, meta in offers):
         return {}
@@ -276,8 +283,8 @@ def _outside(
         len(rows), {MeasuredTerm(0, answered, Term("count")): each_row}
     ).interpolation_bound
     return {
-        key: max(0.0, count) + float(perhaps) + NORMAL * error
-        for key, count, perhaps, error in zip(keys, columns[-1], above, errors, strict=True)
+        key: (max(0.0, count) + perhaps + NORMAL * error, (count if count > 2 * error else 0.0) + perhaps)
+        for key, count, perhaps, error in zip(keys, columns[-1], above.tolist(), errors, strict=True)
     }
 
 
@@ -320,7 +327,7 @@ def _prefixes(
     keys: Sequence[tuple[Any, ...]],
     columns: Sequence[list[Any]],
     answered: TermEstimates,
-    outside: Mapping[tuple[Any, ...], float],
+    outside: Mapping[tuple[Any, ...], tuple[float, float]],
     steps: Callable[[list[Any], npt.NDArray[np.int64], TermEstimates], Steps],
 ) -> list[Prefix]:
     """Counts of each group.
@@ -330,7 +337,7 @@ def _prefixes(
         keys: group keys of the block, in order.
         columns: of the relation along the column: dp_at, group keys, the step, the count.
         answered: its answer.
-        outside: rows of each group beyond the column's bounds.
+        outside: rows of each group beyond the column's bounds, as `_outside` gives them.
         steps: what steps in their order are.
 
     Returns:
@@ -349,12 +356,11 @@ def _prefixes(
     for key in keys:
         rows = np.array(sorted(rows_of.get(key, []), key=lambda row: step[row]), np.int64)
         number = np.array([counts[row] for row in rows])
-        error = _error(rows, number, known.at, boxes, answered)
+        error, (most, seen) = _error(rows, number, known.at, boxes, answered), outside.get(key, (0.0, 0.0))
         prefixes.append(
             Prefix(
                 number, steps([step[row] for row in rows], rows, answered), known.at, error,
-                _cut(rows, known.at, outside.get(key, 0.0), cut),
-                partial(quantile, kurtosis=kurtosis), answered.plan.view.name,
+                _cut(rows, known.at, most, cut), partial(quantile, kurtosis=kurtosis), seen, answered.plan.view.name,
             )
         )  # fmt: skip
     return prefixes

@@ -67,6 +67,7 @@ def prefix(
         lambda step: error,
         lambda step: (0.0, 0.0),
         lambda level: 1.0,
+        0.0,
     )
 
 

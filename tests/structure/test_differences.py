@@ -21,7 +21,6 @@ KEEPS = {
 
 EXACT = {
     "planner/quantiles.py::_first": "a slack relative to the total is added first",
-    "planner/notes.py::_beyond": "decimals",
     "budget/curve.py::mu2_of": "fractions",
     "client/rows.py::_steps": "counts of digits",
     "local/parts.py::_against_grid": "cut off at 0, and continuous there",
