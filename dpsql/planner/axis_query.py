@@ -280,7 +280,8 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
     if not (any(undecided) or open_classes or made) or never_together(question.filters, question, release):
         return cells
     decided = [f for f, is_open in zip(question.filters, undecided, strict=True) if not is_open]
-    unshown = _ask(release, replace(question, filters=(*decided, _UNSHOWN), factors=()), leaves)
+    alone = replace(question, filters=(*decided, _UNSHOWN), factors=())
+    unshown = release.kept(alone, lambda: _ask(release, alone, leaves))  # the same whatever is compared with
     together = [
         truths for truths in _open_truths(open_classes)
         if not never_together(

@@ -75,7 +75,11 @@ def leaf_count(release: Release, view: ReleaseView, axis: int, leaves: range) ->
 def other_count(release: Release, view: ReleaseView, axis: int) -> LeafCount | None:
     """The rows of keys that are not shown."""
     leaf = release.axes[view.axes[axis]].other_leaf
-    return None if leaf is None else leaf_count(release, view, axis, range(leaf, leaf + 1))
+    if leaf is None:
+        return None
+    return release.kept(
+        ("other", view.name, axis), lambda: leaf_count(release, view, axis, range(leaf, leaf + 1))
+    )
 
 
 def list_words(keys: KeyListMeta) -> str:
