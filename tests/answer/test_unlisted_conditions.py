@@ -62,7 +62,8 @@ OPEN = [
     "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-04-02'",
     "SELECT COUNT(*) FILTER (WHERE MONTH(day) = 12) FROM calls",
     "SELECT COUNT(*) FROM calls WHERE day NOT IN ('2025-02-01', '2025-02-02')",
-    "SELECT MEDIAN(price) FROM calls WHERE price > 2", "SELECT MEDIAN(price) FROM calls WHERE price > 16",
+    "SELECT MEDIAN(price) FROM calls WHERE price > 2",
+    "SELECT MEDIAN(price) FROM calls WHERE price > 16",
 ]
 DECIDED = [
     "SELECT COUNT(*) FROM calls WHERE place = 'north'",

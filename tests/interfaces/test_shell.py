@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import termios
 import threading
@@ -34,7 +33,7 @@ from dpsql.interfaces.shell.completer import ShellCompleter
 from dpsql.results.margins import interval_text
 from tests.command import dpsql_command
 from tests.interfaces_release import build
-from tests.interrupts import heed_interrupts
+from tests.interrupts import heed_interrupts, piped
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -190,14 +189,7 @@ def test_help_needs_neither_backslash_nor_semicolon(shop: Path, text: str) -> No
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
     command = [sys.executable, "-m", "dpsql", "shell", str(shop), "-c", "SELECT 1 AS ready", "-c", ENDLESS]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
+    process = piped(command, env=environment)
     try:
         assert process.stdout is not None
         assert "ready" in process.stdout.readline()  # the shell is up; the endless statement follows at once

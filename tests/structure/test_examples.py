@@ -14,7 +14,7 @@ import pytest
 
 from dpsql import collection_plan
 from dpsql.examples.retail import make_star, write_star
-from tests.interrupts import heed_interrupts
+from tests.interrupts import piped
 
 pytestmark = pytest.mark.long
 
@@ -64,14 +64,7 @@ def test_the_survey_s_collector_says_where_it_is_or_what_is_wrong(tmp_path: Path
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (refused.returncode, refused.stderr.count("\n"), "plan.json" in refused.stderr) == (2, 1, True)
     collection_plan(ROOT / "catalog" / "survey.yaml", tmp_path / "plan.json", people=1000)
-    served = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
+    served = piped(command, cwd=tmp_path)
     try:
         assert served.stdout is not None
         assert re.match(r"http://localhost:\d+ asks; reports go to reports.jsonl", served.stdout.readline())
