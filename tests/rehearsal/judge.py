@@ -174,7 +174,7 @@ def folded(
             pairs = zip(merged[into], truth, question.values, strict=True)
             added = "DISTINCT" not in question.sql
             truth = tuple(
-                (a or 0.0) + (b or 0.0) if letter in "ns" and added else None for a, b, letter in pairs
+                (a or 0.0) + (b or 0.0) if letter in "ns" and added else math.nan for a, b, letter in pairs
             )
         merged[into] = truth
     return merged
@@ -201,6 +201,8 @@ def _collect(question: Question, results: Sequence[Result], c: int, column: _Col
 def _truth(exact: dict[Key, tuple[float | None, ...]], key: Key, c: int, letter: str) -> float | None:
     """A cell's truth: counts and sums over no row are 0, anything else has no case."""
     truth = exact[key][c] if key in exact else None
+    if truth is not None and math.isnan(truth):  # of several groups together
+        return None
     return 0.0 if truth is None and letter in "ns" else truth
 
 
