@@ -24,13 +24,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql.client.entropy import Entropy, below, is_insecure
-from dpsql.client.oracles import coded_oracle, device_oracle, oracle_code
+from dpsql.client import oracles
+from dpsql.client.entropy import Entropy, below
 from dpsql.client.plan import Plan, Row
 from dpsql.errors import DataError, PrivacyError
 
@@ -49,9 +48,15 @@ class Report(NamedTuple):
 
 
 def encode(report: Report) -> bytes:
-    """Write a report as bytes."""
-    head = MAGIC + report.plan + report.view.to_bytes(2, "big") + bytes([oracle_code(report.oracle)])
-    return head + report.payload
+    """Write a report as bytes.
+
+    Raises:
+        DataError: there is no oracle of its name.
+    """
+    oracle = oracles.device_oracle(report.oracle)
+    if oracle is None:
+        raise DataError("an unknown oracle")
+    return MAGIC + report.plan + report.view.to_bytes(2, "big") + bytes([oracle.code]) + report.payload
 
 
 def decode(raw: bytes) -> Report:
@@ -62,10 +67,10 @@ def decode(raw: bytes) -> Report:
     """
     if len(raw) <= HEADER or raw[:2] != MAGIC:
         raise DataError("not a report of version 1")
-    oracle = coded_oracle(raw[12])
-    if oracle is None:
-        raise DataError("a report names an unknown oracle")
-    return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), oracle.name, raw[HEADER:])
+    for oracle in oracles.ORACLES:
+        if oracle.code == raw[12]:
+            return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), oracle.name, raw[HEADER:])
+    raise DataError("a report names an unknown oracle")
 
 
 def to_json(report: Report) -> str:
@@ -75,14 +80,8 @@ def to_json(report: Report) -> str:
         >>> to_json(Report(bytes(8), 3, "GRR", b"\x02"))
         '{"report":1,"plan":"0000000000000000","view":3,"oracle":"GRR","payload":"02"}'
     """
-    fields = {
-        "report": 1,
-        "plan": report.plan.hex(),
-        "view": report.view,
-        "oracle": report.oracle,
-        "payload": report.payload.hex(),
-    }
-    return json.dumps(fields, separators=(",", ":"))
+    fields = {**report._asdict(), "plan": report.plan.hex(), "payload": report.payload.hex()}
+    return json.dumps({"report": 1, **fields}, separators=(",", ":"))
 
 
 def from_json(line: str) -> Report:
@@ -96,7 +95,7 @@ def from_json(line: str) -> Report:
         if not isinstance(fields, dict) or set(fields) != _JSON_KEYS or fields["report"] != 1:
             raise DataError("not a JSON report of version 1")
         view, oracle = fields["view"], fields["oracle"]
-        if type(view) is not int or not 0 <= view < 1 << 16 or device_oracle(oracle) is None:
+        if type(view) is not int or not 0 <= view < 1 << 16 or oracles.device_oracle(oracle) is None:
             raise DataError("a JSON report's view or oracle is not valid")
         plan, payload = bytes.fromhex(fields["plan"]), bytes.fromhex(fields["payload"])
         return decode(encode(Report(plan, view, oracle, payload)))
@@ -142,7 +141,6 @@ def _drawn(shares: Sequence[int], entropy: Entropy) -> int:
     raise DataError("the plan's shares are not positive")
 
 
-@dataclass(frozen=True)
 class Memory:
     """State that a device keeps.
 
@@ -154,13 +152,9 @@ class Memory:
     **Privacy**: the sum of epsilons over collections is at most `lifetime_cap`, by sequential composition.
     """
 
-    path: Path
-    largest_epsilon: Fraction
-    lifetime_cap: Fraction
-
-    def __post_init__(self) -> None:
-        """Take a path as text too."""
-        object.__setattr__(self, "path", Path(self.path))
+    def __init__(self, path: Path, largest_epsilon: Fraction, lifetime_cap: Fraction) -> None:
+        self.path = Path(path)  # text is taken too
+        self.largest_epsilon, self.lifetime_cap = largest_epsilon, lifetime_cap
 
     def answer(self, plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes | None:
         """Return this person's report for a plan, drawing it at most once a collection.
@@ -177,7 +171,7 @@ class Memory:
             PrivacyError: if epsilon is too large, the lifetime cap is reached, or entropy is marked insecure.
             DataError: if the memory file is damaged.
         """
-        if is_insecure(entropy):
+        if getattr(entropy, "insecure", False):  # the mark of test entropy
             raise PrivacyError("test entropy must not be stored or sent", hint="use system_entropy")
         if plan.epsilon > self.largest_epsilon:
             raise PrivacyError("the plan costs more epsilon than this device spends on one collection")
@@ -210,8 +204,13 @@ class Memory:
             return {}
         try:
             answers = json.loads(self.path.read_text())
-            for answer in answers.values():
-                _read_entry(answer)
+            for (
+                answer
+            ) in answers.values():  # what `answer` wrote: an epsilon above 0, a round, a report or none
+                if Fraction(answer["epsilon"]) <= 0 or type(answer["round"]) is not int:
+                    raise ValueError("not an entry")
+                if answer["report"] is not None:
+                    bytes.fromhex(answer["report"])
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise DataError("the memory of past reports is damaged", hint="do not take part") from error
         return dict(answers)
@@ -240,7 +239,12 @@ class Memory:
             try:
                 yield
             finally:
-                _give_back(lock)
+                if (
+                    sys.platform == "win32"
+                ):  # closing lets others take it at once, but there only some time later
+                    import msvcrt
+
+                    msvcrt.locking(lock, msvcrt.LK_UNLCK, 1)
         finally:
             os.close(lock)
 
@@ -259,19 +263,3 @@ def _wait_for(lock: int) -> None:
         except OSError as error:  # it gives up after ten seconds
             if error.errno != errno.EDEADLK:
                 raise
-
-
-def _give_back(lock: int) -> None:
-    """Let others take it. Closing does so at once, but on Windows only some time later."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(lock, msvcrt.LK_UNLCK, 1)
-
-
-def _read_entry(entry: Any) -> None:
-    """Fail unless an entry holds what `answer` wrote: an epsilon above 0, a round, a report or none."""
-    if Fraction(entry["epsilon"]) <= 0 or type(entry["round"]) is not int:
-        raise ValueError("not an entry")
-    if entry["report"] is not None:
-        bytes.fromhex(entry["report"])

@@ -17,11 +17,6 @@ def system_entropy(size: int) -> bytes:
     return os.urandom(size)
 
 
-def is_insecure(entropy: Entropy) -> bool:
-    """Say whether a source is marked as test entropy."""
-    return bool(getattr(entropy, "insecure", False))
-
-
 def below(bound: int, entropy: Entropy) -> int:
     """Draw an integer uniformly from 0 .. bound - 1, exactly.
 

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice, product
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from dpsql.client.entropy import LARGEST_BOUND, Entropy, below
 from dpsql.errors import DataError
@@ -163,8 +162,12 @@ def wave(item: int | None, domain: int, reach: int, own: int, entropy: Entropy) 
 LARGEST_DOMAIN = 1 << 24
 
 
-class DeviceOracle(Protocol):
-    """A randomizer with the numbers that a plan gives it.
+class DeviceOracle(ABC):
+    """A randomizer with the numbers that a plan gives it. As it stands "no row" is an item, and every draw can be made.
+
+    Args:
+        domain: number of items.
+        extra: what a plan says beside it, else 0.
 
     **Privacy**: an output's probabilities under any two items, and under none where `silent`, differ by at most
     own / 2^20, which `tests/privacy/test_local_exact.py` enumerates.
@@ -174,69 +177,43 @@ class DeviceOracle(Protocol):
     """What plans call it."""
     code: ClassVar[int]
     """What reports call it."""
-    silent: ClassVar[bool]
+    silent: ClassVar[bool] = False
     """Whether it perturbs "no row" as such; for the others that is an item, or any item alike."""
 
-    def __init__(self, domain: int, extra: int) -> None:
-        """Take what a plan says."""
+    def __init__(self, domain: int, extra: int = 0) -> None:
+        self.domain, self.extra = domain, extra
 
     def sound(self, own: int) -> bool:
         """True if every draw can be made; `domain` and `extra` are integers and the domain is in bounds."""
-
-    def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """Perturb an item; None, "no row", only where `silent`."""
-
-
-@dataclass(frozen=True)
-class ItemOracle(ABC):
-    """Base of item oracles: "no row" is an item, and every draw can be made.
-
-    Args:
-        domain: number of items.
-        extra: what a plan says beside it, else 0.
-    """
-
-    silent: ClassVar[bool] = False
-    domain: int
-    extra: int = 0
-
-    def sound(self, own: int) -> bool:
-        """Always."""
         return True
 
     @abstractmethod
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
-        """Perturb an item."""
+        """Perturb an item; None, "no row", only where `silent`."""
 
 
-@dataclass(frozen=True)
-class RandomisedResponse(ItemOracle):
+class RandomisedResponse(DeviceOracle):
     """One item: the own one with weight `own`, any other with weight 2^20."""
 
-    name: ClassVar[str] = "GRR"
-    code: ClassVar[int] = 1
+    name, code = "GRR", 1
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         return varint(grr(_item(item), self.domain, own, entropy))
 
 
-@dataclass(frozen=True)
-class UnaryEncoding(ItemOracle):
+class UnaryEncoding(DeviceOracle):
     """One bit per item."""
 
-    name: ClassVar[str] = "OUE"
-    code: ClassVar[int] = 2
+    name, code = "OUE", 2
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         return oue(_item(item), self.domain, own, entropy)
 
 
-@dataclass(frozen=True)
-class LocalHashing(ItemOracle):
+class LocalHashing(DeviceOracle):
     """A seed and one of `extra` buckets."""
 
-    name: ClassVar[str] = "OLH"
-    code: ClassVar[int] = 3
+    name, code = "OLH", 3
 
     def sound(self, own: int) -> bool:
         return 2 <= self.extra <= LARGEST_DOMAIN
@@ -247,13 +224,10 @@ class LocalHashing(ItemOracle):
         return seed.to_bytes(2, "big") + varint(reported_bucket)
 
 
-@dataclass(frozen=True)
-class SquareWave(ItemOracle):
+class SquareWave(DeviceOracle):
     """One bin; near ones, up to `extra` from the own leaf, with weight `own`."""
 
-    name: ClassVar[str] = "WAVE"
-    code: ClassVar[int] = 4
-    silent: ClassVar[bool] = True
+    name, code, silent = "WAVE", 4, True
 
     def sound(self, own: int) -> bool:
         """Weights that add up to no more than can be drawn from."""
@@ -320,12 +294,10 @@ def block(item: int, space: Space, own: int, entropy: Entropy) -> int:
     raise DataError("a design has no such block")
 
 
-@dataclass(frozen=True)
-class BlockDesign(ItemOracle):
+class BlockDesign(DeviceOracle):
     """One block of a design over `extra`, a prime."""
 
-    name: ClassVar[str] = "DESIGN"
-    code: ClassVar[int] = 5
+    name, code = "DESIGN", 5
 
     def sound(self, own: int) -> bool:
         """A prime, few blocks, and weights that add up to no more than can be drawn from."""
@@ -349,23 +321,6 @@ ORACLES: tuple[type[DeviceOracle], ...] = (
 def device_oracle(name: str) -> type[DeviceOracle] | None:
     """The oracle that a plan names; None if there is none of that name."""
     return next((oracle for oracle in ORACLES if oracle.name == name), None)
-
-
-def coded_oracle(code: int) -> type[DeviceOracle] | None:
-    """The oracle that a report names; None if there is none of that number."""
-    return next((oracle for oracle in ORACLES if oracle.code == code), None)
-
-
-def oracle_code(name: str) -> int:
-    """Code of an oracle in reports, for a checked plan or report.
-
-    Raises:
-        DataError: there is none of that name.
-    """
-    oracle = device_oracle(name)
-    if oracle is None:
-        raise DataError("an unknown oracle")
-    return oracle.code
 
 
 def _item(true_item: int | None) -> int:

@@ -32,7 +32,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -99,20 +99,6 @@ def states(view: View) -> int:
     return 2 if view.measure is None else 3
 
 
-def _boxes_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
-    """Two bounds an axis; a row outside of all boxes is no row."""
-    return all(whole(*box) and len(box) == 2 * len(sizes) for box in view.boxes)
-
-
-def _one_axis_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
-    return _edges_sound(plan, view, sizes) and view.measure is None and len(sizes) == 1
-
-
-def _bounds_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
-    """Two numbers of rows to draw between."""
-    return len(view.rows) == 2 and 0 <= view.rows[0] < view.rows[1] <= plan.rows_cap
-
-
 def _edges_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
     """Increasing edges from 0 to each axis's leaves."""
     return len(view.edges) == len(sizes) and all(
@@ -122,12 +108,8 @@ def _edges_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
 
 
 def _slot_item(
-    plan: Plan,
-    view: View,
-    rows: Sequence[Row],
-    entropy: Entropy,
-    cell_of: Callable[[View, Sequence[int]], int | None],
-) -> int | None:
+    plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy, cell_of: Callable[[View, Sequence[int]], int | None]
+) -> int | None:  # fmt: skip
     """The item of a slot; None where it has no row that the view has a cell for.
 
     A slot is drawn from 1 .. tau; a person with r rows has min(r, tau) filled slots, and what fills a slot
@@ -157,11 +139,6 @@ def _measure_bit(plan: Plan, number: int, row: Row, entropy: Entropy) -> int:
     return int(below(measure.upper - measure.lower, entropy) < value)
 
 
-def _nothing(view: View, entropy: Entropy) -> int:
-    """The item of a slot without a row; any item alike where the plan has none for it."""
-    return view.domain - 1 if view.empty else below(view.domain, entropy)
-
-
 def _grid_cell(view: View, leaves: Sequence[int]) -> int:
     cell = 0
     for leaf, edges in zip(leaves, view.edges, strict=True):
@@ -176,18 +153,18 @@ def _box(view: View, leaves: Sequence[int]) -> int | None:
     return None
 
 
-def _cell_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    slot_item = _slot_item(plan, view, rows, entropy, _grid_cell)
-    return _nothing(view, entropy) if slot_item is None else slot_item
-
-
-def _box_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    slot_item = _slot_item(plan, view, rows, entropy, _box)
-    return _nothing(view, entropy) if slot_item is None else slot_item
-
-
-def _leaf_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    return _slot_item(plan, view, rows, entropy, _grid_cell)
+def _cell_item(
+    plan: Plan,
+    view: View,
+    rows: Sequence[Row],
+    entropy: Entropy,
+    cell_of: Callable[[View, Sequence[int]], int | None] = _grid_cell,
+) -> int | None:
+    """The item of a slot; without a row, that of "no row", or any item alike where the plan has none for it."""
+    slot_item = _slot_item(plan, view, rows, entropy, cell_of)
+    if slot_item is not None:
+        return slot_item
+    return view.domain - 1 if view.empty else below(view.domain, entropy)
 
 
 def _weighted_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
@@ -205,10 +182,6 @@ def _weighted_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy
     return cell_item + 1 + (0 if view.measure is None else _measure_bit(plan, view.measure, row, entropy))
 
 
-def _count_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    return min(len(rows), plan.rows_cap)
-
-
 def _bit_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
     """1 as likely as the number of rows is far from the first to the second of the view's two."""
     floor, cap = view.rows
@@ -218,28 +191,30 @@ def _bit_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> 
 KINDS = (
     ReportKind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, spares=True),
     ReportKind(
-        "weighted",
-        _between_edges,
-        lambda view, cap: states(view) * view.cells,
-        _edges_sound,
-        _weighted_item,
+        "weighted", _between_edges, lambda view, cap: states(view) * view.cells, _edges_sound, _weighted_item,
         table=True,
     ),
-    ReportKind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, spares=True),
     ReportKind(
-        "wave",
-        _between_edges,
-        lambda view, cap: view.cells,
-        _one_axis_sound,
-        _leaf_item,
-        spares=True,
-        silent=True,
+        "boxes", lambda view: len(view.boxes), _slot_items,
+        # two bounds an axis; a row outside of all boxes is no row
+        lambda plan, view, sizes: all(whole(*box) and len(box) == 2 * len(sizes) for box in view.boxes),
+        lambda plan, view, rows, entropy: _cell_item(plan, view, rows, entropy, _box), spares=True,
     ),
     ReportKind(
-        "rows", lambda view: 0, lambda view, cap: cap + 1, lambda plan, view, sizes: True, _count_item
+        "wave", _between_edges, lambda view, cap: view.cells,
+        lambda plan, view, sizes: _edges_sound(plan, view, sizes) and view.measure is None and len(sizes) == 1,
+        lambda plan, view, rows, entropy: _slot_item(plan, view, rows, entropy, _grid_cell), spares=True, silent=True,
     ),
-    ReportKind("rows_bit", lambda view: 0, lambda view, cap: 2, _bounds_sound, _bit_item),
-)
+    ReportKind(
+        "rows", lambda view: 0, lambda view, cap: cap + 1, lambda plan, view, sizes: True,
+        lambda plan, view, rows, entropy: min(len(rows), plan.rows_cap),
+    ),
+    ReportKind(
+        "rows_bit", lambda view: 0, lambda view, cap: 2,
+        # two numbers of rows to draw between
+        lambda plan, view, sizes: len(view.rows) == 2 and 0 <= view.rows[0] < view.rows[1] <= plan.rows_cap, _bit_item,
+    ),
+)  # fmt: skip
 """The list is closed: a kind without its proof has no place in it."""
 
 
@@ -405,18 +380,14 @@ def read_plan(raw: bytes) -> Plan:
     """
     try:
         plan = _read(raw)
-        _check_weight(plan)
+        if not 0 < plan.epsilon <= 16:
+            raise PrivacyError("the plan's epsilon is outside (0, 16]", hint="do not take part")
+        if not OTHER < plan.own <= largest_weight(plan.epsilon):
+            raise PrivacyError("the plan's weight costs more than its epsilon", hint="do not take part")
         check_plan(plan)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DataError("not a collection plan of version 1") from error
     return plan
-
-
-def _check_weight(plan: Plan) -> None:
-    if not 0 < plan.epsilon <= 16:
-        raise PrivacyError("the plan's epsilon is outside (0, 16]", hint="do not take part")
-    if not OTHER < plan.own <= largest_weight(plan.epsilon):
-        raise PrivacyError("the plan's weight costs more than its epsilon", hint="do not take part")
 
 
 def _read(raw: bytes) -> Plan:
@@ -425,21 +396,16 @@ def _read(raw: bytes) -> Plan:
         raise ValueError("another version")
     if EPSILON.fullmatch(body["epsilon"]) is None:
         raise ValueError("epsilon is no decimal and no fraction")
-    return Plan(
-        raw,
-        body["collection"],
-        Fraction(body["epsilon"]),
-        body["own"],
-        body["tau"],
-        body["rows_floor"],
-        body["rows_cap"],
-        body["round"],
-        body["rounds"],
-        tuple(map(read_axis, body["axes"])),
-        tuple(PlanMeasure(m["name"], m["lower"], m["upper"], m["scale"]) for m in body["measures"]),
-        tuple(map(_view, body["views"])),
-        tuple(body.get("round_shares", ())),
+    plain = {
+        name: body[name] for name in ("collection", "own", "tau", "rows_floor", "rows_cap", "round", "rounds")
+    }
+    measures = (
+        PlanMeasure(*(measure[field.name] for field in fields(PlanMeasure))) for measure in body["measures"]
     )
+    return Plan(
+        raw=raw, epsilon=Fraction(body["epsilon"]), axes=tuple(map(read_axis, body["axes"])), measures=tuple(measures),
+        views=tuple(map(_view, body["views"])), round_shares=tuple(body.get("round_shares", ())), **plain,
+    )  # fmt: skip
 
 
 def read_axis(body: Mapping[str, Any]) -> PlanAxis:
@@ -449,19 +415,9 @@ def read_axis(body: Mapping[str, Any]) -> PlanAxis:
 
 
 def _view(body: Mapping[str, Any]) -> View:
-    return View(
-        body["kind"],
-        tuple(body["axes"]),
-        tuple(map(tuple, body["edges"])),
-        tuple(map(tuple, body["boxes"])),
-        body["measure"],
-        body["empty"],
-        body["oracle"],
-        body["domain"],
-        body["extra"],
-        body["share"],
-        tuple(body.get("rows", ())),
-    )
+    plain = {name: body[name] for name in ("kind", "measure", "empty", "oracle", "domain", "extra", "share")}
+    edges, boxes = (tuple(map(tuple, body[name])) for name in ("edges", "boxes"))
+    return View(axes=tuple(body["axes"]), edges=edges, boxes=boxes, rows=tuple(body.get("rows", ())), **plain)
 
 
 LARGEST_COUNT = 1 << 16
@@ -493,10 +449,17 @@ def check_plan(plan: Plan) -> None:
         if not _axis_sound(axis):
             raise DataError("an axis of the plan contradicts itself", hint="ask for a new plan")
     for measure in plan.measures:
-        if not _measure_sound(measure):
+        sound = (
+            type(measure.name) is str
+            and whole(measure.lower, measure.upper, measure.scale)
+            and -LARGEST_VALUE <= measure.lower < measure.upper <= LARGEST_VALUE
+            and measure.upper - measure.lower <= LARGEST_BOUND
+            and 0 <= measure.scale <= 18
+        )
+        if not sound:
             raise DataError("a measure of the plan has no sound bounds", hint="ask for a new plan")
     for view in plan.views:
-        if not (_view_sound(plan, view) and _draws_sound(plan, view)):
+        if not _view_sound(plan, view):
             raise DataError("a view of the plan contradicts itself", hint="ask for a new plan")
     shares = [view.share for view in plan.views]
     if len(shares) > LARGEST_COUNT or not 1 <= sum(shares) <= LARGEST_BOUND:
@@ -536,18 +499,8 @@ def _axis_sound(axis: PlanAxis) -> bool:
     )
 
 
-def _measure_sound(measure: PlanMeasure) -> bool:
-    return (
-        type(measure.name) is str
-        and whole(measure.lower, measure.upper, measure.scale)
-        and -LARGEST_VALUE <= measure.lower < measure.upper <= LARGEST_VALUE
-        and measure.upper - measure.lower <= LARGEST_BOUND
-        and 0 <= measure.scale <= 18
-    )
-
-
 def _view_sound(plan: Plan, view: View) -> bool:
-    """Names, types and positions, and cells that lie on the view's axes."""
+    """Names, types and positions, cells on the view's axes, a domain that is the view's, bounds to draw from."""
     return (
         type(view.empty) is bool
         and whole(*view.axes, view.domain, view.extra, view.share, *view.rows)
@@ -556,13 +509,7 @@ def _view_sound(plan: Plan, view: View) -> bool:
         and view.share >= 0
         and view.asks.silent == view.perturbs.silent
         and view.asks.sound(plan, view, [plan.axes[a].leaves for a in view.axes])
-    )
-
-
-def _draws_sound(plan: Plan, view: View) -> bool:
-    """A domain that is the view's, and bounds that `below` can draw from."""
-    return (
-        1 <= view.domain <= LARGEST_DOMAIN
+        and 1 <= view.domain <= LARGEST_DOMAIN
         and view.domain == view.asks.items(view, plan.rows_cap)
         and view.perturbs.sound(plan.own)
     )

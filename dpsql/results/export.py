@@ -31,7 +31,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -63,7 +62,6 @@ from dpsql.progress import Progress, Stage
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.promises import FREE, promise_words
 from dpsql.row_expressions import identifier, literal
-from dpsql.row_expressions import identifier as quoted
 
 FORMAT = "dpsql-export-1"
 SCHEMA, DBT = "schema.json", "sources.yml"
@@ -81,52 +79,6 @@ READ_FIRST = (
     "Views count the same rows: do not add numbers of different files.",
 )
 VALUES: tuple[tuple[str, ErrorFunction], ...] = (("_stderr", STDERR), ("_low", LOW), ("_high", HIGH))
-
-
-class ExportColumn(NamedTuple):
-    """A column of a file, as the schema describes it."""
-
-    name: str
-    type: str
-    means: str
-
-
-@dataclass(frozen=True)
-class Exported:
-    """One view's file.
-
-    Args:
-        view, table: the view, and the table whose rows it counts.
-        file: its name in the folder.
-        rows: combinations of leaves.
-        estimates: `unbiased`, `non-negative` or `maximum entropy`.
-        columns: of the file.
-        notes: what a reader should know.
-    """
-
-    view: str
-    table: str
-    file: str
-    rows: int
-    estimates: str
-    columns: tuple[ExportColumn, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A view that is to be written: who answers it, what is asked of it, and how its leaves are called."""
-
-    view: ReleaseView
-    release: Release
-    terms: tuple[Term, ...]
-    axes: tuple[tuple[LeafColumn, ...], ...]
-    names: tuple[str, ...]
-    file: str
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(self.release.axes[axis].leaves for axis in self.view.axes)
 
 
 TEXTS = ("VARCHAR", "BOOLEAN")
@@ -178,16 +130,17 @@ def leaf_columns(release: Release, axes: Sequence[int]) -> tuple[tuple[LeafColum
             name = column.column
             if often[name.lower()] > 1:  # one column by two foreign keys, or of two tables
                 name = "_".join((*(column.path or (column.table,)), name))
-            columns += _shown(release.axes[number], column, ends, name, first=place == 0)
-        columns_by_axis.append(tuple(_numbered(column, seen) for column in columns))
+            for leaf_column in _shown(release.axes[number], column, ends, name, first=place == 0):
+                low_name = leaf_column.name.lower()
+                seen[low_name] += 1
+                again = seen[low_name] > 1  # another column has the name
+                columns.append(
+                    leaf_column._replace(name=f"{leaf_column.name}_{seen[low_name]}")
+                    if again
+                    else leaf_column
+                )
+        columns_by_axis.append(tuple(columns))
     return tuple(columns_by_axis)
-
-
-def _numbered(column: LeafColumn, seen: Counter[str]) -> LeafColumn:
-    """A column, with a number after its name where another has that."""
-    name = column.name.lower()
-    seen[name] += 1
-    return column if seen[name] == 1 else column._replace(name=f"{column.name}_{seen[name]}")
 
 
 def _leaf_ends(release: Release, number: int) -> list[tuple[ColumnMeta, LeafEnds]]:
@@ -197,14 +150,12 @@ def _leaf_ends(release: Release, number: int) -> list[tuple[ColumnMeta, LeafEnds
         bounds = bounds_of(axis, column.name)
         if bounds[0] != column:
             continue  # the upper end of an axis whose atoms are whole leaves
-        low, high = (quoted(bound.name) for bound in bounds)
+        low, high = (identifier(bound.name) for bound in bounds)
         text = f"SELECT leaf, min({low}), max({high}), count(DISTINCT {low}) FROM axis_{number}"
         rows = run(release, f"{text} WHERE kind = 0 GROUP BY leaf").rows
         ends = {leaf: (first, last, values) for leaf, first, last, values in rows}
         several = column.type in TEXTS and any(values > 1 for _, _, values in ends.values())
-        twin = any(
-            ends == earlier_ends and column.column == earlier.column for earlier, earlier_ends in axis_columns
-        )
+        twin = any(ends == other and column.column == earlier.column for earlier, other in axis_columns)
         axis_columns += [] if several or twin else [(column, ends)]
     return axis_columns
 
@@ -253,9 +204,7 @@ def _labels(axis: AxisMeta, words: dict[int, str]) -> tuple[str, ...]:
 
 
 def _specials(axis: AxisMeta) -> str:
-    meanings = [
-        f"{SPECIAL[place]}: {means}" for place, means in MEANS.items() if getattr(axis, place) is not None
-    ]
+    meanings = [f"{SPECIAL[place]}: {MEANS[place]}" for place in MEANS if getattr(axis, place) is not None]
     return f" ({'; '.join(meanings)})" if meanings else ""
 
 
@@ -302,8 +251,8 @@ def export(
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             about = _about(answerer.release, level)
-            files = [_write(task, draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
-            schema = {**about, "views": [_described(file) for file in files], "left_out": left_out}
+            files = [task.write(draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
+            schema = {**about, "views": files, "left_out": left_out}
             text = json.dumps(schema, indent=2, ensure_ascii=False)
             (draft / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
             if dbt:
@@ -359,7 +308,7 @@ def _no_template(text: str) -> str:
     return re.sub(r"\{(?=[{%#])", "{ ", text)
 
 
-def _tasks(answerer: ReleaseEngine, wanted: Sequence[str]) -> tuple[list[Task], list[str]]:
+def _tasks(answerer: ReleaseEngine, wanted: Sequence[str]) -> tuple[list[ViewFile], list[str]]:
     """The views to write, and what of the release no file holds, each with the reason."""
     release = answerer.release
     names = {view.name for view in views_of(release)}
@@ -368,12 +317,12 @@ def _tasks(answerer: ReleaseEngine, wanted: Sequence[str]) -> tuple[list[Task], 
         raise InterfaceError(f"there is no view {unknown[0]}", hint=f"there are {', '.join(sorted(names))}")
     chosen = [view for view in views_of(release) if not wanted or view.name in wanted]
     _check_work(chosen, release)
-    tasks: list[Task] = []
+    tasks: list[ViewFile] = []
     left_out: list[str] = []
     for view in chosen:
-        task, why = _task(view, answerer, {task.file for task in tasks})
+        task = ViewFile(view, answerer, {task.file for task in tasks})
         tasks += [task] if task.terms else []
-        left_out += why
+        left_out += task.left_out
     if not tasks:
         raise NotSupportedError("no view has cells to export: " + "; ".join(left_out), hint="ask in SQL")
     return tasks, left_out
@@ -391,32 +340,128 @@ def _check_work(views: Sequence[ReleaseView], release: Release) -> None:
         )
 
 
-def _task(view: ReleaseView, answerer: ReleaseEngine, files: set[str]) -> tuple[Task, list[str]]:
-    preferred = all(statistic.preferred for statistic in view.statistics.values())
-    release = (
-        answerer.positive.release if answerer.release.nonnegative is None and preferred else answerer.release
-    )
-    plain = re.sub(r"[^\w-]+", "_", view.name).strip("_") or "view"
-    task = Task(
-        view, release, (), leaf_columns(release, view.axes), (), _unused(plain, files, "_{}") + ".parquet"
-    )
-    terms, why = [], []
-    for measure in view.statistics:
-        term = Term(measure)
-        if not needed_measures([term], view):
-            why.append(f"{view.name}: sums of {measure} need a count that it does not have")
-            continue
-        plans = (_plan(task, ranges) for ranges in _parts(task.sizes))
-        reason = next(
-            (refusal for plan in plans if (refusal := unanswerable_reason(plan, [term], release))), ""
-        )
-        terms += [] if reason else [term]
-        why += [reason] if reason else []
-    taken = {column.name for axis in task.axes for column in axis}
-    names: list[str] = []
-    for term in terms:
-        names.append(_unused(_called(term.measure), {*taken, *names}, "_{}"))
-    return replace(task, terms=tuple(terms), names=tuple(names)), list(dict.fromkeys(why))
+class ViewFile:
+    """A view that is to be written: who answers it, what is asked of it, and how its leaves are called.
+
+    Args:
+        view: the view.
+        answerer: of its release.
+        files: names that other views have.
+    """
+
+    def __init__(self, view: ReleaseView, answerer: ReleaseEngine, files: set[str]) -> None:
+        preferred = all(statistic.preferred for statistic in view.statistics.values())
+        positive = answerer.release.nonnegative is None and preferred
+        self.view, self.release = view, answerer.positive.release if positive else answerer.release
+        self.sizes = tuple(self.release.axes[axis].leaves for axis in view.axes)
+        self.axes = leaf_columns(self.release, view.axes)
+        plain = re.sub(r"[^\w-]+", "_", view.name).strip("_") or "view"
+        self.file = _unused(plain, files, "_{}") + ".parquet"
+        terms, why = list[Term](), list[str]()
+        for measure in view.statistics:
+            term = Term(measure)
+            if not needed_measures([term], view):
+                why.append(f"{view.name}: sums of {measure} need a count that it does not have")
+                continue
+            plans = (self.plan(ranges) for ranges in _parts(self.sizes))
+            reason = next(
+                (refusal for plan in plans if (refusal := unanswerable_reason(plan, [term], self.release))),
+                "",
+            )
+            terms += [] if reason else [term]
+            why += [reason] if reason else []
+        taken = {column.name for axis in self.axes for column in axis}
+        names: list[str] = []
+        for term in terms:
+            names.append(_unused(_called(term.measure), {*taken, *names}, "_{}"))
+        self.terms, self.names, self.left_out = tuple(terms), names, list(dict.fromkeys(why))
+
+    def plan(self, ranges: Sequence[range]) -> ViewPlan:
+        """A plan that groups by the leaves of every axis."""
+        cells = []
+        for leaves, size in zip(ranges, self.sizes, strict=True):
+            group = np.arange(len(leaves))
+            keys = tuple((leaf,) for leaf in leaves)
+            ones = np.ones(len(leaves))
+            cells.append(
+                AxisCells(
+                    size, keys, ("BIGINT",), group, np.zeros_like(group), group + leaves.start, ones, ((),)
+                )
+            )
+        questions = tuple(AxisQuery(axis, ()) for axis in self.view.axes)
+        return ViewPlan(self.view, questions, tuple(cells), TRUE, ((),) * len(cells))
+
+    def write(
+        self, folder: Path, about: Mapping[str, Any], progress: Progress, far: tuple[int, int]
+    ) -> dict[str, Any]:
+        """The file: parts go into a database on disk, and from there, with the names of leaves, into Parquet.
+
+        Returns:
+            What the schema and the file's own metadata say of it.
+        """
+        progress(Stage("writing", self.view.name, {"rows": prod(self.sizes)}, *far))
+        named = [f"{name}{end}" for name in self.names for end in ("", *(end for end, _ in VALUES))]
+        leaves = [f"leaf_{i}" for i in range(len(self.sizes))]
+        work, described = folder / "work.duckdb", self.described()
+        database = duckdb.connect(str(work), config={"threads": 1, "memory_limit": "1GB"})
+        try:
+            for i, columns in enumerate(self.axes):
+                _name_leaves(database, i, columns)
+            for number, ranges in enumerate(_parts(self.sizes)):
+                cells = self.cells(ranges, about["level"])
+                database.register("part", dict(zip([*leaves, *named], cells, strict=True)))
+                database.execute(
+                    "INSERT INTO cells FROM part" if number else "CREATE TABLE cells AS FROM part"
+                )
+                database.unregister("part")
+            picked = [f"a{i}.{identifier(c.name)}" for i, axis in enumerate(self.axes) for c in axis]
+            for name in map(identifier, named):
+                picked.append(f"CASE WHEN isfinite({name}) THEN {name} END AS {name}")
+            joined = "".join(f" JOIN axis_{i} AS a{i} ON a{i}.leaf = leaf_{i}" for i in range(len(leaves)))
+            order = f" ORDER BY {', '.join(leaves)}" if leaves else ""
+            target, told = literal(str(folder / self.file)), literal(json.dumps({**about, **described}))
+            database.execute(
+                f"COPY (SELECT {', '.join(picked)} FROM cells{joined}{order}) TO {target} "
+                f"(FORMAT parquet, KV_METADATA {{dpsql: {told}}})"
+            )
+        finally:
+            database.close()
+            work.unlink(missing_ok=True)
+        return described
+
+    def cells(self, ranges: Sequence[range], level: float) -> list[npt.NDArray[Any]]:
+        """Leaf numbers of a part, then each measure's value and errors."""
+        plan = self.plan(ranges)
+        index = tuple(np.indices(plan.shape).reshape(len(plan.shape), prod(plan.shape)))
+        answered = answer_terms(plan, self.terms, index, self.release)
+        columns: list[npt.NDArray[Any]] = [
+            group + leaves.start for group, leaves in zip(index, ranges, strict=True)
+        ]
+        for term in self.terms:
+            numbers = Composite.of_form(one(term), answered)
+            columns.append(numbers.central())
+            columns += [
+                error.values(numbers, DEFAULT_LEVEL if error is STDERR else level) for _, error in VALUES
+            ]
+        return columns
+
+    def described(self) -> dict[str, Any]:
+        """The view and the table whose rows it counts, the file, its combinations of leaves and columns, and notes."""
+        release, view = self.release, self.view
+        plan = self.plan([range(0, 1) for _ in self.sizes])
+        block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in self.terms))
+        notes = [*reported_notes(release.meta, block), *bias_notes(plan, self.terms, release)]
+        positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
+        columns = [(c.name, c.type, c.means) for axis in self.axes for c in axis]
+        for name, term in zip(self.names, self.terms, strict=True):
+            columns.append((name, "DOUBLE", _means(term.measure, release)))
+            columns += [(name + end, "DOUBLE", error.summary) for end, error in VALUES]
+        return {
+            "view": view.name, "table": view.of, "file": self.file, "rows": prod(self.sizes),
+            "estimates": estimates_kind(positive, bool(entropy_caveat(plan, self.terms, release))),
+            "columns": [dict(zip(("name", "type", "means"), column, strict=True)) for column in columns],
+            "notes": list(dict.fromkeys(note.text for note in notes)),
+        }  # fmt: skip
 
 
 def _unused(name: str, taken: set[str], suffix: str) -> str:
@@ -455,111 +500,11 @@ def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
     yield from product(*ranges)
 
 
-def _plan(task: Task, ranges: Sequence[range]) -> ViewPlan:
-    """A plan that groups by the leaves of every axis."""
-    cells = []
-    for leaves, size in zip(ranges, task.sizes, strict=True):
-        group = np.arange(len(leaves))
-        keys = tuple((leaf,) for leaf in leaves)
-        ones = np.ones(len(leaves))
-        cells.append(
-            AxisCells(size, keys, ("BIGINT",), group, np.zeros_like(group), group + leaves.start, ones, ((),))
-        )
-    questions = tuple(AxisQuery(axis, ()) for axis in task.view.axes)
-    return ViewPlan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
-
-
-def _write(
-    task: Task, folder: Path, about: Mapping[str, Any], progress: Progress, far: tuple[int, int]
-) -> Exported:
-    """One view's file: parts go into a database on disk, and from there, with the names of leaves, into Parquet."""
-    progress(Stage("writing", task.view.name, {"rows": prod(task.sizes)}, *far))
-    named = [f"{name}{end}" for name in task.names for end in ("", *(end for end, _ in VALUES))]
-    leaves = [f"leaf_{i}" for i in range(len(task.sizes))]
-    work, exported = folder / "work.duckdb", _exported(task)
-    database = duckdb.connect(str(work), config={"threads": 1, "memory_limit": "1GB"})
-    try:
-        for i, columns in enumerate(task.axes):
-            _name_leaves(database, i, columns)
-        for number, ranges in enumerate(_parts(task.sizes)):
-            database.register(
-                "part", dict(zip([*leaves, *named], _cells(task, ranges, about["level"]), strict=True))
-            )
-            database.execute(
-                "CREATE TABLE cells AS FROM part" if not number else "INSERT INTO cells FROM part"
-            )
-            database.unregister("part")
-        picked = [
-            *(f"a{i}.{identifier(c.name)}" for i, axis in enumerate(task.axes) for c in axis),
-            *(
-                f"CASE WHEN isfinite({identifier(n)}) THEN {identifier(n)} END AS {identifier(n)}"
-                for n in named
-            ),
-        ]
-        joined = "".join(f" JOIN axis_{i} AS a{i} ON a{i}.leaf = leaf_{i}" for i in range(len(leaves)))
-        order = f" ORDER BY {', '.join(leaves)}" if leaves else ""
-        target, told = (
-            literal(str(folder / task.file)),
-            literal(json.dumps({**about, **_described(exported)})),
-        )
-        database.execute(
-            f"COPY (SELECT {', '.join(picked)} FROM cells{joined}{order}) TO {target} "
-            f"(FORMAT parquet, KV_METADATA {{dpsql: {told}}})"
-        )
-    finally:
-        database.close()
-        work.unlink(missing_ok=True)
-    return exported
-
-
 def _name_leaves(database: duckdb.DuckDBPyConnection, number: int, columns: Sequence[LeafColumn]) -> None:
-    names = ["leaf", *(column.name for column in columns)]
-    kinds = ["BIGINT", *(column.type for column in columns)]
-    fields = ", ".join(f"{identifier(n)} {kind}" for n, kind in zip(names, kinds, strict=True))
-    database.execute(f"CREATE TABLE axis_{number} ({fields})")
-    rows = [list(row) for row in zip(*(column.values for column in columns), strict=True)]
-    database.executemany(
-        f"INSERT INTO axis_{number} VALUES ({', '.join('?' * len(names))})",
-        [[leaf, *row] for leaf, row in enumerate(rows)],
-    )
-
-
-def _cells(task: Task, ranges: Sequence[range], level: float) -> list[npt.NDArray[Any]]:
-    """Leaf numbers of a part, then each measure's value and errors."""
-    plan = _plan(task, ranges)
-    index = tuple(np.indices(plan.shape).reshape(len(plan.shape), prod(plan.shape)))
-    answered = answer_terms(plan, task.terms, index, task.release)
-    columns: list[npt.NDArray[Any]] = [
-        group + leaves.start for group, leaves in zip(index, ranges, strict=True)
-    ]
-    for term in task.terms:
-        numbers = Composite.of_form(one(term), answered)
-        columns.append(numbers.central())
-        columns += [error.values(numbers, DEFAULT_LEVEL if error is STDERR else level) for _, error in VALUES]
-    return columns
-
-
-def _described(file: Exported) -> dict[str, Any]:
-    """A view's file, as the schema and the file's own metadata say it."""
-    columns = [column._asdict() for column in file.columns]
-    return {**vars(file), "columns": columns, "notes": list(file.notes)}
-
-
-def _exported(task: Task) -> Exported:
-    release, view = task.release, task.view
-    plan = _plan(task, [range(0, 1) for _ in task.sizes])
-    block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in task.terms))
-    notes = [*reported_notes(release.meta, block), *bias_notes(plan, task.terms, release)]
-    positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
-    estimates = estimates_kind(positive, bool(entropy_caveat(plan, task.terms, release)))
-    shown = [ExportColumn(c.name, c.type, c.means) for axis in task.axes for c in axis]
-    for name, term in zip(task.names, task.terms, strict=True):
-        shown.append(ExportColumn(name, "DOUBLE", _means(term.measure, release)))
-        shown += [ExportColumn(name + end, "DOUBLE", error.summary) for end, error in VALUES]
-    return Exported(
-        view.name, view.of, task.file, prod(task.sizes), estimates, tuple(shown),
-        tuple(dict.fromkeys(note.text for note in notes)),
-    )  # fmt: skip
+    fields = "".join(f", {identifier(column.name)} {column.type}" for column in columns)
+    database.execute(f"CREATE TABLE axis_{number} (leaf BIGINT{fields})")
+    rows = [[leaf, *row] for leaf, row in enumerate(zip(*(column.values for column in columns), strict=True))]
+    database.executemany(f"INSERT INTO axis_{number} VALUES (?{', ?' * len(columns)})", rows)
 
 
 def _means(measure: str, release: Release) -> str:

@@ -20,7 +20,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import duckdb
@@ -275,17 +275,9 @@ def _cells(answer: Renderable, level: float) -> Iterator[list[str]]:
         bounds = answer.model_bound[r] if r < len(answer.model_bound) else (None,) * len(row)
         noise, marked = answer.noise_rows[r], answer.marked[r]
         yield [
-            _cell(value, (low[r][c], high[r][c]), bounds[c], marked=marked[c])
-            if isinstance(value, NUMBERS) and (noise[c] is not None or low[r][c] is not None)
-            else _moment(value, low[r][c], high[r][c])
+            _cell(value, (low[r][c], high[r][c]), bounds[c], noisy=noise[c] is not None, marked=marked[c])
             for c, value in enumerate(row)
         ]
-
-
-def _moment(value: Any, low: Any, high: Any) -> str:
-    """A value without a margin; a quantile of dates with its interval."""
-    interval = f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
-    return f"{number(value)}{interval}"
 
 
 def _days(answer: Renderable) -> Grid:
@@ -303,22 +295,25 @@ def _days(answer: Renderable) -> Grid:
     )
 
 
-def _cell(value: Any, ends: tuple[float | None, float | None], cut: float | None, *, marked: bool) -> str:
-    marks = (WEAK if marked else "") + _cut_mark(cut)
-    return f"{interval_text(value, *ends)}{' ' if marks else ''}{marks}"
-
-
-def _cut_mark(cut: float | None) -> str:
-    """Interpolation bound to two digits; unbounded where nothing bounds it."""
-    if cut == 0:
-        return ""
-    return f"{CUT}∞" if cut is None else f"{CUT}{number(cut, cut).replace(' ', '')}"
+def _cell(value: Any, ends: tuple[Any, Any], cut: float | None, *, noisy: bool, marked: bool) -> str:
+    """A number with its margin, and its marks: an interpolation bound to two digits, where one is not 0."""
+    low, high = ends
+    if not isinstance(value, NUMBERS) or not (
+        noisy or low is not None
+    ):  # a quantile of dates with its interval
+        return number(value) + (
+            f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
+        )
+    marks = WEAK if marked else ""
+    if cut != 0:
+        marks += f"{CUT}∞" if cut is None else f"{CUT}{number(cut, cut).replace(' ', '')}"
+    return f"{interval_text(value, low, high)}{' ' if marks else ''}{marks}"
 
 
 def _legend(cells: list[list[str]], gaps: Sequence[str]) -> list[str]:
     """One line for each mark that occurs, and what is said of rows without one."""
     used = {
-        word for row in cells for cell in row if split_margin(cell)[1] for word in cell.rsplit(" ", 1)[-1]
+        mark for row in cells for cell in row if split_margin(cell)[1] for mark in cell.rsplit(" ", 1)[-1]
     }
     return [*(text for mark, text in LEGEND.items() if mark in used), *gaps]
 
@@ -326,8 +321,12 @@ def _legend(cells: list[list[str]], gaps: Sequence[str]) -> list[str]:
 def _table(answer: Renderable, cells: list[list[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in [list(answer.columns), *cells]) for i in range(len(answer.columns))]
     right = [any(kind in column_type for kind in NUMERIC) for column_type in answer.types]
-    head = [_line(list(answer.columns), widths, right), "  ".join("-" * width for width in widths)]
-    return [*head, *(_line(row, widths, right) for row in cells)]
+    padded = (
+        [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
+        for row in [list(answer.columns), *cells]
+    )
+    head, *lines = ("  ".join(row).rstrip() for row in padded)
+    return [head, "  ".join("-" * width for width in widths), *lines]
 
 
 def _markdown(answer: Renderable, cells: list[list[str]]) -> list[str]:
@@ -370,16 +369,13 @@ def _field(value: Any) -> Any:
     return "'" * value.startswith(("=", "+", "-", "@")) + visible(value)
 
 
-def _in_json(text: str) -> str:
-    """JSON whose texts are escaped where they would command a terminal; it says the same, exactly."""
-    return UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
-
-
 def _objects(names: Sequence[str], records: Grid, indent: int | None = None) -> Iterator[str]:
-    """Each row as the text of a JSON object."""
+    """Each row as the text of a JSON object, escaped where it would command a terminal; it says the same, exactly."""
     for record in records:
-        row = dict(zip(names, map(plain, record), strict=True))
-        yield _in_json(json.dumps(row, indent=indent, ensure_ascii=False))
+        text = json.dumps(
+            dict(zip(names, map(plain, record), strict=True)), indent=indent, ensure_ascii=False
+        )
+        yield UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def _json(names: Sequence[str], records: Grid) -> str:
@@ -388,18 +384,9 @@ def _json(names: Sequence[str], records: Grid) -> str:
     return f"[\n  {lines}\n]" if lines else "[]"
 
 
-def _jsonl(names: Sequence[str], records: Grid) -> str:
-    return "\n".join(paced(_objects(names, records), _characters))
-
-
 def _characters(texts: Sequence[str]) -> int:
     """Bytes of texts, and of the one text that they become."""
     return 2 * sum(map(sys.getsizeof, texts))
-
-
-def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
-    padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True)]
-    return "  ".join(padded).rstrip()
 
 
 def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
@@ -424,13 +411,12 @@ def margin_lines(result: Renderable, level: float = 0.95) -> tuple[str, ...]:
 
 def _lines_of_margins(answer: Renderable, level: float) -> Iterator[str]:
     low, high = answer.interval_rows(level) if answer.noisy else ((), ())
-    for c in _noisy_numbers(answer):
+    for c in answer.noisy:
+        if not all(isinstance(row[c], (*NUMBERS, type(None))) for row in answer.rows):
+            continue  # quantiles of days and times
         has_error = [row[c] is not None for row in answer.noise_rows]
-        sides = [
-            margins(row[c], a[c], b[c])
-            for row, a, b, has in zip(answer.rows, low, high, has_error, strict=True)
-            if has
-        ]
+        ends = zip(answer.rows, low, high, has_error, strict=True)
+        sides = [margins(row[c], a[c], b[c]) for row, a, b, has in ends if has]
         bounds = [row[c] for row, has in zip(answer.model_bound, has_error, strict=True) if has]
         if all(value == 0 for pair in sides for value in pair):
             continue  # a constant beside noisy columns
@@ -457,7 +443,9 @@ def plain(value: Any) -> Any:
 
 
 FOR_PEOPLE = {"table": _table, "markdown": _markdown, "vertical": _vertical}
-FOR_PROGRAMS = {"csv": _csv, "json": _json, "jsonl": _jsonl}
+FOR_PROGRAMS: dict[str, Callable[[Sequence[str], Grid], str]] = {
+    "csv": _csv, "json": _json, "jsonl": lambda names, records: "\n".join(paced(_objects(names, records), _characters)),
+}  # fmt: skip
 
 
 def arrow_types(types: Sequence[str]) -> list[Any]:
@@ -477,8 +465,3 @@ def arrow_column(values: list[Any], kind: Any) -> Any:
         return inferred.cast(kind)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
         return inferred
-
-
-def _noisy_numbers(answer: Renderable) -> list[int]:
-    """Noisy columns but for quantiles of days and times."""
-    return [c for c in answer.noisy if all(isinstance(row[c], (*NUMBERS, type(None))) for row in answer.rows)]

@@ -212,7 +212,11 @@ class Result:
                         free += "_"
                     names.append(free)
                     columns.append((free, [row[c] for row in grid]))
-            rows = paced(zip(*(values for _, values in columns), strict=True), _tuples)
+            # their values are counted already
+            rows = paced(
+                zip(*(values for _, values in columns), strict=True),
+                lambda part: sum(map(sys.getsizeof, part)),
+            )
             return tuple(name for name, _ in columns), tuple(rows)
 
     def with_intervals(self, level: float = 0.95) -> Result:
@@ -380,11 +384,6 @@ def _is_unreliable(value: Any, error: float | None, relative: float) -> bool:
     if error is None or not isinstance(value, NUMBERS):  # a day has no size that an error could hide
         return error is None
     return error > 0 and error >= relative * abs(float(value))
-
-
-def _tuples(rows: Sequence[Sequence[Any]]) -> int:
-    """Bytes of rows whose values are counted already."""
-    return sum(map(sys.getsizeof, rows))
 
 
 def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:

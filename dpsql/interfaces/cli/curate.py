@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: the catalog's)")
 NEW_LEDGER = click.option(
-    "--new-ledger",
-    is_flag=True,
-    help="these are not the people that another ledger here was charged for",
+    "--new-ledger", is_flag=True, help="these are not the people that another ledger here was charged for"
 )
 
 
@@ -110,12 +108,7 @@ def buy(
 @NEW_LEDGER
 @tells
 def append(
-    release: Path,
-    catalog: Path,
-    batch: str,
-    source: Path | None,
-    check: bool,
-    **charged: Any,
+    release: Path, catalog: Path, batch: str, source: Path | None, check: bool, **charged: Any
 ) -> CommandOutput:
     """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
 

@@ -44,9 +44,7 @@ SELECTED = ("refuse", "allow")
     "--workload", type=FILE, help="file of SQL statements, each ended by `;`, that the views are designed for"
 )
 @click.option(
-    "--data-dependent",
-    type=click.Choice(SELECTED),
-    help="let noisy numbers choose how views are measured",
+    "--data-dependent", type=click.Choice(SELECTED), help="let noisy numbers choose how views are measured"
 )
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
@@ -54,12 +52,7 @@ SELECTED = ("refuse", "allow")
 @click.option("--most-rows", type=click.IntRange(1), help="public guess: rows that hardly any unit exceeds")
 @tells
 def init(
-    source: str,
-    output: Path,
-    name: str | None,
-    workload: Path | None,
-    interactive: bool,
-    **said: Any,
+    source: str, output: Path, name: str | None, workload: Path | None, interactive: bool, **said: Any
 ) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 

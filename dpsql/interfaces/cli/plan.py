@@ -51,11 +51,7 @@ if TYPE_CHECKING:
     help="public guess: share of a unit's rows that fall in one leaf together; 0 if each falls independently",
 )
 @click.option(
-    "--mean",
-    "means",
-    multiple=True,
-    metavar="TABLE.COLUMN=NUMBER",
-    help="public guess: mean of a measure",
+    "--mean", "means", multiple=True, metavar="TABLE.COLUMN=NUMBER", help="public guess: mean of a measure"
 )
 @click.option(
     "--keys",
@@ -64,12 +60,7 @@ if TYPE_CHECKING:
     help="public guess: keys that will be found of a column with categories: private; default 400",
 )
 @tells
-def plan(
-    catalog: Path,
-    workload: Path | None,
-    mechanisms: bool,
-    **known: Any,
-) -> CommandOutput:
+def plan(catalog: Path, workload: Path | None, mechanisms: bool, **known: Any) -> CommandOutput:
     """Say how far each answer over CATALOG will be off and what publishing it will cost; spends nothing.
 
     Questions come first, each with the 95% interval that will be printed and what it is made of; --mechanisms adds how

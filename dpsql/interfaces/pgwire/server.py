@@ -278,10 +278,7 @@ def _until_end(context: ssl.SSLContext, certificate: Path) -> float:
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(certificate)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server),
-        context.wrap_bio(to_server, to_client, server_side=True),
-    ]
+    ends = [client.wrap_bio(to_client, to_server), context.wrap_bio(to_server, to_client, server_side=True)]
     for _ in range(4):  # flights of a handshake
         for end in ends:
             try:

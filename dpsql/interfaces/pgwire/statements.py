@@ -215,9 +215,7 @@ class Backend:
         answer = state.settings.query(self.releases, without_array_casts(sql), dialect="postgres")
         names = self._names(sql, outside, tuple(answer.columns))
         return replace(
-            _answer(names, answer.types, answer.rows),
-            flags=margin_lines(answer),
-            standing=answer.flags,
+            _answer(names, answer.types, answer.rows), flags=margin_lines(answer), standing=answer.flags
         )
 
     def _names(self, sql: str, outside: str, names: tuple[str, ...]) -> Sequence[str]:

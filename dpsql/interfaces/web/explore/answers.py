@@ -179,12 +179,7 @@ def answer_values(result: Result, level: float) -> Json:
     low, high = first.interval_rows(level)
     noisy = frozenset(first.noisy)
     columns = [
-        {
-            "name": name,
-            "noisy": c in noisy,
-            "number": _is_number(kind),
-            "ordered": _is_ordered(first.rows, c),
-        }
+        {"name": name, "noisy": c in noisy, "number": _is_number(kind), "ordered": _is_ordered(first.rows, c)}
         for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True))
     ]
     rows = [

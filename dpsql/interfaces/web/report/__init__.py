@@ -21,14 +21,7 @@ from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.interfaces.web.report.model import page_model
 from dpsql.planner.notes import PARTICIPATIONS
 from dpsql.release import Release
-from dpsql.release.format import (
-    MeasureScale,
-    Promise,
-    RowsBeyondBound,
-    ScaleMeta,
-    SpentAmount,
-    to_json,
-)
+from dpsql.release.format import MeasureScale, Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
 from dpsql.release.promises import FREE, promise_words, short
 from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
 from dpsql.results.margins import split_margin
@@ -119,11 +112,7 @@ def _questions(rated: Sequence[RatedQuestion]) -> list[str]:
 def _spent(spends: Sequence[SpentAmount]) -> list[tuple[str, ...]]:
     total = sum(Fraction(spend.amount) for spend in spends)
     return [
-        (
-            spend.purpose,
-            f"{float(Fraction(spend.amount) / total):.0%}" if total else "0",
-        )
-        for spend in spends
+        (spend.purpose, f"{float(Fraction(spend.amount) / total):.0%}" if total else "0") for spend in spends
     ]
 
 
