@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.interfaces.cli.command import SPACE, SPACE_OF_A_CORE
+from dpsql.interfaces.cli import SPACE, SPACE_OF_A_CORE
 from tests.stream_shop import CATALOG, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")

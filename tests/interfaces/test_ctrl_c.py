@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from dpsql.errors import INTERRUPTED, TERMINATED
 from dpsql.faults import CHARGED, machine
-from dpsql.interfaces.cli.command import CommandGroup
+from dpsql.interfaces.cli import CommandGroup
 from dpsql.release.request import executed, heeding_keys
 
 

@@ -14,8 +14,7 @@ import duckdb
 import pytest
 
 from dpsql.examples.retail import make_star, write_star
-from dpsql.interfaces.cli import EXAMPLES, all_commands
-from dpsql.interfaces.cli.summaries import BEGIN, COMMANDS
+from dpsql.interfaces.cli import BEGIN, COMMANDS, EXAMPLES, all_commands
 from tests.command import dpsql_command
 from tests.stream_shop import CATALOG as DAYS
 
@@ -114,9 +113,9 @@ def test_help_is_one_screen_and_names_every_command_in_one_line() -> None:
     assert len(lines) <= 40 and max(map(len, lines)) <= 80
     assert lines[-1] == BEGIN
     assert set(COMMANDS) == set(all_commands())
-    for name, entry in COMMANDS.items():
-        assert len(entry.summary) < 60
-        assert [line.split(maxsplit=1) for line in lines].count([name, entry.summary]) == 1
+    for name, (_, summary, *_) in COMMANDS.items():
+        assert len(summary) < 60
+        assert [line.split(maxsplit=1) for line in lines].count([name, summary]) == 1
 
 
 def test_help_loads_no_command() -> None:

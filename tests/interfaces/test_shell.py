@@ -24,7 +24,7 @@ from prompt_toolkit.output import DummyOutput
 
 import dpsql
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.cli.command import at_hand
+from dpsql.interfaces.cli import at_hand
 from dpsql.interfaces.python.complete import words_of
 from dpsql.interfaces.python.scan import InputPiece, split
 from dpsql.interfaces.shell import evaluate

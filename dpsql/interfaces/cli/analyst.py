@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from dpsql import api
-from dpsql.errors import Error
-from dpsql.interfaces.cli.command import (
+from dpsql.errors import Error, visible_lines
+from dpsql.interfaces.cli import (
     FILE,
     CommandOutput,
     as_object,
@@ -69,10 +69,9 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @estimates
 @combine
 @click.option(
-    "--min-relative-error",
-    type=click.FloatRange(0, min_open=True),
+    "--min-relative-error", type=click.FloatRange(0, min_open=True),
     help="hide groups with relative errors of this or more, such as 0.5",
-)
+)  # fmt: skip
 @click.option(
     "--json", "as_json", is_flag=True, help="report as JSON, as `--format json` with command and code"
 )
@@ -93,8 +92,7 @@ def query(
         return render(answered, style, level), notes_beside(answered, style, level)
 
     shown, notes = heeding_keys(answer)
-    shown = as_object(json.loads(shown)) if as_json else shown
-    click.echo(shown)
+    click.echo(as_object(json.loads(shown)) if as_json else shown)
     for note in notes:
         say(f"note: {note}", err=True)
 
@@ -128,23 +126,17 @@ def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) 
         }
 
     answered = heeding_keys(answer)
-    if as_json:
-        click.echo(as_object(answered))
-    else:
-        say(answered)
+    click.echo(as_object(answered) if as_json else visible_lines(answered))
 
 
 @cli.command()
-@click.argument("releases", type=FILE, nargs=-1, required=True)
+@several
 @click.option("-c", "--command", "commands", multiple=True, help="run a statement or command, then exit")
 @click.option("-f", "--file", "script", type=FILE, help="run a file, then exit")
 @click.option(
-    "--format",
-    "style",
-    type=click.Choice(STYLES),
+    "--format", "style", type=click.Choice(STYLES), help="table on a terminal, else csv",
     default=lambda: STYLES[0] if sys.stdout.isatty() else "csv",
-    help="table on a terminal, else csv",
-)
+)  # fmt: skip
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of margins")
 @as_of
 @signed
@@ -168,8 +160,7 @@ def shell(
         if not texts and sys.stdin.isatty():
             context.exit(interact(state))
         for text in texts or [sys.stdin.read()]:
-            code = run_text(text, state)
-            if code:
+            if code := run_text(text, state):
                 context.exit(code)
     finally:
         state.redirect("")
@@ -189,12 +180,8 @@ def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
     from dpsql.federation.session import open_session
     from dpsql.interfaces.web.report import report_page
 
-    opened = open_session(releases)
-    try:
-        with Request(PAGE_SECONDS).working():
-            page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
-    finally:
-        opened.close()
+    with contextlib.closing(open_session(releases)) as opened, Request(PAGE_SECONDS).working():
+        page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
     write_text(output, page)
     return CommandOutput({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
 
@@ -220,12 +207,12 @@ def export(
     from dpsql.federation.session import open_session
     from dpsql.results.export import export as write
 
-    opened = open_session(releases, **opening)
-    try:
-        with steps("export") as progress, Request(math.inf).working():  # `MOST_WORK` bounds it beforehand
-            schema = write(opened, output, views, level, progress or silent, dbt=dbt)
-    finally:
-        opened.close()
+    session, request = (
+        open_session(releases, **opening),
+        Request(math.inf),
+    )  # `MOST_WORK` bounds it beforehand
+    with contextlib.closing(session) as opened, steps("export") as progress, request.working():
+        schema = write(opened, output, views, level, progress or silent, dbt=dbt)
     files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]
     lines = [f"wrote {output}", *files, *(f"left out: {why}" for why in schema["left_out"])]
     return CommandOutput({"folder": str(output), **schema}, "\n".join(lines))
@@ -248,16 +235,11 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
     from dpsql.interfaces.web.explore import serve
 
     def told(address: str) -> None:
-        click.echo(
-            as_object({"url": address}, indent=None) if as_json else f"open {address} (Ctrl-C ends it)",
-            err=not as_json,
-        )
+        shown = as_object({"url": address}, indent=None) if as_json else f"open {address} (Ctrl-C ends it)"
+        click.echo(shown, err=not as_json)
 
-    opened = open_session(releases, as_of=as_of)
-    try:
+    with contextlib.closing(open_session(releases, as_of=as_of)) as opened:
         serve(opened, port, told)
-    finally:
-        opened.close()
 
 
 @cli.command()
@@ -277,12 +259,9 @@ def site(
     from dpsql.federation.session import open_session
     from dpsql.interfaces.web.site import write_site
 
-    opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
-    try:
-        with steps("site") as progress, Request(math.inf).working():
-            written = write_site(opened, output, progress or silent)
-    finally:
-        opened.close()
+    session = open_session(releases, as_of=as_of, nonnegative=nonnegative)
+    with contextlib.closing(session) as opened, steps("site") as progress, Request(math.inf).working():
+        written = write_site(opened, output, progress or silent)
     left_out = [f"left out: {why}" for why in written["left_out"]]
     size = f"{written['questions']} questions, {written['bytes'] / 1e6:.1f} MB"
     return CommandOutput(written, "\n".join([f"wrote {output}: {size}; open {output}/index.html", *left_out]))
@@ -304,11 +283,8 @@ def mcp(releases: tuple[Path, ...], claims: Path, as_of: str | None) -> None:
     from dpsql.interfaces.agents.claims import ClaimFile
     from dpsql.interfaces.agents.mcp import tools
 
-    opened = open_session(releases, as_of=as_of)
-    try:
+    with contextlib.closing(open_session(releases, as_of=as_of)) as opened:
         tools(opened, ClaimFile(claims)).run("stdio")
-    finally:
-        opened.close()
 
 
 @cli.command()
@@ -337,11 +313,8 @@ def check(
     asked = opened(list(releases) or None, as_of)
     with Request(math.inf).working():
         quotes = check_report(read_text(report), ClaimFile(claims).statements(), asked)
-    faults = [
-        quote
-        for quote in quotes
-        if quote.verdict != "right" and not (allow_unclaimed and quote.verdict == "unclaimed")
-    ]
+    accepted = {"right", "unclaimed"} if allow_unclaimed else {"right"}
+    faults = [quote for quote in quotes if quote.verdict not in accepted]
     lines = [f"{report}:{quote.line}: {quote.text} is {quote.verdict}: {quote.why}" for quote in faults]
     right = sum(quote.verdict == "right" for quote in quotes)
     told = "\n".join([*lines, f"{right} of {len(quotes)} numbers are right"])
@@ -387,13 +360,9 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
     "--idle-timeout", "idle", type=SECONDS, default=3600, show_default=True, help="seconds; 0 for none"
 )
 @click.option(
-    "--login-timeout",
-    "login",
-    type=click.FloatRange(0.1),
-    default=10,
-    show_default=True,
+    "--login-timeout", "login", type=click.FloatRange(0.1), default=10, show_default=True,
     help="seconds to complete a login",
-)
+)  # fmt: skip
 @click.option(
     "--memory", type=click.IntRange(1),
     help="MB for all answers computed, kept and sent, over all processes; default: 250 per core",
@@ -430,12 +399,10 @@ def serve(
         wants_json()
 
     def announce(address: str, number: int) -> None:
-        line = (
-            as_object({"host": address, "port": number}, indent=None)
-            if as_json
-            else f"listening on {address}:{number}"
+        value = {"host": address, "port": number}
+        click.echo(
+            as_object(value, indent=None) if as_json else f"listening on {address}:{number}", err=not as_json
         )
-        click.echo(line, err=not as_json)
 
     releases = releases or tuple(map(Path, (context.default_map or {}).get("releases", ())))
     memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)

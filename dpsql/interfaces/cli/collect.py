@@ -11,17 +11,16 @@ from dpsql import api
 from dpsql.catalog.source import POSTGRESQL, SPARK
 from dpsql.client import Plan
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.cli.command import FILE, CommandOutput, cli, steps, tells
+from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
 from dpsql.local.forecast import CollectionForecast
 from dpsql.local.plan import facts_of
 from dpsql.local.smooth import SLOW
 from dpsql.local.tau import asks_rows_alone
 
 ENGINE = click.option(
-    "--engine",
-    type=click.Choice([kind.name for kind in (POSTGRESQL, SPARK)]),
+    "--engine", type=click.Choice([kind.name for kind in (POSTGRESQL, SPARK)]),
     help="REPORTS are tables of this server, which counts them",
-)
+)  # fmt: skip
 ROOT = click.option(
     "--root", default="", help="the server's address, as in a catalog's source; ${NAME} expands"
 )
@@ -52,10 +51,9 @@ class ShareParam(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     "--people", type=click.IntRange(1), default=100_000, show_default=True, help="expected to report"
 )
 @click.option(
-    "--target",
-    type=ShareParam(),
+    "--target", type=ShareParam(),
     help="plan for as many people as keep every error below this share of them (5% or 0.05)",
-)
+)  # fmt: skip
 @click.option("--label", default="", help="distinguishes repeated collections; a device answers each once")
 @click.option("--for", "column", help="of a column with `reported:`: table.column")
 @tells
@@ -73,9 +71,8 @@ def collection_plan(
         from dpsql.local.reported import write_reported_plan
 
         write_reported_plan(catalog, column, output)
-        return CommandOutput(
-            {"plan": str(output), "column": column}, f"wrote {output}: one report a person about {column}"
-        )
+        value = {"plan": str(output), "column": column}
+        return CommandOutput(value, f"wrote {output}: one report a person about {column}")
     forecast = api.collection_plan(catalog, output, people=people, **asked)
     predictions, plan = forecast.predictions, forecast.plan
     lines = [
@@ -108,7 +105,13 @@ def collection_plan(
             f"`dpsql collect` will write a release, and then fit axes together for about {forecast.seconds:,.0f} s "
             "of one core"
         )
-    return CommandOutput(_told(forecast), "\n".join(lines), result=True)
+    told = [
+        {"question": row.question, "error": row.error, "people": forecast.people}
+        | {"views": {c.view: c.part for c in forecast.costs if c.question == row.question}}
+        | {"ways_out": forecast.ways_out.get(row.question, [])}
+        for row in predictions
+    ]
+    return CommandOutput(told, "\n".join(lines), result=True)
 
 
 def _cost_lines(forecast: CollectionForecast) -> list[str]:
@@ -142,16 +145,6 @@ def _dominated(plan: Plan) -> str:
         "of two axes that erred by a third of AHEAD's squared error, of three by a sixteenth; on clusters of two axes "
         "by 4.7 times at epsilon 1, of three by 1.3 times"
     )
-
-
-def _told(forecast: CollectionForecast) -> list[dict[str, Any]]:
-    """The forecast as JSON: a row a question."""
-    return [
-        {"question": row.question, "error": row.error, "people": forecast.people}
-        | {"views": {c.view: c.part for c in forecast.costs if c.question == row.question}}
-        | {"ways_out": forecast.ways_out.get(row.question, [])}
-        for row in forecast.predictions
-    ]
 
 
 @cli.command()
@@ -216,11 +209,9 @@ def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, l
 @cli.command()
 @click.argument("held", type=FILE)
 @click.option(
-    "--people",
-    type=click.File(encoding="utf-8"),
-    required=True,
+    "--people", type=click.File(encoding="utf-8"), required=True,
     help="their tokens or keys, one a line; - reads standard input",
-)
+)  # fmt: skip
 @click.option("--catalog", type=FILE, help="of a stream: its catalog")
 @tells
 def forget(held: Path, people: TextIO, catalog: Path | None) -> CommandOutput:

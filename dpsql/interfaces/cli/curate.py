@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -12,18 +13,14 @@ import click
 
 from dpsql import api
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.cli.command import FILE, CommandOutput, asks, cli, steps, tells, write_text
+from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells, write_text
 from dpsql.interfaces.cli.plan import plan_text
 
 if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
-    from dpsql.ledger.store import EntryReport, LineageReport
-    from dpsql.streams.publish import Appended, Compared
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from dpsql.ledger.copies import Copied
-
+    from dpsql.ledger.store import LineageReport
+    from dpsql.streams.publish import Appended, Compared
 
 LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: the catalog's)")
 NEW_LEDGER = click.option(
@@ -57,7 +54,9 @@ def publish(catalog: Path, output: Path, confirm: bool, **options: Any) -> Comma
     output of another name or another --label.
     """
     with steps("publish") as progress:
-        report = api.publish(catalog, output, confirm=confirm or asks(), progress=progress, **options)
+        report = api.publish(
+            catalog, output, confirm=confirm or sys.stdin.isatty(), progress=progress, **options
+        )
     return CommandOutput(report.to_json(), report.summary())
 
 
@@ -144,6 +143,7 @@ def budget_json(report: BudgetReport) -> dict[str, Any]:
 
 def _lineage_json(report: LineageReport) -> dict[str, Any]:
     identity = report.lineage
+    keys = {"cap": identity.key_delta, "spent": report.key_spent} if identity.key_delta else {}
     mu2 = {"cap": identity.limit, "spent": report.spent, "left": report.left} if identity.delta else {}
     return {
         "lineage": identity.name,
@@ -155,27 +155,16 @@ def _lineage_json(report: LineageReport) -> dict[str, Any]:
         "spent": str(report.spent_epsilon),
         "left": str(report.left_epsilon),
         "mu2": {name: str(value) for name, value in mu2.items()} or None,
-        "key_delta": {"cap": str(identity.key_delta), "spent": str(report.key_spent)}
-        if identity.key_delta
-        else None,
-        "releases": [_entry_json(release) for release in report.entries],
-    }
-
-
-def _entry_json(release: EntryReport) -> dict[str, Any]:
-    return {
-        "label": release.label,
-        "release_id": release.release_id,
-        "published_at": release.published_at,
-        "state": release.state,
-        "path": str(release.path),
-        "present": release.present,
-        "cost": str(release.epsilon),
-        "spends": [
-            {"what": line.purpose, "amount": str(line.amount), "currency": line.currency}
-            for line in release.lines
+        "key_delta": {name: str(value) for name, value in keys.items()} or None,
+        "releases": [
+            {name: getattr(release, name) for name in ("label", "release_id", "published_at", "state")}
+            | {"path": str(release.path), "present": release.present, "cost": str(release.epsilon)}
+            | {"spends": [
+                {"what": line.purpose, "amount": str(line.amount), "currency": line.currency} for line in release.lines
+            ]}
+            for release in report.entries
         ],
-    }
+    }  # fmt: skip
 
 
 def budget_text(report: BudgetReport) -> str:
@@ -206,13 +195,10 @@ def budget_text(report: BudgetReport) -> str:
             lines.append(
                 f"  {release.published_at}  {amount(release.epsilon)}  {release.label} -> {release.path}{why}"
             )
-            lines += [f"    {_part(line.amount, release)}  {line.purpose}" for line in release.lines]
+            for line in release.lines:  # as a part of what was charged: it has no epsilon of its own
+                part = float(line.amount / release.cost) if release.cost else 0.0
+                lines.append(f"    {part:.1%}  {line.purpose}")
     return "\n".join(lines)
-
-
-def _part(spent: Fraction, release: EntryReport) -> str:
-    """A line as a part of what was charged: it has no epsilon of its own."""
-    return f"{float(spent / release.cost) if release.cost else 0.0:.1%}"
 
 
 def amount(value: Fraction) -> str:
@@ -274,11 +260,8 @@ def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) 
     with steps("certificate") as progress:
         written = api.certificate(release, catalog=catalog, prove=prove, progress=progress)
     json_file = output.with_suffix(".json")
-    for file, text in (
-        (output, certificate_page(written)),
-        (json_file, json.dumps(written.to_json(), indent=2) + "\n"),
-    ):
-        write_text(file, text)
+    write_text(output, certificate_page(written))
+    write_text(json_file, json.dumps(written.to_json(), indent=2) + "\n")
     return CommandOutput(written.to_json(), f"wrote {output} and {json_file}", code=0 if written.held else 3)
 
 
@@ -319,11 +302,11 @@ def move(old: Path, new: Path) -> CommandOutput:
 
 def _told(how: str, copied: Copied) -> CommandOutput:
     names = ", ".join(file.name for file in copied.files)
+    value = {
+        "ledger": str(copied.path),
+        "entries": copied.entries,
+        "files": [str(file) for file in copied.files],
+    }
     return CommandOutput(
-        {
-            "ledger": str(copied.path),
-            "entries": copied.entries,
-            "files": [str(file) for file in copied.files],
-        },
-        f"{how} the ledger to {copied.path}: {copied.entries} entries; beside it {names}",
+        value, f"{how} the ledger to {copied.path}: {copied.entries} entries; beside it {names}"
     )

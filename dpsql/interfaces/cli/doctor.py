@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ import duckdb
 
 from dpsql.errors import Error
 from dpsql.extras import EXTRAS
-from dpsql.interfaces.cli.command import FILE, CommandOutput, cli, tells
+from dpsql.interfaces.cli import FILE, CommandOutput, cli, tells
 
 NEEDED = (
     "duckdb",
@@ -28,14 +27,8 @@ NEEDED = (
     "threadpoolctl",
 )
 
-
-@dataclass(frozen=True)
-class SystemCheck:
-    """One thing that was looked at: fine or not, and what to do if not."""
-
-    what: str
-    fine: bool
-    detail: str
+SystemCheck = tuple[str, bool, str]
+"""One thing that was looked at: its name, whether it is fine, and what to do if not."""
 
 
 @cli.command()
@@ -43,14 +36,18 @@ class SystemCheck:
 @tells
 def doctor(releases: tuple[Path, ...]) -> CommandOutput:
     """Check this installation, and RELEASES if any are named; exit code 2 if something is wrong."""
-    findings = [*_packages(), _engine(), _entropy(), *map(_release, releases)]
+    versions = [(name, _version(name)) for name in NEEDED]
+    findings: list[SystemCheck] = [
+        ("python", sys.version_info >= (3, 11), platform.python_version()),
+        *((name, bool(v), v or f"missing; pip install {name}") for name, v in versions), _engine(),
+        ("entropy", len(os.urandom(32)) == 32, "the operating system's source answers"), *map(_release, releases),
+    ]  # fmt: skip
     extras = {extra: _version(requirement.package) for extra, requirement in EXTRAS.items()}
-    lines = [f"{'ok  ' if finding.fine else 'BAD '} {finding.what}: {finding.detail}" for finding in findings]
+    lines = [f"{'ok  ' if fine else 'BAD '} {what}: {detail}" for what, fine, detail in findings]
     lines += [f"     extra {name}: {version or _lacks(name)}" for name, version in extras.items()]
-    report = {"findings": [asdict(finding) for finding in findings], "extras": extras}
-    return CommandOutput(
-        report, "\n".join(lines), result=True, code=0 if all(finding.fine for finding in findings) else 2
-    )
+    report = [dict(zip(("what", "fine", "detail"), finding, strict=True)) for finding in findings]
+    code = 0 if all(fine for _, fine, _ in findings) else 2
+    return CommandOutput({"findings": report, "extras": extras}, "\n".join(lines), result=True, code=code)
 
 
 def _lacks(name: str) -> str:
@@ -60,15 +57,6 @@ def _lacks(name: str) -> str:
     'not installed: for arrow(), pip install "dpsql[arrow]"'
     """
     return f'not installed: for {EXTRAS[name].serves}, pip install "dpsql[{name}]"'
-
-
-def _packages() -> list[SystemCheck]:
-    python = SystemCheck("python", sys.version_info >= (3, 11), platform.python_version())
-    versions = [(name, _version(name)) for name in NEEDED]
-    return [
-        python,
-        *(SystemCheck(name, bool(v), v or f"missing; pip install {name}") for name, v in versions),
-    ]
 
 
 def _version(package: str) -> str | None:
@@ -86,14 +74,8 @@ def _engine() -> SystemCheck:
         with duckdb.connect(":memory:", config=dict(LOCKDOWN)) as connection:
             row = connection.execute("SELECT current_setting('enable_external_access')").fetchone()
     except duckdb.Error as error:
-        return SystemCheck("lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0")
-    return SystemCheck(
-        "lockdown", row == (False,), "no files, no extensions" if row == (False,) else "not in force"
-    )
-
-
-def _entropy() -> SystemCheck:
-    return SystemCheck("entropy", len(os.urandom(32)) == 32, "the operating system's source answers")
+        return "lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0"
+    return "lockdown", row == (False,), "no files, no extensions" if row == (False,) else "not in force"
 
 
 def _release(path: Path) -> SystemCheck:
@@ -102,12 +84,12 @@ def _release(path: Path) -> SystemCheck:
     try:
         release = open_release(path)
     except Error as error:
-        return SystemCheck(str(path), False, str(error))
+        return str(path), False, str(error)
     views = len({statistic.view for statistic in release.statistics})
     release.close()
     writable = path.stat().st_mode & 0o222
     note = ", but the file can be written; chmod 444" if writable else ""
-    return SystemCheck(str(path), not writable, f"release {release.name}, {views} views{note}")
+    return str(path), not writable, f"release {release.name}, {views} views{note}"
 
 
 @cli.command()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,10 @@ import click
 from dpsql import api
 from dpsql.curator.design.text import view_lines
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.cli.command import FILE, CommandOutput, cli, say, tells
-from dpsql.interfaces.cli.plan import HALF, statements
+from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells
+from dpsql.interfaces.cli.plan import HALF, stated_guess, statements
 
 if TYPE_CHECKING:
-    from dpsql.contributions.guess import Guess
     from dpsql.curator.design import CatalogDesign
     from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
 
@@ -32,11 +31,7 @@ SELECTED = ("refuse", "allow")
 @click.option("--name", help="catalog name (default: the source's)")
 @click.option("--unit", help="whose privacy: row, or table.key of the people's table")
 @click.option(
-    "--public",
-    "public",
-    multiple=True,
-    metavar="TABLE",
-    help="a table whose rows anybody may see; `none`: no table",
+    "--public", multiple=True, metavar="TABLE", help="a table whose rows anybody may see; `none`: no table"
 )
 @click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
 @click.option("--epsilon", help="what the first release spends; for instance 1")
@@ -60,10 +55,15 @@ def init(
     proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
     until you have replaced or confirmed each of them. What you say here is not marked.
     """
-    from dpsql.curator.draft import DraftWorkload
+    from dpsql.curator.draft import CuratorChoices, DraftWorkload
 
-    guess = _guess(said["units"], said["rows"], said["most_rows"])
-    choices = _choices(**said)
+    guess = stated_guess(said["units"], said["rows"], said["most_rows"])
+    allows = None if said["data_dependent"] is None else bool(SELECTED.index(said["data_dependent"]))
+    public = frozenset(said["public"]) - {"none"} if said["public"] else None
+    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows)
+    if guess is not None:
+        numbers = (said["units"], said["rows"], said["most_rows"])
+        choices = replace(choices, guesses={"": tuple(number for number in numbers if number is not None)})
     if interactive and workload is None:
         workload = _questions()
     questions = None if workload is None else DraftWorkload(statements(workload), guess)
@@ -89,38 +89,6 @@ def _questions() -> Path | None:
     prompt = "A file with your questions in SQL, each ended by `;` (empty: first views)"
     answer = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
     return Path(answer).expanduser() if answer else None
-
-
-def _choices(
-    unit: str | None,
-    public: tuple[str, ...],
-    cap: str | None,
-    epsilon: str | None,
-    data_dependent: str | None,
-    units: int | None = None,
-    rows: int | None = None,
-    most_rows: int | None = None,
-) -> CuratorChoices:
-    from dpsql.curator.draft import CuratorChoices
-
-    allows = None if data_dependent is None else bool(SELECTED.index(data_dependent))
-    numbers = tuple(number for number in (units, rows, most_rows) if number is not None)
-    guesses = {} if units is None or rows is None else {"": numbers}
-    tables = frozenset(public) - {"none"} if public else None
-    return CuratorChoices(unit, tables, epsilon, cap, allows, guesses=guesses)
-
-
-def _guess(units: int | None, rows: int | None, most_rows: int | None = None) -> Guess | None:
-    """The curator's public guess.
-
-    Raises:
-        InterfaceError: half of it is stated.
-    """
-    from dpsql.contributions.guess import Guess
-
-    if (units is None) != (rows is None) or (most_rows and units is None):
-        raise InterfaceError("a guess needs both --units and --rows")
-    return None if units is None or rows is None else Guess(units, rows, most=most_rows)
 
 
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
@@ -150,26 +118,16 @@ def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
         for column in dropped
         if column.why not in (NO_QUESTION, NO_TABLE)
     ]
-    rows += _unread_rows(dropped, NO_QUESTION, NO_TABLE)
+    # columns that no question reads: a row for each table, and one for all tables that none needs
+    keeps = "name it in a question, or take its line from `dpsql init --json`"
+    for table in dict.fromkeys(column.table for column in dropped if column.why == NO_QUESTION):
+        names = [column.column for column in dropped if (column.table, column.why) == (table, NO_QUESTION)]
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        rows.append((f"{table}: {shown}", f"left out: {NO_QUESTION}", keeps))
+    if tables := dict.fromkeys(column.table for column in dropped if column.why == NO_TABLE):
+        rows.append((", ".join(tables), f"left out: {NO_TABLE}", keeps))
     place, reason = (max(len(row[i]) for row in rows) for i in (0, 1))
     return [f"{row[0]:<{place}}  {row[1]:<{reason}}  {row[2]}" for row in rows]
-
-
-def _unread_rows(
-    dropped: Sequence[DroppedColumn], no_question: str, no_table: str
-) -> Iterator[tuple[str, str, str]]:
-    """Columns that no question reads: a row for each table, and one for all tables that none needs."""
-    keeps = "name it in a question, or take its line from `dpsql init --json`"
-    columns = dict[str, list[str]]()
-    for column in dropped:
-        if column.why == no_question:
-            columns.setdefault(column.table, []).append(column.column)
-    for table, names in columns.items():
-        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        yield f"{table}: {shown}", f"left out: {no_question}", keeps
-    tables = dict.fromkeys(column.table for column in dropped if column.why == no_table)
-    if tables:
-        yield ", ".join(tables), f"left out: {no_table}", keeps
 
 
 @cli.command()
@@ -190,7 +148,7 @@ def design(
     """
     if output is not None and output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    designed = api.design(catalog, statements(workload), guess=_guess(units, rows))
+    designed = api.design(catalog, statements(workload), guess=stated_guess(units, rows))
     if output is not None:
         output.write_text(designed.text, encoding="utf-8")
     value = {
@@ -201,26 +159,17 @@ def design(
     return CommandOutput(value, "\n".join([*shown, *_design_lines(designed)]), result=True)
 
 
-def _ends(summary: Mapping[str, str]) -> str:
-    return f", {summary['lower']} to {summary['upper']}" if "lower" in summary else ""
-
-
 def _design_lines(designed: CatalogDesign) -> list[str]:
     """Predicted error of each question, or the reason why it is not served."""
-    new = [
-        f"{table}.{name} = {m.expr}"
-        for table, gained in designed.measures.items()
-        for name, m in gained.items()
-    ]
+    measures = designed.measures.items()
+    new = [f"{table}.{name} = {m.expr}" for table, gained in measures for name, m in gained.items()]
     lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
-    facts = [
-        f"{name} = {entry['is']} of {entry['of']}{_ends(entry)}" for name, entry in designed.summaries.items()
-    ]
-    lines += (
-        [f"new facts about people; values beyond a bound count as the bound: {'; '.join(facts)}"]
-        if facts
-        else []
-    )
+    facts = []
+    for name, entry in designed.summaries.items():
+        ends = f", {entry['lower']} to {entry['upper']}" if "lower" in entry else ""
+        facts.append(f"{name} = {entry['is']} of {entry['of']}{ends}")
+    if facts:
+        lines.append(f"new facts about people; values beyond a bound count as the bound: {'; '.join(facts)}")
     lines += designed.notes
     lines.append(
         f"{designed.served} of {len(designed.questions)} questions are served by {len(designed.views)} views"

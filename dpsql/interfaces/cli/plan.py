@@ -1,4 +1,5 @@
-"""Command of the curator: plan. What a release will cost and answer, before anything is spent."""
+"""Commands of the curator before anything is spent: plan, what a release will cost and answer; and rehearse, releases
+of made-up rows, each answer compared with the exact one."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import click
 
 from dpsql import api
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.cli.command import FILE, CommandOutput, cli, tells
+from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
+from dpsql.progress import silent
 
 if TYPE_CHECKING:
     from dpsql.central.key_plans import KeyForecast
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
         Refreshes,
         StatisticForecast,
     )
-    from dpsql.curator.rehearsal import GuessSensitivity, UnderpoweredTable
+    from dpsql.curator.rehearsal import GuessSensitivity
+    from dpsql.curator.rehearse import RehearsalReport, RehearsedColumn, RehearsedQuestion
     from dpsql.executor.predict import PredictedColumn
 
 
@@ -39,10 +42,9 @@ if TYPE_CHECKING:
     help="public guess for max_ids: auto and reported columns: how many own rows",
 )
 @click.option(
-    "--rows",
-    type=click.IntRange(1),
+    "--rows", type=click.IntRange(1),
     help="public guess for max_ids: auto and reported columns: how many rows there are",
-)
+)  # fmt: skip
 @click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the median unit")
 @click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
 @click.option(
@@ -69,20 +71,15 @@ def plan(catalog: Path, workload: Path | None, mechanisms: bool, **known: Any) -
     columns the error of their channel; state what is public anyway, not what a private table says.
     """
     sizes = dict(map(_size, known.pop("keys")))
-    guess = _guess(**known)
     asked = statements(workload) if workload else ()
-    report = api.plan(catalog, asked, compare=mechanisms, guess=guess, keys=sizes)
+    report = api.plan(catalog, asked, compare=mechanisms, guess=stated_guess(**known), keys=sizes)
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
-def _guess(
-    units: int | None,
-    rows: int | None,
-    typical_rows: float | None,
-    most_rows: float | None,
-    alike: float | None,
-    means: tuple[str, ...],
-) -> Guess | None:
+def stated_guess(
+    units: int | None, rows: int | None, most_rows: float | None = None, typical_rows: float | None = None,
+    alike: float | None = None, means: tuple[str, ...] = (),
+) -> Guess | None:  # fmt: skip
     """The curator's public guess, or None where there is none.
 
     Raises:
@@ -255,15 +252,11 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
     elif not s.tau:
         rows = "rows a unit chosen at publish"
     charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"
-    lines = [
-        f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
-        f"typical {s.typical:.4g}"
-        if s.tau
-        else f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; "
-        f"{s.cells} cells, {s.nodes} stored"
-    ]
-    if s.asked:
-        lines.append(f"    compared by {s.asked}")
+    line = (
+        f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored"
+    )
+    lines = [line + (f", typical {s.typical:.4g}" if s.tau else "")]
+    lines += [f"    compared by {s.asked}"] if s.asked else []
     for strategy, expected_error in s.both[:1]:
         behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
         lines.append(f"    {' and '.join(s.axes)}: {strategy} {expected_error:.4g} (runner-up: {behind})")
@@ -279,18 +272,13 @@ def _not_taken_lines(not_taken: NotTaken) -> list[str]:
     """Mechanism of an axis or some views, the ones with larger errors, and the refusals with their reasons."""
     error = "" if not_taken.expected_error is None else f" {not_taken.expected_error:.4g}"
     lost = "; ".join(f"{name} {loser_error:.4g}" for name, loser_error in not_taken.lost)
-    if (
-        not_taken.lost
-        and not_taken.expected_error is not None
-        and not_taken.lost[0][1] < not_taken.expected_error
-    ):
-        lines = [
-            f"  {not_taken.what}: {not_taken.taken}, at most{error} (without data-dependent selection: {lost})"
-        ]
+    bound = not_taken.expected_error
+    if not_taken.lost and bound is not None and not_taken.lost[0][1] < bound:
+        words = f", at most{error} (without data-dependent selection: {lost})"
     else:
-        lines = [f"  {not_taken.what}: {not_taken.taken}{error}" + (f" (behind: {lost})" if lost else "")]
-    reasons = dict.fromkeys(refusal.reason for refusal in not_taken.refused)
-    for reason in reasons:
+        words = error + (f" (behind: {lost})" if lost else "")
+    lines = [f"  {not_taken.what}: {not_taken.taken}{words}"]
+    for reason in dict.fromkeys(refusal.reason for refusal in not_taken.refused):
         names = "; ".join(refusal.name for refusal in not_taken.refused if refusal.reason == reason)
         lines.append(f"    not {names}: {reason}")
     return lines
@@ -314,31 +302,22 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         ends = f"{column.least * HALF:.4g}", f"{column.most * HALF:.4g}"
         spread = f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         groups = "one number" if column.groups == 1 else f"{column.groups} groups"
+        open_groups = f", {column.open_groups} of them without an upper end" if column.open_groups else ""
         lines.append(
             f"   {column.name}: ± {column.median * HALF:.4g}{spread}{relative}, {groups}, view {column.view}"
-            f"{_component_words(column)}{_open_words(column)}{_cut_words(column)}"
+            f"{_component_words(column)}{open_groups}{_cut_words(column)}"
         )
-    even = query.break_even
-    return (
-        [*lines, f"   more accurate than paying per query after {even} such queries"]
-        if even is not None
-        else lines
-    )
+    if query.break_even is not None:
+        lines.append(f"   more accurate than paying per query after {query.break_even} such queries")
+    return lines
 
 
 def _component_words(column: PredictedColumn) -> str:
     """Components of an interval besides the noise, each as half of a 95% interval of its own."""
     if column.components.keys() <= {"noise"}:
         return ""
-    listed = ", ".join(
-        f"{name.replace('_', ' ')} {error * HALF:.3g}" for name, error in column.components.items()
-    )
-    return f"; {listed}"
-
-
-def _open_words(column: PredictedColumn) -> str:
-    """Number of groups without an upper end."""
-    return f", {column.open_groups} of them without an upper end" if column.open_groups else ""
+    components = column.components.items()
+    return "; " + ", ".join(f"{name.replace('_', ' ')} {error * HALF:.3g}" for name, error in components)
 
 
 def _cut_words(column: PredictedColumn) -> str:
@@ -355,11 +334,10 @@ def _comparison_lines(report: PlanReport) -> list[str]:
     """One line for each compared column, one column for each mechanism."""
     if not report.comparison:
         return []
-    names = list(report.comparison)
     title = "standard errors side by side (auto also weighs questions that leave an axis out)"
-    lines = [title, " ".join(f"{name:>12}" for name in names)]
+    lines = [title, " ".join(f"{name:>12}" for name in report.comparison)]
     for row, column in enumerate(report.compared):
-        cells = [report.comparison[name][row] for name in names]
+        cells = [errors[row] for errors in report.comparison.values()]
         shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
         lines.append(f"{' '.join(shown)}  {column}")
     return lines
@@ -388,7 +366,12 @@ def class_lines(report: PlanReport) -> list[str]:
     for c in report.classes:
         if c.view:
             lines.append(f"    {c.view}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}")
-    lines += [_blind_line(b) for b in report.blind] + [_hopeless_line(h) for h in report.hopeless]
+    for blind in report.blind:  # people drown in the noise
+        what = f"sums of {', '.join(blind.measures)}" if blind.measures else "rows"
+        lines.append(
+            f"  table {blind.of} is blind: too few people for the noise, {what} will have a lower end only"
+        )
+    lines += [_hopeless_line(h) for h in report.hopeless]
     lines += [_weight_line(w) for w in report.weights]
     if report.stands_for > 1:
         lines.append(
@@ -397,20 +380,9 @@ def class_lines(report: PlanReport) -> list[str]:
     return lines
 
 
-def _errors(measure: str, error: float | None, mean: float | None) -> str:
-    if measure == "count":
-        return f"COUNT {_percent(error)}"
-    return f"SUM of {measure} {_percent(error)}, AVG {_percent(mean)}"
-
-
-def _percent(error: float | None) -> str:
-    return "without an upper end" if error is None else f"± {HALF * error:.1%}"
-
-
-def _blind_line(blind: UnderpoweredTable) -> str:
-    """That people drown in the noise."""
-    what = f"sums of {', '.join(blind.measures)}" if blind.measures else "rows"
-    return f"  table {blind.of} is blind: too few people for the noise, {what} will have a lower end only"
+def _errors(measure: str, *errors: float | None) -> str:
+    error, mean = ("without an upper end" if half is None else f"± {HALF * half:.1%}" for half in errors)
+    return f"COUNT {error}" if measure == "count" else f"SUM of {measure} {error}, AVG {mean}"
 
 
 GUESSES = {
@@ -439,3 +411,75 @@ def _hopeless_line(hopeless: UninformativeView) -> str:
         return f"  table {hopeless.of} is hopeless ({error}): coarsen its axes or drop it"
     advice = f", view {hopeless.coarser} answers better" if hopeless.coarser else ""
     return f"  view {hopeless.view} is hopeless ({error}): coarsen or drop it{advice}"
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option(
+    "--workload", type=FILE, help="file of SQL statements, each ended by `;`; else each table's rows"
+)
+@click.option("--units", type=click.IntRange(1), help="public guess: how many own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
+@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
+@click.option(
+    "--releases", type=click.IntRange(1, 1000), default=8, show_default=True, help="per law of rows"
+)
+@tells
+def rehearse(
+    catalog: Path, workload: Path | None, units: int | None, rows: int | None, most_rows: float | None, releases: int
+) -> CommandOutput:  # fmt: skip
+    """Publish made-up rows for CATALOG and compare each answer with the exact one; spends nothing.
+
+    Rows are made up from the catalog, its public tables and a public guess of how many there are (--units and --rows,
+    or `guess:` in the catalog), under three laws of rows per unit. Private tables and the ledger stay closed. It finds
+    gross misses only. With --releases 100 it is a gate: exit code 1 says that a question misses more than by chance.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.curator.rehearse import public_guess, rehearse_catalog
+
+    asked = statements(workload) if workload else ()
+    star = load_catalog(catalog)
+    guess = public_guess(star, units, rows, most_rows)
+    with steps("rehearse") as progress:
+        report = rehearse_catalog(star, asked, guess, releases=releases, progress=progress or silent)
+    return CommandOutput(asdict(report), rehearsal_text(report), result=True, code=int(bool(report.misses)))
+
+
+def rehearsal_text(report: RehearsalReport) -> str:
+    """A report for people: a line for each noisy column, and what the rehearsal does not say."""
+    lines = [
+        f"{report.releases} releases of made-up rows under each of {len(report.laws)} laws of rows per unit "
+        f"({', '.join(report.laws)}): {report.units:,} units, {report.rows:,} rows; nothing is spent"
+    ]
+    for number, question in enumerate(report.questions, 1):
+        lines += [f"{number}. {question.sql}", *(f"   {line}" for line in _question_lines(question))]
+    lines += [f"misses more often than chance would (1%, Holm): {miss}" for miss in report.misses]
+    return "\n".join([*lines, "made-up rows show gross misses only; no real row was read"])
+
+
+def _question_lines(question: RehearsedQuestion) -> list[str]:
+    if question.refusal:
+        return [f"refused: {question.refusal}"]
+    if not question.columns:
+        return ["no noise: a public fact"]
+    lines = [_column_line(column) for column in question.columns]
+    lines += [f"not compared: {question.uncompared}"] if question.uncompared else []
+    return [*lines, *(f"note: {note}" for note in question.notes)]
+
+
+def _column_line(column: RehearsedColumn) -> str:
+    """A column in a line: its half-width, by law, its coverage and its light."""
+    known = [half for half in column.by_law if half is not None]
+    words = [f"{column.name}: {column.light}"]
+    if column.half is None or not known:
+        words.append("most intervals have an open end")
+    else:
+        apart = f" (by law: {min(known):.3g} to {max(known):.3g})" if len(known) > 1 else ""
+        words.append(f"covers 95%, half about {column.half:.3g}{apart} of about {column.typical:.3g}")
+    if column.light == "unclear":
+        words.append("not served: the laws of rows disagree by more than 3 times, or leave an end open")
+    if column.intervals:
+        words.append(f"covered {column.covered:,} of {column.intervals:,}")
+    outside, cells = column.loud
+    words += [f"{outside} of {cells} cells miss where noise is small"] if outside else []
+    return ", ".join(words)
