@@ -56,12 +56,8 @@ class ExampleQuestion(NamedTuple):
     topic: str = ""
 
 
-class RatedQuestion(NamedTuple):
-    """A question, its answer, and its relative error."""
-
-    question: ExampleQuestion
-    answer: Result
-    error: float
+RatedQuestion = tuple[ExampleQuestion, Result, float]
+"""A question, its answer, and its relative error."""
 
 
 class GroupExpression(NamedTuple):
@@ -78,33 +74,14 @@ class GroupExpression(NamedTuple):
         return self.sql if self.sql == self.name else f"{self.sql} AS {self.name}"
 
 
-class CountedTable(NamedTuple):
-    """A counted table: how a statement names it, its own name, and the columns that are summed."""
-
-    source: str
-    rows: str
-    measures: tuple[str, ...]
-
-    @property
-    def aggregates(self) -> list[tuple[str, str]]:
-        """Aggregates of its groups, in words and as items of a select list."""
-        names = [(measure, _spelled(measure)) for measure in self.measures]
-        return [
-            (f"count of {self.rows}", "COUNT(*) AS n"),
-            *(
-                item
-                for measure, name in names
-                for item in (
-                    (f"average {measure}", f"AVG({name}) AS average"),
-                    (f"sum of {measure}", f"SUM({name}) AS total"),
-                )
-            ),
-        ]
+CountedTable = tuple[str, str, list[tuple[str, str]]]
+"""A counted table: how a statement names it, its own name, and aggregates of its groups, in words and as items of a
+select list: the count, then average and sum of each measure."""
 
 
 def totals(releases: OpenReleases) -> list[RatedQuestion]:
     """The headline numbers: rows of every counted table, and sum and average of its measures, as far as answered."""
-    return list(_rated(releases, headlines(releases)))
+    return _rated(releases, headlines(releases))
 
 
 def well_answered(releases: OpenReleases, most: int) -> list[RatedQuestion]:
@@ -114,11 +91,11 @@ def well_answered(releases: OpenReleases, most: int) -> list[RatedQuestion]:
         releases: who is asked.
         most: how many are wanted.
     """
-    best = sorted(_rated(releases, groupings(releases)[:MOST_TRIED]), key=lambda rated: rated.error)
-    chosen, topics = [], Counter[str]()
-    for rated in best:
-        topics[rated.question.topic] += 1
-        if rated.error <= WELL and topics[rated.question.topic] <= MOST_OF_A_GROUPING:
+    chosen, topics = list[RatedQuestion](), Counter[str]()
+    for rated in sorted(_rated(releases, groupings(releases)[:MOST_TRIED]), key=lambda rated: rated[2]):
+        question, _, error = rated
+        topics[question.topic] += 1
+        if error <= WELL and topics[question.topic] <= MOST_OF_A_GROUPING:
             chosen.append(rated)
     return chosen[:most]
 
@@ -133,7 +110,8 @@ def groupings(releases: OpenReleases, most: int = MOST_PAIRS) -> list[ExampleQue
     return [question for release in releases.releases for question in _grouped(release, releases, most)]
 
 
-def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> Iterator[RatedQuestion]:
+def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> list[RatedQuestion]:
+    rated = []
     with requested() as request:
         until = time.monotonic() + SECONDS
         for question in dict.fromkeys(questions):
@@ -148,7 +126,8 @@ def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> Iter
                 LOG.warning("an example was left out (%s): %s", type(fault).__name__, question.sql)
                 continue
             if error is not None:
-                yield RatedQuestion(question, answer, error)
+                rated.append((question, answer, error))
+    return rated
 
 
 def _relative_error(answer: Result) -> float | None:
@@ -168,14 +147,10 @@ def _relative_error(answer: Result) -> float | None:
 
 def _totals(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestion]:
     for of in dict.fromkeys(s.of for s in release.statistics):
-        counted = _counted(release, of, releases, describe(release))
-        yield ExampleQuestion(f"count of {counted.rows}", f"SELECT COUNT(*) AS n FROM {counted.source}")
-        for measure in counted.measures:
-            name = _spelled(measure)
-            yield ExampleQuestion(f"sum of {measure}", f"SELECT SUM({name}) AS total FROM {counted.source}")
-            yield ExampleQuestion(
-                f"average {measure}", f"SELECT AVG({name}) AS average FROM {counted.source}"
-            )
+        source, _, (count, *others) = _counted(release, of, releases, describe(release))
+        sums_first = [item for pair in zip(others[1::2], others[::2], strict=True) for item in pair]
+        for words, value in (count, *sums_first):
+            yield ExampleQuestion(words, f"SELECT {value} FROM {source}")
 
 
 def _grouped(release: Release, releases: OpenReleases, most: int) -> Iterator[ExampleQuestion]:
@@ -185,8 +160,8 @@ def _grouped(release: Release, releases: OpenReleases, most: int) -> Iterator[Ex
     for counted, groupings in together(release, releases):
         pairs += [(counted, pair) for pair in combinations(groupings, 2)]
         for by in groupings:
-            if (counted.rows, by.sql) not in seen:
-                seen.add((counted.rows, by.sql))
+            if (counted[1], by.sql) not in seen:
+                seen.add((counted[1], by.sql))
                 yield from _by(counted, (by,))
     for counted, pair in pairs:
         if math.prod(by.values for by in pair) <= most:
@@ -214,9 +189,10 @@ def _by(counted: CountedTable, groupings: tuple[GroupExpression, ...]) -> Iterat
     keys = ", ".join(by.selected for by in groupings)
     order = ", ".join(str(i) for i in range(1, len(groupings) + 1))
     words = " and ".join(by.words for by in groupings)
-    for title, value in counted.aggregates:
-        sql = f"SELECT {keys}, {value}\nFROM {counted.source}\nGROUP BY {order} ORDER BY {order}"
-        yield ExampleQuestion(f"{title} by {words}", sql, f"{counted.rows} {words}")
+    source, rows, aggregates = counted
+    for title, value in aggregates:
+        sql = f"SELECT {keys}, {value}\nFROM {source}\nGROUP BY {order} ORDER BY {order}"
+        yield ExampleQuestion(f"{title} by {words}", sql, f"{rows} {words}")
 
 
 def _counted(
@@ -224,13 +200,13 @@ def _counted(
 ) -> CountedTable:
     alike = len({opened.catalog.population for opened in releases.releases}) == 1
     prefix = "" if len(releases.releases) == 1 or alike else f"{_spelled(release.name)}."
-    measures = {s.measure.rpartition(".")[2] for s in release.statistics if s.of == of and _sums(s.measure)}
-    return CountedTable(prefix + _spelled(widest(tables, of).name), of, tuple(sorted(measures)))
-
-
-def _sums(measure: str) -> bool:
-    """True if a statistic's measure is a column, `table.column`, and counts nothing."""
-    return "." in measure and "(" not in measure
+    names = {s.measure for s in release.statistics if s.of == of}
+    aggregates = [(f"count of {of}", "COUNT(*) AS n")]
+    # of a measure that is a column, `table.column`, and counts nothing
+    for measure in sorted({name.rpartition(".")[2] for name in names if "." in name and "(" not in name}):
+        aggregates.append((f"average {measure}", f"AVG({_spelled(measure)}) AS average"))
+        aggregates.append((f"sum of {measure}", f"SUM({_spelled(measure)}) AS total"))
+    return prefix + _spelled(widest(tables, of).name), of, aggregates
 
 
 def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> GroupExpression | None:
@@ -245,21 +221,14 @@ def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> G
             continue
         ends = f"SELECT min({name}), max({name}) FROM axis_{number} WHERE kind = 0 GROUP BY leaf"
         leaves = [(low, high) for low, high in run(release, ends).rows]
-        grouping = _few(
-            _spelled(asked_name(axis, column, tables)), column, int(row[0]), row[1], row[2], leaves
-        )
-        if grouping is not None:
+        asked = _spelled(asked_name(axis, column, tables))
+        if grouping := _few(asked, column, int(row[0]), row[1], row[2], leaves):
             return grouping
     return None
 
 
 def _few(
-    name: str,
-    column: ColumnMeta,
-    values: int,
-    low: object,
-    high: object,
-    leaves: Sequence[tuple[Any, Any]] = (),
+    name: str, column: ColumnMeta, values: int, low: Any, high: Any, leaves: Sequence[tuple[Any, Any]] = ()
 ) -> GroupExpression | None:
     """A grouping with at most `MOST_GROUPS` values that cuts no leaf of numbers.
 
@@ -270,7 +239,7 @@ def _few(
     'FLOOR(age / 10) * 10'
     """
     if column.type == "DATE" or column.type.startswith("TIMESTAMP"):
-        days = (high - low).days + 1  # type: ignore[operator]  # both are dates, or both timestamps
+        days = (high - low).days + 1  # both are dates, or both timestamps
         for period, length in PARTS_OF_TIME.items():
             if days <= MOST_GROUPS * length:
                 return GroupExpression(
@@ -282,7 +251,7 @@ def _few(
         return GroupExpression(name, name, values, name)
     if text:
         return None
-    span = float(high) - float(low)  # type: ignore[arg-type]  # numbers
+    span = float(high) - float(low)
     steps = (s * 10**e for e in range(-6, 16) for s in STEPS if span / (s * 10**e) <= MOST_GROUPS)
     step = next((step for step in steps if span < step or _whole(leaves, step)), span)
     if span <= step:

@@ -17,7 +17,7 @@ from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.agents.claims import Statement, claimed_answer
+from dpsql.interfaces.agents import Statement, claimed_answer
 from dpsql.interfaces.pgwire.catalogue import Catalogue
 from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.interfaces.shell import evaluate

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.interfaces.agents.claims import Statement, claimed_answer
+from dpsql.interfaces.agents import Statement, claimed_answer
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.planner import quantiles as rooms
 from dpsql.planner.quantiles import Prefix, Steps, ValueSteps

@@ -225,7 +225,7 @@ def test_a_bad_example_is_skipped_and_logged(
     monkeypatch.setattr(OpenReleases, "query", broken)
     with caplog.at_level(logging.WARNING):
         rated = questions.totals(nullable)
-    assert {each.question.words for each in rated} == {"count of sales", "average amount"}
+    assert {question.words for question, _, _ in rated} == {"count of sales", "average amount"}
     assert "an example was left out (KeyError)" in caplog.text
 
 

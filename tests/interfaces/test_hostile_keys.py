@@ -19,8 +19,7 @@ from dpsql.central.central import publish_release
 from dpsql.errors import PartialBinError, SqlSyntaxError, visible
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.agents.claims import ClaimFile, check_report
-from dpsql.interfaces.agents.mcp import tools
+from dpsql.interfaces.agents import ClaimFile, check_report, tools
 from dpsql.interfaces.python import dbapi
 from dpsql.interfaces.web.explore.answers import Explorer
 from dpsql.interfaces.web.report import report_page

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.agents.claims import ClaimFile, Quote, Statement, check_report, claimed_answer
-from dpsql.interfaces.agents.mcp import tools
+from dpsql.interfaces.agents import ClaimFile, Quote, Statement, check_report, claimed_answer, tools
 from tests.command import dpsql_command
 from tests.interfaces_release import build
 

@@ -22,7 +22,7 @@ from dpsql.client.plan import read_plan
 from dpsql.curator.audit.contents import check_sums
 from dpsql.errors import CatalogError, NoViewError, ReleaseError
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.agents.claims import Statement, claimed_answer
+from dpsql.interfaces.agents import Statement, claimed_answer
 from dpsql.interfaces.web.report import report_page
 from dpsql.local.content import survey_axes
 from dpsql.local.lle import raked

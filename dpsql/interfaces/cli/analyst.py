@@ -280,8 +280,7 @@ def mcp(releases: tuple[Path, ...], claims: Path, as_of: str | None) -> None:
     Needs the extra `mcp`. Each number of an answer has a claim; `dpsql check` looks the numbers of a report up again.
     """
     from dpsql.federation.session import open_session
-    from dpsql.interfaces.agents.claims import ClaimFile
-    from dpsql.interfaces.agents.mcp import tools
+    from dpsql.interfaces.agents import ClaimFile, tools
 
     with contextlib.closing(open_session(releases, as_of=as_of)) as opened:
         tools(opened, ClaimFile(claims)).run("stdio")
@@ -308,7 +307,7 @@ def check(
     no claim.
     """
     from dpsql.federation.session import opened
-    from dpsql.interfaces.agents.claims import ClaimFile, check_report, read_text
+    from dpsql.interfaces.agents import ClaimFile, check_report, read_text
 
     asked = opened(list(releases) or None, as_of)
     with Request(math.inf).working():

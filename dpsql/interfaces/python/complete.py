@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.intervals.errorfunctions import ERRORS
@@ -47,18 +46,8 @@ class Words:
     values: dict[str, tuple[str, ...]]
 
 
-class Suggestion(NamedTuple):
-    """A word that may stand there.
-
-    Args:
-        text: the word.
-        typed: how many characters before the cursor it replaces.
-        comment: what it is.
-    """
-
-    text: str
-    typed: int
-    comment: str
+Suggestion = tuple[str, int, str]
+"""A word that may stand there, how many characters before the cursor it replaces, and what it is."""
 
 
 def words_of(tables: Iterable[TableInfo]) -> Words:
@@ -86,12 +75,14 @@ def complete(words: Words, before: str) -> Iterator[Suggestion]:
         elsewhere columns, tables, functions and keywords.
 
     >>> words = Words({"sales": ""}, {"sold_on": "DATE"}, {"sales": ("sold_on",)}, {})
-    >>> [offer.text for offer in complete(words, "SELECT s")]
+    >>> [word for word, _, _ in complete(words, "SELECT s")]
     ['sold_on', 'sales', 'SUM(', 'SELECT']
     """
     quoted = QUOTED.search(before)
     if quoted:
-        yield from _values(words, before, quoted.group(1))
+        compared = COMPARED.search(before)
+        column = compared.group(1).replace('"', "").split(".")[-1].lower() if compared else ""
+        yield from offered(quoted.group(1), dict.fromkeys(words.values.get(column, ()), column))
         return
     match = WORD.search(before)
     word = match.group() if match else ""
@@ -108,14 +99,8 @@ def complete(words: Words, before: str) -> Iterator[Suggestion]:
         )
 
 
-def _values(words: Words, text: str, prefix: str) -> Iterator[Suggestion]:
-    compared = COMPARED.search(text)
-    column = compared.group(1).replace('"', "").split(".")[-1].lower() if compared else ""
-    yield from offered(prefix, dict.fromkeys(words.values.get(column, ()), column))
-
-
 def offered(part: str, words: Mapping[str, str]) -> Iterator[Suggestion]:
     """Those of some words, with their comments, that begin with what was typed, in any case."""
     for word, comment in words.items():
         if word.lower().startswith(part.lower()):
-            yield Suggestion(word, len(part), comment)
+            yield word, len(part), comment

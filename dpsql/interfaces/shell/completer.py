@@ -22,8 +22,8 @@ class ShellCompleter(Completer):
         """Completions of the word before the cursor."""
         text = document.text_before_cursor
         command = text.lstrip()[:1] in ("\\", ".")
-        for offer in self._commands(text.lstrip()) if command else complete(self.words, text):
-            yield Completion(offer.text, start_position=-offer.typed, display_meta=offer.comment)
+        for word, typed, comment in self._commands(text.lstrip()) if command else complete(self.words, text):
+            yield Completion(word, start_position=-typed, display_meta=comment)
 
     def _commands(self, line: str) -> Iterator[Suggestion]:
         word, space, argument = line[1:].partition(" ")

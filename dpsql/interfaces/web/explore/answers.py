@@ -7,10 +7,10 @@ else. What cannot be answered is a refusal of one sentence.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
+from itertools import islice
 from typing import Any
 
 from dpsql.api import certificate
@@ -36,11 +36,11 @@ MOST_OFFERS, MOST_EXAMPLES = 50, 12
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
 class Explorer:
     """Open releases as the page sees them. Its methods may run in several threads."""
 
-    releases: OpenReleases
+    def __init__(self, releases: OpenReleases) -> None:
+        self.releases = releases
 
     @cached_property
     def words(self) -> Words:
@@ -57,12 +57,8 @@ class Explorer:
         rated = well_answered(self.releases, MOST_EXAMPLES)
         return {
             "examples": [
-                {
-                    "words": rating.question.words,
-                    "sql": rating.question.sql,
-                    "error": f"± {HALF * rating.error:.1%}",
-                }
-                for rating in rated
+                {"words": question.words, "sql": question.sql, "error": f"± {HALF * error:.1%}"}
+                for question, _, error in rated
             ]
         }
 
@@ -71,10 +67,8 @@ class Explorer:
         """Parts of a question for the builder: each counted table's aggregates, and the groupings of each view."""
         tables: dict[str, Json] = {}
         for release in self.releases.releases:
-            for counted, groupings in together(release, self.releases):
-                table = tables.setdefault(
-                    counted.source, {"source": counted.source, "aggregates": counted.aggregates, "views": []}
-                )
+            for (source, _, aggregates), groupings in together(release, self.releases):
+                table = tables.setdefault(source, {"source": source, "aggregates": aggregates, "views": []})
                 views = [{"words": by.words, "sql": by.sql, "selected": by.selected} for by in groupings]
                 table["views"] += [views] if views and views not in table["views"] else []
         return {"tables": list(tables.values())}
@@ -92,15 +86,14 @@ class Explorer:
         try:
             page = certificate_page(certificate(release.path))
         except Error as error:
-            page = document(
-                release.name, f"<h1>{escape(release.name)}</h1><p>No certificate: {escape(str(error))}</p>"
-            )
+            words = f"<h1>{escape(release.name)}</h1><p>No certificate: {escape(str(error))}</p>"
+            page = document(release.name, words)
         return _with_way_back(page)
 
     def offers(self, before: str) -> Json:
         """Words that may go on from the text before the cursor."""
-        offers = [offer for offer, _ in zip(complete(self.words, before), range(MOST_OFFERS), strict=False)]
-        return {"offers": [offer._asdict() for offer in offers]}
+        offers = islice(complete(self.words, before), MOST_OFFERS)
+        return {"offers": [dict(zip(("text", "typed", "comment"), offer, strict=True)) for offer in offers]}
 
     def ask(self, sql: str, level: float) -> Json:
         """An answer with its errors, or a refusal."""
@@ -156,11 +149,8 @@ def _summed_nodes(blocks: Sequence[Json]) -> list[Json]:
 
 def refusal(error: Error) -> Json:
     """Refusal of a statement: the reason, what to write instead, and the position."""
-    adds_nearest = error.nearest not in error.hint
-    hints = [
-        *([error.hint] if error.hint else []),
-        *([f"for instance {error.nearest}"] if adds_nearest else []),
-    ]
+    hints = [error.hint] if error.hint else []
+    hints += [f"for instance {error.nearest}"] if error.nearest not in error.hint else []
     return {"refused": error.reason, "hints": hints, "caret": error.caret}
 
 
@@ -178,21 +168,17 @@ def answer_values(result: Result, level: float) -> Json:
     first = result.head(MOST_ROWS)
     low, high = first.interval_rows(level)
     noisy = frozenset(first.noisy)
-    columns = [
-        {"name": name, "noisy": c in noisy, "number": _is_number(kind), "ordered": _is_ordered(first.rows, c)}
-        for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True))
-    ]
+    columns = []
+    for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True)):
+        is_number, in_order = any(word in kind for word in NUMERIC), _is_ordered(first.rows, c)
+        columns.append({"name": name, "noisy": c in noisy, "number": is_number, "ordered": in_order})
     rows = [
         [_cell(text, first.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
         for r, row in enumerate(cells)
     ]
     return {
-        "columns": columns,
-        "rows": rows,
-        "below": below,
-        "total": len(result.rows),
-        "level": f"{level:.0%}",
-    }
+        "columns": columns, "rows": rows, "below": below, "total": len(result.rows), "level": f"{level:.0%}"
+    }  # fmt: skip
 
 
 def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: bool) -> Json:
@@ -230,10 +216,6 @@ def sql_literal(value: Any) -> str | None:
     return str(value) if isinstance(value, NUMBERS) else None
 
 
-def _is_number(kind: str) -> bool:
-    return any(word in kind for word in NUMERIC)
-
-
 def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
     """True if a column's values follow one another, so that a line may join them."""
     kinds = (*NUMBERS, datetime.date)
@@ -243,29 +225,20 @@ def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
 def _release(release: Release) -> Json:
     tables = describe(release)
     by_name = {table.name: table for table in tables}
-    facts = {table.of for table in tables if _widens(table)} or set(by_name)
+    wide = [
+        table for table in tables if table.of != table.name
+    ]  # it has another one's rows, with more columns
+    facts = {table.of for table in wide} or set(by_name)
+    pointed = {target for table in tables for target, _ in table.references.values()}
+    # entry points of the star: the wide tables, the facts, and tables that no other refers to
+    narrow = [table for table in tables if table.of == table.name]
+    roots = [*wide, *(table for table in narrow if table.name in facts or table.name not in pointed)]
     return {
         "name": release.name,
         "description": " ".join(release.catalog.description.split()),
         "promise": promise_words(release.meta.privacy),
-        "tables": [_tree(table, by_name, ()) for table in _roots(tables, facts)],
+        "tables": [_tree(table, by_name, ()) for table in roots],
     }
-
-
-def _widens(table: TableInfo) -> bool:
-    """True if it has the rows of another one, with more columns."""
-    return table.of != table.name
-
-
-def _roots(tables: Sequence[TableInfo], facts: set[str]) -> Iterator[TableInfo]:
-    """Entry points of the star: the wide tables, the facts, and tables that no other refers to."""
-    pointed = {target for table in tables for target, _ in table.references.values()}
-    for table in tables:
-        if _widens(table):
-            yield table
-    for table in tables:
-        if not _widens(table) and (table.name in facts or table.name not in pointed):
-            yield table
 
 
 def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], above: tuple[str, ...]) -> Json:

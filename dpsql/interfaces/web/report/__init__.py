@@ -21,7 +21,7 @@ from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.interfaces.web.report.model import page_model
 from dpsql.planner.notes import PARTICIPATIONS
 from dpsql.release import Release
-from dpsql.release.format import MeasureScale, Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
+from dpsql.release.format import Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
 from dpsql.release.promises import FREE, promise_words, short
 from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
 from dpsql.results.margins import split_margin
@@ -85,11 +85,11 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
     if not rated:
         return []
     cards = []
-    for rating in rated:
-        value, margin = split_margin(shown(rating.answer)[0][0][0])
-        words = f"<dt>{escape(rating.question.words)}</dt>"
+    for question, answer, _ in rated:
+        value, margin = split_margin(shown(answer)[0][0][0])
+        words = f"<dt>{escape(question.words)}</dt>"
         cards.append(f"<div>{words}<dd>{escape(value)} <small>{escape(margin)}</small></dd></div>")
-    flags = dict.fromkeys(flag for rating in rated for flag in rating.answer.flags)
+    flags = dict.fromkeys(flag for _, answer, _ in rated for flag in answer.flags)
     return [
         f'<dl class="headlines">{"".join(cards)}</dl>',
         *(f"<p>{escape(flag)}</p>" for flag in flags),
@@ -99,10 +99,7 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
 
 def _questions(rated: Sequence[RatedQuestion]) -> list[str]:
     """Questions that the release answers well."""
-    rows = [
-        (rating.question.words, " ".join(rating.question.sql.split()), f"± {rating.error:.1%}")
-        for rating in rated
-    ]
+    rows = [(asked.words, " ".join(asked.sql.split()), f"± {error:.1%}") for asked, _, error in rated]
     if not rows:
         return []
     head = ("question", "in SQL", "standard error to expect")
@@ -183,15 +180,11 @@ def collected(local: LocalMeta | None) -> list[str]:
 def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
     """Facts that not every collection states."""
     if local.row_weight_error:
-        yield (
-            "weight of a row, for those beyond tau",
-            f"{local.row_weight or 1.0:.3g} ± {local.row_weight_error:.2g}",
-        )
+        weight = f"{local.row_weight or 1.0:.3g} ± {local.row_weight_error:.2g}"
+        yield "weight of a row, for those beyond tau", weight
     for axis, chance in (local.missing_at_random or {}).items():
-        yield (
-            f"rows of {axis} missing at random, p-value",
-            f"{chance:.2g}" + (" (rejected)" if chance < 0.05 else ""),
-        )
+        rejected = " (rejected)" if chance < 0.05 else ""
+        yield f"rows of {axis} missing at random, p-value", f"{chance:.2g}{rejected}"
     if local.first_round is not None:
         yield "reports of row counts, in the first round", str(local.first_round.reports_of_row_counts)
     if local.influence is not None and local.influence.rows_at_most is not None:
@@ -223,16 +216,12 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
     if not scales:
         return []
     head = (
-        "table",
-        "measure",
-        "factor R",
-        "error of R",
-        "left out by the low bound",
-        "above what one unit counts for",
-    )
+        "table", "measure", "factor R", "error of R", "left out by the low bound", "above what one unit counts for",
+    )  # fmt: skip
     rows = [
         (
-            scale.of, scaled.measure or "rows", f"{scaled.factor:.3g}", f"{scaled.error.noise:.1%}", _left_out(scaled),
+            scale.of, scaled.measure or "rows", f"{scaled.factor:.3g}", f"{scaled.error.noise:.1%}",
+            "hidden by noise" if scaled.left_out is None else f"about {scaled.left_out:.0%}, put back by R",
             f"{scaled.above:.0%}",
         )
         for scale in scales
@@ -243,19 +232,14 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
         "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
         f"error is common to all of them and {where}; averages and shares are unaffected."
     )
-    biased = " ".join(f"{scale.of}: {_bias(scale)}." for scale in scales)
+    biased = " ".join(
+        f"{scale.of}: answers may be biased where excluded rows differ from the others"
+        + ("; the number of rows is published exactly." if scale.public_rows else ".")
+        for scale in scales
+    )
     return [
         "<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows), f"<p>{escape(biased)}</p>"
     ]  # fmt: skip
-
-
-def _left_out(scaled: MeasureScale) -> str:
-    return "hidden by noise" if scaled.left_out is None else f"about {scaled.left_out:.0%}, put back by R"
-
-
-def _bias(scale: ScaleMeta) -> str:
-    told = "; the number of rows is published exactly" if scale.public_rows else ""
-    return f"answers may be biased where excluded rows differ from the others{told}"
 
 
 def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
@@ -274,9 +258,8 @@ def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> 
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
     axes = ", ".join(model["axes"][number]["name"] for number in view["axes"]) or "no axis"
-    rows = [
-        (s["measure"], s["mechanism"], f"{s['currency']} {short(s['budget'])}") for s in view["statistics"]
-    ]
+    statistics = view["statistics"]
+    rows = [(s["measure"], s["mechanism"], f"{s['currency']} {short(s['budget'])}") for s in statistics]
     return (
         f"<h2>View {escape(view['name'])}</h2>"
         f"<p>{escape(view['of'])} by {escape(axes)}: {view['cells']} cells</p>"

@@ -1,1 +1,0 @@
-"""Interfaces for language models: the `mcp` server, and `claims`, which checks quoted numbers against answers."""
