@@ -31,6 +31,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -246,23 +247,33 @@ def export(
         raise InterfaceError(f"{folder} exists", hint="choose another folder, or remove it")
     answerer = opened.answerers[0] if opened.router is None else opened.router.standing.candidates[0].answerer
     tasks, left_out = _tasks(answerer, views)
-    with machine("the tables were not written", ANEW):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            about = _about(answerer.release, level)
-            files = [task.write(draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
-            schema = {**about, "views": files, "left_out": left_out}
-            text = json.dumps(schema, indent=2, ensure_ascii=False)
-            (draft / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
-            if dbt:
-                (draft / DBT).write_text(dbt_sources(schema, folder), encoding="utf-8")
-            draft.chmod(0o755)
-            draft.rename(folder)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
+    with machine("the tables were not written", ANEW), new_folder(folder) as draft:
+        about = _about(answerer.release, level)
+        files = [task.write(draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
+        schema = {**about, "views": files, "left_out": left_out}
+        text = json.dumps(schema, indent=2, ensure_ascii=False)
+        (draft / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
+        if dbt:
+            (draft / DBT).write_text(dbt_sources(schema, folder), encoding="utf-8")
     return schema
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that is there whole once the block has ended, and not at all where it fails.
+
+    Yields:
+        Where to write its files meanwhile.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield draft
+        draft.chmod(0o755)
+        draft.rename(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
 
 
 def dbt_sources(schema: Mapping[str, Any], folder: Path) -> str:

@@ -18,7 +18,6 @@ from dpsql.errors import NotSupportedError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.agents import Statement, claimed_answer
-from dpsql.interfaces.pgwire.catalogue import Catalogue
 from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
@@ -169,7 +168,7 @@ def _same_ends(text: str, result: Result, path: Path) -> None:
         told = dpsql.query(inner, release=path).rows[0]
         assert told == pytest.approx((low[0][c], high[0][c], result.stderr_rows[0][c]))
         releases = OpenReleases((open_release(path),), (ReleaseEngine(open_release(path)),))
-        answer = Backend(releases, Catalogue(releases)).run(inner, SessionState())
+        answer = Backend(releases, releases).run(inner, SessionState())
         assert [float(value) for value in next(iter(answer.rows))] == pytest.approx(told)  # type: ignore[arg-type]
 
 

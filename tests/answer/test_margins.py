@@ -13,7 +13,6 @@ import pytest
 import dpsql
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.pgwire.catalogue import Catalogue
 from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.release import open_release
 from dpsql.results.render import margin_lines, render
@@ -119,7 +118,7 @@ def test_cursors(path: Path, result: Result) -> None:
 def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
     answerer = ReleaseEngine(open_release(path))
     releases = OpenReleases((answerer.release,), (answerer,))
-    backend = Backend(releases, Catalogue(releases))
+    backend = Backend(releases, releases)
     answer = backend.run(TEXT, SessionState())
     assert [name for name, _, _ in answer.columns or ()] == ["region", "n"]
     assert len(answer.flags) == 1
@@ -136,7 +135,7 @@ def test_names_of_unnamed_columns_follow_the_statement_not_its_constants(path: P
     answerer = ReleaseEngine(open_release(path))
     backend = Backend(
         OpenReleases((answerer.release,), (answerer,)),
-        Catalogue(OpenReleases((answerer.release,), (answerer,))),
+        OpenReleases((answerer.release,), (answerer,)),
     )
 
     def names(sql: str) -> list[str]:

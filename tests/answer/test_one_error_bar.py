@@ -20,7 +20,6 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.predict import predict
 from dpsql.executor.relation import answer_block
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.pgwire.catalogue import Catalogue
 from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.intervals.composite import Composite
@@ -189,7 +188,7 @@ def test_interfaces_that_show_no_marks_say_it_in_words(blind: Path, tmp_path: Pa
     answerer = ReleaseEngine(open_release(blind))
     releases = OpenReleases((answerer.release,), (answerer,))
     state = SessionState()
-    flags = state.news(Backend(releases, Catalogue(releases)).run(text, state))
+    flags = state.news(Backend(releases, releases).run(text, state))
     assert (
         any("lower end only" in flag for flag in flags) and margin_lines(result)[0] in flags and gap in flags
     )

@@ -19,17 +19,10 @@ from typing import Any, NamedTuple, cast
 from dpsql.federation.session import open_session
 from dpsql.interfaces.pgwire.client import Client, ClientReader
 from dpsql.interfaces.pgwire.events import EventLog
-from dpsql.interfaces.pgwire.login import (
-    ConnectionLimits,
-    ConnectionSlots,
-    LoginBackoff,
-    Sessions,
-    WireService,
-)
+from dpsql.interfaces.pgwire.login import Options, WireService
 from dpsql.interfaces.pgwire.protocol import STATES
-from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, make_verifier, open_roles
-from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
-from dpsql.release.request import MOST_BYTES, MemoryPool
+from dpsql.interfaces.pgwire.roles import ServerRole, make_verifier, open_roles
+from dpsql.release.request import MOST_BYTES
 
 KNOWN = {state for _, state in STATES} | {"08P01", "28P01", "22023", "25P02", "26000", "34000", "42704"}
 COMMAND = b"S"[0]
@@ -224,7 +217,7 @@ class Served:
         anybody, named = ServerRole(None, (release,)), ServerRole(verifier, (release,))
         self._open = open_roles((anybody, named), open_session)
         both = self._open.__enter__()
-        self.roles = {False: both, True: ServerRoles(None, both.named)}
+        self.roles = {False: both, True: (None, both[1])}
 
     def close(self) -> None:
         self._open.__exit__(None, None, None)
@@ -239,12 +232,9 @@ class Served:
         sink, begun = Sink(), time.process_time()
 
         async def serve() -> None:
-            reader, limits = ScriptReader(said.raw), ConnectionLimits(login=5.0, idle=5.0)
-            service = WireService(
-                self.roles[said.asked], Sessions(), Turns(4), FairQueue(), MemoryPool(MOST_BYTES), limits,
-                ConnectionSlots(limits), LoginBackoff(), EventLog(self.log), None, False,
-            )  # fmt: skip
-            await Client(reader, cast(asyncio.StreamWriter, sink), service).serve()
+            options = Options(login=5.0, idle=5.0, memory=MOST_BYTES)
+            service = WireService(self.roles[said.asked], options, EventLog(self.log))
+            await Client(ScriptReader(said.raw), cast(asyncio.StreamWriter, sink), service).serve()
 
         asyncio.run(serve())
         return Outcome(*messages(bytes(sink.sent)), time.process_time() - begun)

@@ -27,7 +27,7 @@ from benchmarks.answers.limits import worked
 from dpsql.executor.predict import HALF
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.questions import WELL, totals
-from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, Gate, serve
+from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, serve
 from dpsql.interfaces.web.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.results.margins import split_margin
@@ -37,7 +37,7 @@ from tests.interfaces.test_shell import ENDLESS, TEN
 from tests.interfaces_release import build
 from tests.interrupts import ended_children
 
-GATE = Gate("secret", 8000)
+GATE = ("secret", 8000)
 BY_REGION = "SELECT region, COUNT(*) AS n, AVG(amount) AS average FROM shop GROUP BY region ORDER BY region"
 HOSTILE = [
     "COPY (SELECT 1) TO '/tmp/out.csv'", "SELECT * FROM read_csv('/etc/passwd')", "ATTACH '/tmp/x' AS x",
@@ -62,7 +62,7 @@ def opened(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> OpenRel
 
 @pytest.fixture(scope="module")
 def app(opened: OpenReleases) -> App:
-    return App(Explorer(opened), GATE)
+    return App(Explorer(opened), *GATE)
 
 
 def request(
@@ -184,7 +184,7 @@ def test_the_page_itself_is_let_in_by_both_names_of_this_machine(app: App) -> No
     for host in (f"{HOST}:8000", "localhost:8000"):
         given = {"host": host, "origin": f"http://{host}", "sec_fetch_site": "same-origin"}
         assert request(app, "ask", {"sql": BY_REGION, "level": 0.95}, **given).status == 200
-    assert GATE.address == "http://127.0.0.1:8000/secret/"
+    assert app.address == "http://127.0.0.1:8000/secret/"
 
 
 def test_an_answer_is_the_engines_with_its_intervals(app: App, opened: OpenReleases) -> None:
@@ -368,7 +368,7 @@ def test_words_of_a_hostile_catalog_stay_data(opened: OpenReleases) -> None:
     (release,) = opened.releases
     catalog = {**release.meta.catalog, "description": "</script><img src=x onerror=alert(1)>"}
     hostile = replace(release, meta=replace(release.meta, catalog=catalog))
-    reply = request(App(Explorer(OpenReleases((hostile,), opened.answerers)), GATE), "star")
+    reply = request(App(Explorer(OpenReleases((hostile,), opened.answerers)), *GATE), "star")
     assert reply.headers[b"content-type"] == b"application/json; charset=utf-8"
     assert reply.json()["releases"][0]["description"].startswith("</script>")
 

@@ -28,12 +28,12 @@ from dpsql.interfaces.pgwire.login import (
     GUESSES,
     MOST_REMEMBERED,
     NETWORKS,
-    ConnectionLimits,
     ConnectionSlots,
     LoginBackoff,
+    Options,
 )
 from dpsql.interfaces.pgwire.roles import make_verifier, read_password_file, read_roles, stand_in
-from dpsql.interfaces.pgwire.server import Options, read_guests, read_tls
+from dpsql.interfaces.pgwire.server import read_guests, read_tls
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.test_wire import Server, Wire, kinds, log_in, running, serving, state, values
 from tests.interfaces_release import build
@@ -267,7 +267,7 @@ def test_a_customer_with_many_networks_is_one_sender() -> None:
 
 def test_strangers_push_out_the_longest_waiting_of_the_largest_crowd() -> None:
     async def crowd() -> list[str]:
-        places, left = ConnectionSlots(ConnectionLimits(connections=8)), list[str]()
+        places, left = ConnectionSlots(Options(connections=8)), list[str]()
 
         async def come(address: str, number: int) -> None:
             login = asyncio.timeout(60)
@@ -293,7 +293,7 @@ def test_strangers_push_out_the_longest_waiting_of_the_largest_crowd() -> None:
 
 
 def test_places_of_clients_come_back() -> None:
-    places = ConnectionSlots(ConnectionLimits(connections=1))
+    places = ConnectionSlots(Options(connections=1))
     with places.client() as first:
         with places.client() as second:
             assert (first, second) == (True, False)
@@ -360,10 +360,10 @@ def test_clients_find_their_places_taken_by_clients_alone(small: int) -> None:
     assert "D" in kinds(clients[0].ask("SELECT COUNT(*) FROM sales"))
     ends = [each.recv(400) for each in slow]
     assert all(end[:1] == b"E" for end in ends)
-    assert sum(b"C53300\0" in end for end in ends) == 40 - ConnectionLimits(CONNECTIONS).strangers
+    assert sum(b"C53300\0" in end for end in ends) == 40 - Options(connections=CONNECTIONS).strangers
     assert (
         sum(b"the login took more than 1.5 s" in end for end in ends)
-        == ConnectionLimits(CONNECTIONS).strangers
+        == Options(connections=CONNECTIONS).strangers
     )
 
     # a client that is silent leaves; one that has a statement running is not silent

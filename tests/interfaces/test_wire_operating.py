@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from dpsql.errors import CatalogError, OperationalError
-from dpsql.interfaces.pgwire.config import read_config
+from dpsql.interfaces.pgwire.server import read_config
 from dpsql.interfaces.pgwire.workers import PAUSE
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.test_wire import Server, Wire, kinds, log_in, running, state, values

@@ -324,7 +324,7 @@ def check(
 def _read_config(context: click.Context, option: click.Parameter, file: Path | None) -> None:
     """Let a file say what options are not given otherwise."""
     if file is not None:
-        from dpsql.interfaces.pgwire.config import read_config
+        from dpsql.interfaces.pgwire.server import read_config
 
         context.default_map = read_config(file) | {"config": file}
 
@@ -405,10 +405,7 @@ def serve(
 
     releases = releases or tuple(map(Path, (context.default_map or {}).get("releases", ())))
     memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)
-    connections, login, idle = (where.pop(name) for name in ("connections", "login", "idle"))
-    limits = pgwire.ConnectionLimits(connections, login, idle, memory * 1_000_000)
-    sockets = pgwire.Sockets(where.pop("clients_socket"), where.pop("metrics_socket"))
-    options = pgwire.Options(**where, limits=limits, sockets=sockets)
+    options = pgwire.Options(**where, memory=memory * 1_000_000)
     _, warning = pgwire.check(options)
     guests = pgwire.read_guests(options, releases)
     with pgwire.open_roles(guests, lambda paths: open_session(paths, as_of=as_of)) as roles:

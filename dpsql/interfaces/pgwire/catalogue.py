@@ -1,12 +1,15 @@
 """The catalogue that psql and drivers ask: PostgreSQL's relations about a star, in an in-memory DuckDB.
 
-tree       a statement as DuckDB's parser reads it
-rewrite    PostgreSQL's spellings turned into DuckDB's
-lists      what a query may be made of
+rewrite    a statement as DuckDB's parser reads it, and PostgreSQL's spellings turned into DuckDB's
 relations  pg_catalog and information_schema with their rows
 macros     PostgreSQL's functions
 
 It holds public names and types alone, is locked down like a release, and takes SELECT alone.
+
+A query is made of what is listed: tables of the catalogue, listed functions, texts that stay short. DuckDB itself
+parses it, so what is checked is what will run. A part that is on no list is refused: a driver that needs more shows
+which one, an attacker finds no clock, no sleep and no source of rows. One query may recurse, over the relations alone:
+it builds no text and no list, and ends with the time that a catalogue query has.
 """
 
 from __future__ import annotations
@@ -14,18 +17,25 @@ from __future__ import annotations
 import datetime
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import duckdb
 
 from dpsql.errors import NotSupportedError, UnknownTable
 from dpsql.interfaces.pgwire import macros, relations
-from dpsql.interfaces.pgwire.allowlist import check_catalogue_query
-from dpsql.interfaces.pgwire.duckdb_ast import Node, outermost, parse, written
-from dpsql.interfaces.pgwire.rewrite import name_columns, names_of, rewrite
-from dpsql.interfaces.pgwire.values import OIDS_BY_NAME, oid_of
+from dpsql.interfaces.pgwire.protocol import WireColumn
+from dpsql.interfaces.pgwire.rewrite import (
+    Node,
+    name_columns,
+    names_of,
+    outermost,
+    parse,
+    rewrite,
+    walk,
+    written,
+)
+from dpsql.interfaces.pgwire.values import OIDS_BY_NAME, TYPES, oid_of
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.release.read import LOCKDOWN
 from dpsql.row_expressions.guard import check_text
@@ -39,100 +49,80 @@ FUNCTIONS = macros.NAMES | CONSTANTS
 SETTINGS = {"preserve_identifier_case": "false"} | LOCKDOWN | {"memory_limit": MEMORY}
 
 
-class CatalogueRows(NamedTuple):
-    """The answer of a catalogue query: names of its columns, their OIDs, rows."""
-
-    names: tuple[str, ...]
-    oids: tuple[int, ...]
-    rows: list[tuple[Any, ...]]
+CatalogueRows = tuple[tuple[WireColumn, ...], list[tuple[Any, ...]]]
+"""The answer of a catalogue query: its columns, and rows."""
 
 
-@dataclass(frozen=True)
-class Catalogue:
-    """The in-memory database; each query has a cursor of its own.
+def query_catalogue(
+    connection: duckdb.DuckDBPyConnection, text: str, *, described: bool = False
+) -> CatalogueRows:
+    """Answer one catalogue query, by a cursor of its own.
 
     Args:
-        connection: DuckDB without any way out.
+        connection: of the in-memory database, without any way out.
+        text: without placeholders.
+        described: whether columns are wanted and no rows.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+        UnknownTable: it reads a table that PostgreSQL's catalogue does not have.
+        NotSupportedError: not a SELECT, or one that this catalogue cannot answer.
     """
-
-    connection: duckdb.DuckDBPyConnection
-
-    def query(self, text: str, *, described: bool = False) -> CatalogueRows:
-        """Answer one catalogue query.
-
-        Args:
-            text: without placeholders.
-            described: whether columns are wanted and no rows.
-
-        Raises:
-            SqlSyntaxError: it does not parse.
-            UnknownTable: it reads a table that PostgreSQL's catalogue does not have.
-            NotSupportedError: not a SELECT, or one that this catalogue cannot answer.
-        """
-        check_text(text)
-        cursor = self.connection.cursor()
-        if (types := wanted_types(text)) is not None:
-            tree_oids = tuple(OIDS_BY_NAME[kind] for kind in TREE_COLUMNS.values())
-            return CatalogueRows(tuple(TREE_COLUMNS), tree_oids, type_tree(cursor, types))
-        timer = threading.Timer(SECONDS, cursor.interrupt)
-        timer.start()
-        try:
-            tree = parse(cursor, text)
-            names, sources = names_of(tree), _sources(tree)
-            name_columns(tree)
-            rewrite(tree, relations.relations().keys())
-            check_catalogue_query(tree, FUNCTIONS, relations.relations().keys())
-            sql = written(cursor, tree)
-            done = cursor.execute(f"SELECT * FROM ({sql}) AS described LIMIT 0" if described else sql)
-            heads = [(str(column[0]), str(column[1])) for column in done.description or []]
-            rows = done.fetchmany(MOST_ROWS + 1)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            IndexError,
-        ) as error:  # a tree of another form
-            raise NotSupportedError("a part of the query is not known to the catalogue") from error
-        except duckdb.Error as error:
-            raise _refusal(str(error).splitlines()[0]) from error
-        finally:
-            timer.cancel()
-        if len(rows) > MOST_ROWS:
-            raise NotSupportedError(f"the catalogue's answer has more than {MOST_ROWS} rows")
-        named = _spread(names, [name for name, _ in heads])
-        columns = _spread(sources, [name for name, _ in heads])
-        oids = [_oid(kind, column) for (_, kind), column in zip(heads, columns, strict=True)]
-        zoned = [column == ZONED for column in columns]
-        if any(zoned):
-            rows = [
-                tuple(_zoned(v) if flag else v for v, flag in zip(row, zoned, strict=True)) for row in rows
-            ]
-        return CatalogueRows(tuple(named), tuple(oids), rows)
+    check_text(text)
+    cursor = connection.cursor()
+    if (types := wanted_types(text)) is not None:
+        oids = (OIDS_BY_NAME[kind] for kind in TREE_COLUMNS.values())
+        return wire_columns(TREE_COLUMNS, oids), type_tree(cursor, types)
+    timer = threading.Timer(SECONDS, cursor.interrupt)
+    timer.start()
+    try:
+        tree = parse(cursor, text)
+        names, sources = names_of(tree), [_source(node) for node in outermost(tree)["select_list"]]
+        name_columns(tree)
+        rewrite(tree, relations.relations().keys())
+        check_catalogue_query(tree, FUNCTIONS, relations.relations().keys())
+        sql = written(cursor, tree)
+        done = cursor.execute(f"SELECT * FROM ({sql}) AS described LIMIT 0" if described else sql)
+        heads = [(str(column[0]), str(column[1])) for column in done.description or []]
+        rows = done.fetchmany(MOST_ROWS + 1)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # a tree of another form
+        raise NotSupportedError("a part of the query is not known to the catalogue") from error
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        if reason.endswith("42P01"):  # of the macro regclass_oid
+            raise UnknownTable("the relation does not exist", hint="\\d lists the relations") from error
+        raise NotSupportedError(f"the catalogue cannot answer this: {reason}") from error
+    finally:
+        timer.cancel()
+    if len(rows) > MOST_ROWS:
+        raise NotSupportedError(f"the catalogue's answer has more than {MOST_ROWS} rows")
+    named = _spread(names, [name for name, _ in heads])
+    columns = _spread(sources, [name for name, _ in heads])
+    if ZONED in columns:  # a moment, which DuckDB keeps in universal time, with its zone
+        moments = [c for c, column in enumerate(columns) if column == ZONED]
+        rows = [
+            tuple(
+                v.replace(tzinfo=datetime.UTC) if c in moments and isinstance(v, datetime.datetime) else v
+                for c, v in enumerate(row)
+            )
+            for row in rows
+        ]
+    oids = (_oid(kind, column) for (_, kind), column in zip(heads, columns, strict=True))
+    return wire_columns(named, oids), rows
 
 
-def _refusal(reason: str) -> NotSupportedError | UnknownTable:
-    if reason.endswith("42P01"):  # of the macro regclass_oid
-        return UnknownTable("the relation does not exist", hint="\\d lists the relations")
-    return NotSupportedError(f"the catalogue cannot answer this: {reason}")
-
-
-def _sources(tree: Node) -> list[str | None]:
-    """The column of a relation that each column of an answer is; empty for expressions, None for a `*`."""
-    return [_source(node) for node in outermost(tree)["select_list"]]
+def wire_columns(names: Iterable[str], oids: Iterable[int]) -> tuple[WireColumn, ...]:
+    """Columns of an answer, with the bytes of their values."""
+    return tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
 
 
 def _source(node: Node) -> str | None:
+    """The column of a relation that a column of an answer is; empty for an expression, None for a `*`."""
     if node.get("class") == "STAR":
         return None
     if node.get("class") == "CAST":
         return ZONED if node["type_expr"]["type_name"].lower() in ZONED_TYPES else ""
     return str(node["column_names"][-1]) if node.get("class") == "COLUMN_REF" else ""
-
-
-def _zoned(value: Any) -> Any:
-    """A moment, which DuckDB keeps in universal time, with its zone."""
-    return value.replace(tzinfo=datetime.UTC) if isinstance(value, datetime.datetime) else value
 
 
 ZONED = "timestamptz"
@@ -143,14 +133,11 @@ def _spread(words: Sequence[str | None], names: Sequence[str]) -> list[str]:
     """Words of a select list over the columns of its answer; what a `*` gives is called as DuckDB calls it."""
     if None not in words:
         return [str(word) for word in words] if len(words) == len(names) else list(names)
+    if words.count(None) > 1:
+        return list(names)
     first = words.index(None)
-    after = len(words) - 1 - words[::-1].index(None)
-    tail = len(words) - 1 - after
-    if None not in words[first:after]:
-        head = [str(word) for word in words[:first]]
-        middle = names[first : len(names) - tail]
-        return [*head, *middle, *(str(word) for word in words[after + 1 :])]
-    return list(names)
+    middle = names[first : len(names) - (len(words) - 1 - first)]
+    return [*map(str, words[:first]), *middle, *map(str, words[first + 1 :])]
 
 
 def _oid(kind: str, column: str) -> int:
@@ -175,8 +162,8 @@ def make_catalogue(
     database: str,
     version: str,
     settings: Mapping[str, str] | None = None,
-) -> Catalogue:
-    """List a star as PostgreSQL would.
+) -> duckdb.DuckDBPyConnection:
+    """List a star as PostgreSQL would, in memory, without any way out.
 
     Args:
         tables: (release name, table) of everything a statement may name.
@@ -203,7 +190,7 @@ def make_catalogue(
         connection.execute(statement)
     for setting, locked in SETTINGS.items():
         connection.execute(f"SET GLOBAL {setting} = '{locked}'")
-    return Catalogue(connection)
+    return connection
 
 
 # asyncpg asks about types that it does not know, with their elements, bounds and bases, all the way down: a recursive
@@ -230,9 +217,7 @@ FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace LEFT JOIN pg_
 def wanted_types(text: str) -> list[int] | None:
     """The types that a statement asks for; None if it is another question."""
     match = TREE_WANTED.search(text) if TREE_BEGINS.match(text) else None
-    return (
-        None if match is None else [int(number) for number in re.findall(r"\d+", match[1] or match[2] or "")]
-    )
+    return None if match is None else list(map(int, re.findall(r"\d+", match[1] or match[2] or "")))
 
 
 def type_tree(cursor: duckdb.DuckDBPyConnection, oids: list[int]) -> list[tuple[Any, ...]]:
@@ -246,3 +231,113 @@ def type_tree(cursor: duckdb.DuckDBPyConnection, oids: list[int]) -> list[tuple[
         oids = list({oid for row in level for oid in (row[4], row[5], row[7]) if oid} - seen)
         depth += 1
     return rows[::-1]
+
+
+LISTED = frozenset([
+    "||", "concat", "concat_ws", "+", "-", "*", "/", "%", "~~", "!~~", "~~*", "!~~*", "like_escape", "not_like_escape",
+    "ilike_escape", "not_ilike_escape", "lower", "upper", "length", "trim", "ltrim", "rtrim", "left", "right",
+    "substring", "substr", "position", "strpos", "split_part", "replace", "regexp_matches", "regexp_full_match",
+    "regexp_replace", "starts_with", "prefix", "suffix", "contains", "array_to_string", "array_agg", "string_agg",
+    "list_value", "unnest", "array_length", "len", "list_contains", "array_contains", "list_extract", "array_extract",
+    "array_position", "count", "count_star", "min", "max", "sum", "bool_or", "bool_and", "any_value", "row_number",
+    "rank", "generate_series", "generate_subscripts", "string_to_array", "string_split", "list_sort", "quote_nullable",
+    "pg_typeof", "ascii", "reverse", "dense_rank", "lag", "lead", "date_trunc", "epoch", "instr", "initcap", "ceil",
+    "floor", "sign", "mod", "list_concat", "array_concat", "array_append", "array_cat", "abs", "round", "greatest",
+    "least", "nullif", "coalesce", "ifnull", "date_part", "error", "row", "&", "|", "regexp_split_to_array",
+])  # fmt: skip
+PLACES = frozenset({"BASE_TABLE", "EMPTY", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "TABLE_FUNCTION"})
+RECURSIVE = "RECURSIVE_CTE_NODE"
+QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", RECURSIVE})
+GROWING = frozenset(
+    {"||", "concat", "concat_ws", "list_value", "replace", "regexp_replace", "list_concat", "array_concat",
+     "array_append", "array_cat"}
+)  # fmt: skip
+SERIES = frozenset({"generate_series"})
+SOURCES = SERIES | macros.TABLE_MACROS.keys() | {"unnest", "generate_subscripts", "string_to_array"}
+"""Functions that may stand in FROM."""
+COUNTS = frozenset({"array_upper", "array_lower", "array_length", "len"})
+MOST_GROWTH = 4096
+"""Times that a text or list may become longer: all queries of a statement multiplied."""
+MOST_RECURSIVE = 2
+MOST_SERIES = 1000
+"""Rows of generate_series; lists of the catalogue are shorter."""
+
+
+def check_catalogue_query(tree: Node, macros: Collection[str], relations: Collection[str]) -> None:
+    """Refuse what is not a plain query of the catalogue.
+
+    Args:
+        tree: as it would run.
+        macros: functions of the catalogue's own.
+        relations: tables of the catalogue.
+
+    Raises:
+        NotSupportedError: a part of it stands on no list.
+    """
+    growth = 1
+    try:
+        for query in walk(tree["statements"][0]["node"]):
+            if str(query.get("type", "")).endswith("_NODE"):
+                growth *= 1 + _check_query(query, macros)
+        _check_tables(tree, relations)
+    except (KeyError, TypeError, ValueError) as error:  # of another version of DuckDB: nothing is let through
+        raise NotSupportedError("a part of the query is not known to the catalogue") from error
+    if growth > MOST_GROWTH:
+        raise NotSupportedError("a text of the catalogue would become too long")
+    recursive = {node["cte_name"] for node in walk(tree) if node.get("type") == RECURSIVE}
+    if len(recursive) > MOST_RECURSIVE:
+        raise NotSupportedError(f"the catalogue takes at most {MOST_RECURSIVE} recursive queries")
+
+
+def _check_tables(tree: Node, relations: Collection[str]) -> None:
+    local = {cte["key"].lower() for node in walk(tree) for cte in node.get("cte_map", {}).get("map", ())}
+    for node in walk(tree):
+        if node.get("type") == "BASE_TABLE":
+            name = node["table_name"]
+            elsewhere = node["schema_name"] or node["catalog_name"]
+            if elsewhere or (name not in relations and name.lower() not in local):
+                raise NotSupportedError(f"table {name} is not part of the catalogue")
+
+
+def _check_query(query: Node, macros: Collection[str]) -> int:
+    """Number of parts of one query, its subqueries apart; refused if one is on no list."""
+    if query["type"] not in QUERIES:
+        raise NotSupportedError("the catalogue takes no such query")
+    joined, recursive = 0, query["type"] == RECURSIVE
+    for node in (
+        walk(query) if recursive else _parts([value for key, value in query.items() if key != "type"])
+    ):
+        name = node.get("function_name", "")
+        if recursive and (name in GROWING or name in SERIES):
+            raise NotSupportedError(f"a recursive query of the catalogue takes no {name}")
+        if name and name.lower() not in LISTED and name.lower() not in macros:
+            raise NotSupportedError(f"function {name} is not part of the catalogue")
+        arguments = node["arguments"] if name and name in GROWING | SERIES else []
+        if name in SERIES and not all(_short(argument["expression"]) for argument in arguments):
+            raise NotSupportedError(f"generate_series gives at most {MOST_SERIES} rows here")
+        place = str(node.get("type", ""))
+        if "sample" in node and place not in PLACES and not place.endswith("_NODE"):
+            raise NotSupportedError("FROM takes tables of the catalogue and queries")
+        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"] not in SOURCES:
+            raise NotSupportedError("FROM takes no functions here")
+        joined += len(arguments) if name in GROWING else 0
+    return joined
+
+
+def _short(argument: Node) -> bool:
+    """True if an argument of generate_series is a small number, or the length of a list."""
+    if argument.get("class") == "FUNCTION":
+        return argument["function_name"] in COUNTS
+    literal = argument.get("literal") or {}
+    return literal.get("kind") == "INTEGER" and abs(int(literal["text"])) <= MOST_SERIES
+
+
+def _parts(node: object) -> Iterator[Node]:
+    """Nodes of one query, without those of its subqueries."""
+    if isinstance(node, list):
+        for child in node:
+            yield from _parts(child)
+    elif isinstance(node, dict) and not str(node.get("type", "")).endswith("_NODE"):
+        yield node
+        for child in node.values():
+            yield from _parts(child)

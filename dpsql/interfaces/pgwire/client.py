@@ -19,15 +19,15 @@ from itertools import islice
 
 from dpsql import errors
 from dpsql.interfaces.pgwire import protocol
-from dpsql.interfaces.pgwire.cursors import copied
+from dpsql.interfaces.pgwire.cursors import WireAnswer, copied
 from dpsql.interfaces.pgwire.events import ANSWERED
-from dpsql.interfaces.pgwire.login import Guest, Login, WireService
+from dpsql.interfaces.pgwire.login import Login, WireService
 from dpsql.interfaces.pgwire.parameters import bind
 from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader, StatementRefused, state_of
 from dpsql.interfaces.pgwire.roles import LoginRefused
 from dpsql.interfaces.pgwire.statements import (
+    Backend,
     SessionState,
-    WireAnswer,
     is_silent,
     returns_to_savepoint,
     started_with,
@@ -80,7 +80,8 @@ class Client:
         address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         self.address, self.place = str(address), f"{address}:{port}"
         self.unsent: list[bytes] = []
-        self.guest: Guest | None = None
+        self.login = Login(reader, writer, service, self.address)
+        self.backend: Backend | None = None  # once she has come in
         self.portals: dict[str, Portal] = {}
         self.state = SessionState()
         self.session = service.sessions.open()
@@ -101,20 +102,20 @@ class Client:
 
     async def serve(self) -> None:
         """Serve until the client leaves, breaks the protocol, or is silent for too long."""
-        login = Login(self.reader, self.writer, self.service, self.address)
         try:
-            guest = await self._enter(login)
+            guest = await self._enter()
             if guest is not None:
                 with self.service.places.client() as free:
                     if not free:
                         raise LoginRefused("too many clients; try again later", "53300")
-                    self.guest = guest
+                    self.backend, options = guest
                     self.cursor_rows = Charge(self.payer, self.service.memory)
-                    await self._welcome(guest)
-                    await self._talk()
+                    await self._welcome(self.backend, options)
+                    while True:  # until she leaves
+                        await self._take_message()
         except (FrameError, LoginRefused) as error:
-            if self.guest is None:
-                self.service.log.refused(login.role, self.place, str(error))
+            if self.backend is None:
+                self.service.log.refused(self.login.role, self.place, str(error))
             self._send(protocol.error(error.state, str(error), severity="FATAL"))
         except errors.Error as error:
             self._send(refusal(error))
@@ -122,7 +123,7 @@ class Client:
             self._send(protocol.error("57P01", "the server is shutting down", severity="FATAL"))
             raise
         except TimeoutError:
-            silent = f"the client was silent for {self.service.limits.idle:g} s"
+            silent = f"the client was silent for {self.service.options.idle:g} s"
             self._send(protocol.error("57P05", silent, severity="FATAL"))
         except (asyncio.IncompleteReadError, OSError):
             pass  # the client left; there is nobody to tell
@@ -135,48 +136,44 @@ class Client:
     @property
     def payer(self) -> str:
         """Account for turns and memory of her statements: her role, or her address where there are no roles."""
-        assert self.guest is not None
-        return self.address if self.service.roles.everybody is not None else self.guest.role
+        return self.address if self.service.everybody is not None else self.login.role
 
-    async def _enter(self, login: Login) -> Guest | None:
+    async def _enter(self) -> tuple[Backend, dict[str, str]] | None:
         """Authenticated client, within the time limit."""
-        limits, places = self.service.limits, self.service.places
-        pushed_out = False
+        seconds, places, pushed_out = self.service.options.login, self.service.places, False
         try:
-            async with asyncio.timeout(limits.login) as time_left:
+            async with asyncio.timeout(seconds) as time_left:
                 places.arrive(time_left, self.address)
                 try:
-                    return await login.enter()
+                    return await self.login.enter()
                 finally:
                     pushed_out = places.pushed_out(time_left)
         except TimeoutError as error:
             if pushed_out:
                 raise LoginRefused("too many connections that have not logged in", "53300") from error
-            raise LoginRefused(f"the login took more than {limits.login:g} s", "57014") from error
+            raise LoginRefused(f"the login took more than {seconds:g} s", "57014") from error
 
-    async def _welcome(self, guest: Guest) -> None:
+    async def _welcome(self, backend: Backend, options: dict[str, str]) -> None:
         """Say that she has come in."""
-        self.service.log.accepted(guest.role, self.place, guest.admission.releases)
-        for statement in started_with(guest.options):
-            guest.admission.backend.run(statement, self.state)
+        self.service.log.accepted(self.login.role, self.place, backend.files)
+        for statement in started_with(options):
+            backend.run(statement, self.state)
         self._send(protocol.authentication(0))
-        values = self.state.variables.values
+        values = self.state.variables
         settings = {"server_version": "15.0 (dpsql)"} | {name: values[name] for name in ANNOUNCED}
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
         self._send(protocol.message("K", self.session.key), protocol.ready(IDLE))
         await self._taken()
 
-    async def _talk(self) -> None:
-        """Take messages until the client leaves."""
-        while True:
-            async with asyncio.timeout(self.service.limits.patience):
-                kind, fields = await protocol.read_frame(self.reader)
-            if kind not in self.steps:
-                raise FrameError(f"a message of type {kind} is unknown")
-            await self.service.laps.begin(self.payer)
-            self.request_number = ""
-            await self.steps[kind](fields)
-            await self._taken()
+    async def _take_message(self) -> None:
+        async with asyncio.timeout(self.service.options.idle or None):
+            kind, fields = await protocol.read_frame(self.reader)
+        if kind not in self.steps:
+            raise FrameError(f"a message of type {kind} is unknown")
+        await self.service.laps.begin(self.payer)
+        self.request_number = ""
+        await self.steps[kind](fields)
+        await self._taken()
 
     async def _end(self) -> None:
         """Close the connection; what a client does not take is thrown away."""
@@ -202,13 +199,13 @@ class Client:
     async def _taken(self) -> None:
         """Until the client has taken most of what was sent."""
         self._write()
-        async with asyncio.timeout(self.service.limits.patience):
+        async with asyncio.timeout(self.service.options.idle or None):
             await self.writer.drain()
 
     async def _send_rows(self, request: Request, rows: Iterable[bytes]) -> None:
         """Send rows as the client takes them; other clients have their turns between.
 
-        The request's time passes while rows are written, not while the client takes them: `Limits.idle` bounds that.
+        The request's time passes while rows are written, not while the client takes them: `Options.idle` bounds that.
         """
         messages = iter(rows)
         while True:
@@ -226,7 +223,7 @@ class Client:
         """Rows as COPY sends them."""
         assert answer.copy is not None
         columns = answer.columns or ()
-        self._send(protocol.copy_out(len(columns), answer.copy.form == "binary"))
+        self._send(protocol.copy_out(len(columns), answer.copy[0] == "binary"))
         await self._send_rows(
             request, (protocol.message("d", piece) for piece in copied(columns, answer.rows, answer.copy))
         )
@@ -257,11 +254,8 @@ class Client:
 
         Rows of open portals stay in memory: further requests may take what is left.
         """
-        assert self.guest is not None
         portals = sum(portal.request.bytes for portal in self.portals.values())
-        timeout = self.state.variables.timeout
-        seconds = min(LIMIT, timeout) if timeout else LIMIT
-        memory = MOST_BYTES - portals - self.state.size
+        seconds, memory = min(LIMIT, self.state.timeout or LIMIT), MOST_BYTES - portals - self.state.size
         request = Request(seconds, memory, self.payer, self.service.memory)
         self.session.request = request
         self.request_number = secrets.token_hex(8)
@@ -275,22 +269,19 @@ class Client:
             raise
         finally:
             self.session.request = None
-            self.service.log.statement(
-                self.guest.role, self.place, self.request_number, time.monotonic() - begun, state
-            )
+            spent = time.monotonic() - begun
+            self.service.log.statement(self.login.role, self.place, self.request_number, spent, state)
 
     async def _run(self, request: Request, sql: str, *, described: bool = False) -> WireAnswer:
         """WireAnswer a statement, or describe its columns; it is stopped if its client leaves."""
-        assert self.guest is not None
+        assert self.backend is not None
         ends = ENDS.match(sql)
         if self.transaction == FAILED and not ends:
             raise StatementRefused(
                 "25P02", "the transaction has failed; statements are refused until it ends", hint="ROLLBACK"
             )
-        backend = self.guest.admission.backend
-        work = partial(backend.describe if described else backend.run, sql, self.state)
-        run = partial(request.run, work)
-        asking = asyncio.ensure_future(self.service.turns.take(run, self.payer))
+        work = partial(self.backend.describe if described else self.backend.run, sql, self.state)
+        asking = asyncio.ensure_future(self.service.turns.take(partial(request.run, work), self.payer))
         leaving = asyncio.ensure_future(self.reader.left.wait())
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -301,7 +292,12 @@ class Client:
             asking.cancel()
             leaving.cancel()
         request.bytes = size_of(answer.rows)  # those of its errors are free again
-        self._charge_cursors()
+        try:
+            self.cursor_rows.count(self.state.size)
+        except errors.MemoryTaken:  # without memory for the rows of open cursors they are closed
+            self.state.cursors.clear()
+            self.cursor_rows.count(0)
+            raise
         if answer.tag == "BEGIN" or (ends and returns_to_savepoint(ends["end"])):
             self.transaction = OPEN
         elif answer.tag in ("COMMIT", "ROLLBACK"):
@@ -309,19 +305,6 @@ class Client:
             self.transaction = IDLE
         self._send(*(protocol.parameter(name, value) for name, value in answer.reported))
         return answer
-
-    def _charge_cursors(self) -> None:
-        """Count the rows of open cursors; without memory for them they are closed.
-
-        Raises:
-            MemoryTaken: there is none.
-        """
-        try:
-            self.cursor_rows.count(self.state.size)
-        except errors.MemoryTaken:
-            self.state.cursors.clear()
-            self.cursor_rows.count(0)
-            raise
 
     def _refuse(self, error: errors.Error) -> None:
         """Say what went wrong; an open transaction has failed."""
@@ -359,10 +342,10 @@ class Client:
     async def _parse(self, body: FrameReader) -> None:
         name, sql = body.text(), body.text()
         oids = [body.int32() for _ in range(body.int16())]
-        assert self.guest is not None
+        assert self.backend is not None
         oids += [0] * (placeholders(sql) - len(oids))
         if 0 in oids:
-            types = self.guest.admission.backend.parameter_oids(sql)
+            types = self.backend.parameter_oids(sql)
             oids = [oid or types.get(number, TEXT) for number, oid in enumerate(oids, 1)]
         self.state.prepare(name, sql, oids)
         self._send(protocol.message("1"))

@@ -16,11 +16,12 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from dpsql.errors import NotSupportedError
 from dpsql.interfaces.pgwire.protocol import StatementRefused, WireColumn
-from dpsql.interfaces.pgwire.values import as_binary, as_text
+from dpsql.interfaces.pgwire.values import as_binary, as_text, with_length
+from dpsql.release.request import size_of
 
 DECLARE = re.compile(
     r'DECLARE\s+(?P<name>"[^"]+"|\w+)\s+(?:BINARY\s+|ASENSITIVE\s+|INSENSITIVE\s+|NO\s+SCROLL\s+|SCROLL\s+)*CURSOR\s+'
@@ -40,33 +41,45 @@ SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-class Rows(Protocol):
-    """An answer, as far as a cursor knows it."""
-
-    @property
-    def rows(self) -> Sequence[tuple[Any, ...]]:
-        """All of them."""
-
-    @property
-    def columns(self) -> tuple[WireColumn, ...] | None:
-        """Their columns."""
+CopyForm = tuple[str, bool, str, str]
+"""Row format of COPY: `text`, `csv` or `binary`; whether a line of names comes first; what stands between values, and
+for NULL."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class WireAnswer:
+    """Rows with their columns, or a bare tag.
+
+    Args:
+        tag: what CommandComplete says, without the number of rows.
+        columns: None for a bare tag.
+        rows: Python values.
+        flags: what the client is told beside the rows.
+        standing: flags that other answers have too; a connection is told each once.
+        copy: how the rows are written as a file; None for rows.
+        reported: names and values of settings that have changed.
+    """
+
+    tag: str
+    columns: tuple[WireColumn, ...] | None = None
+    rows: Sequence[tuple[Any, ...]] = ()
+    flags: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
+    copy: CopyForm | None = None
+    reported: tuple[tuple[str, str], ...] = ()
+
+
 class DeclaredCursor:
-    """A kept answer, and how many of its rows lie before the cursor's place.
+    """A kept answer, and how many of its rows lie before the cursor's place: 0 before the first row; k on the k-th.
 
     Args:
         answer: with all its rows.
-        size: bytes of the rows.
         hold: whether it outlives its transaction.
-        place: 0 before the first row; k on the k-th.
     """
 
-    answer: Rows
-    size: int
-    hold: bool
-    place: int = 0
+    def __init__(self, answer: WireAnswer, hold: bool) -> None:
+        self.answer, self.hold, self.place = answer, hold, 0
+        self.size = size_of(answer.rows)
 
     def rows(self, way: str, count: str) -> Sequence[tuple[Any, ...]]:
         """Move as FETCH says; the rows on the way."""
@@ -83,11 +96,7 @@ class DeclaredCursor:
             self.place = first + 1 if len(passed) == abs(number) else 0
             return passed
         passed = rows[self.place : self.place + number]
-        self.place = (
-            min(self.place + number, total + 1)
-            if number >= ENDLESS or len(passed) < number
-            else self.place + number
-        )
+        self.place = min(self.place + number, total + 1)
         return passed
 
 
@@ -96,30 +105,14 @@ def bare(name: str) -> str:
     return name[1:-1] if name.startswith('"') else name.lower()
 
 
-class CopyForm(NamedTuple):
-    """Row format of COPY.
-
-    Args:
-        form: `text`, `csv` or `binary`.
-        header: whether a line of names comes first.
-        delimiter: between values.
-        null: what stands for NULL.
-    """
-
-    form: str
-    header: bool
-    delimiter: str
-    null: str
-
-
 def copy_form(options: str) -> CopyForm:
     """The options behind TO STDOUT, in today's spelling or the old one.
 
     Raises:
         NotSupportedError: one that is not known here.
 
-    >>> copy_form("(FORMAT csv, HEADER)"), copy_form("BINARY").form
-    (CopyForm(form='csv', header=True, delimiter=',', null=''), 'binary')
+    >>> copy_form("(FORMAT csv, HEADER)"), copy_form("BINARY")[0]
+    (('csv', True, ',', ''), 'binary')
     """
     words = re.findall(r"'(?:[^']|'')*'|\w+", options)
     form, header, delimiter, null = "text", False, None, None
@@ -135,50 +128,35 @@ def copy_form(options: str) -> CopyForm:
         elif word in ("DELIMITER", "NULL", "ENCODING", "QUOTE", "ESCAPE") and words:
             words = words[1:] if words[0].upper() == "AS" else words
             value = words.pop(0)[1:-1].replace("''", "'")
-            delimiter, null = (
-                (value if word == "DELIMITER" else delimiter),
-                (value if word == "NULL" else null),
-            )
+            delimiter, null = value if word == "DELIMITER" else delimiter, value if word == "NULL" else null
         else:
             raise NotSupportedError(f"COPY with {word} is not supported", hint="write (FORMAT csv, HEADER)")
-    csv_form = form == "csv"
-    return CopyForm(
-        form,
-        header,
-        delimiter or ("," if csv_form else "\t"),
-        null if null is not None else "" if csv_form else "\\N",
-    )
+    usual = (",", "") if form == "csv" else ("\t", "\\N")
+    return form, header, delimiter or usual[0], usual[1] if null is None else null
 
 
 def copied(columns: Sequence[WireColumn], rows: Sequence[tuple[Any, ...]], form: CopyForm) -> Iterator[bytes]:
     """Rows as COPY writes them, one piece a row."""
-    if form.form == "binary":
+    kind, header, delimiter, null = form
+    if kind == "binary":
         head = SIGNATURE
         for row in rows:
             raw = [as_binary(value, column.oid) for value, column in zip(row, columns, strict=True)]
-            fields = (struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in raw)
-            yield head + struct.pack("!h", len(raw)) + b"".join(fields)
+            yield head + struct.pack("!h", len(raw)) + b"".join(map(with_length, raw))
             head = b""
         yield head + struct.pack("!h", -1)
         return
-    lines = [tuple(column.name for column in columns)] if form.header else []
+    lines = [tuple(column.name for column in columns)] if header else []
     for row in (*lines, *rows):
         texts = [None if (text := as_text(value)) is None else text.decode() for value in row]
-        yield (_csv_line if form.form == "csv" else _text_line)(texts, form).encode()
-
-
-def _text_line(texts: Sequence[str | None], form: CopyForm) -> str:
-    return (
-        form.delimiter.join(form.null if text is None else text.translate(ESCAPES) for text in texts) + "\n"
-    )
-
-
-def _csv_line(texts: Sequence[str | None], form: CopyForm) -> str:
-    line = io.StringIO()
-    csv.writer(line, delimiter=form.delimiter, lineterminator="\n").writerow(
-        [form.null if text is None else text for text in texts]
-    )
-    return line.getvalue()
+        if kind == "csv":
+            line = io.StringIO()
+            writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
+            writer.writerow([null if text is None else text for text in texts])
+            yield line.getvalue().encode()
+        else:
+            words = (null if text is None else text.translate(ESCAPES) for text in texts)
+            yield f"{delimiter.join(words)}\n".encode()
 
 
 def no_cursor(name: str) -> StatementRefused:

@@ -6,11 +6,11 @@ Admission to a server: places for connections, time-outs, and waits after wrong 
 
 | | bounded by |
 |---|---|
-| clients that have logged in | `ConnectionLimits.connections`; one more is told `53300 too_many_connections` |
+| clients that have logged in | `Options.connections`; one more is told `53300 too_many_connections` |
 | connections that have not | an eighth of that beside them; for one more another leaves (`ConnectionSlots.arrive`) |
-| memory of answers that are worked out, kept or sent | `ConnectionLimits.memory`, shared by roles (`MemoryPool`) |
-| seconds until a connection has logged in | `ConnectionLimits.login` |
-| seconds that a client says nothing, or does not take what it asked for | `ConnectionLimits.idle` |
+| memory of answers that are worked out, kept or sent | `Options.memory`, shared by roles (`MemoryPool`) |
+| seconds until a connection has logged in | `Options.login` |
+| seconds that a client says nothing, or does not take what it asked for | `Options.idle` |
 | wrong passwords | `LoginBackoff` |
 
 So connections that never log in take no place from clients, and one address takes few from other addresses.
@@ -42,37 +42,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from dpsql import errors
 from dpsql.interfaces.pgwire import protocol
 from dpsql.interfaces.pgwire.events import EventLog
 from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader
-from dpsql.interfaces.pgwire.roles import MECHANISM, Admission, Exchange, LoginRefused, ServerRoles
+from dpsql.interfaces.pgwire.roles import MECHANISM, Exchange, LoginRefused, ServerRoles, stand_in
 from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
+from dpsql.interfaces.pgwire.statements import Backend
 from dpsql.release.request import MemoryPool, Request
 
 NUMBER = struct.Struct("!i")
 KEY_BYTES = NUMBER.size + 4
 
 
-@dataclass(eq=False)
 class WireSession:
     """A session, and the request that it waits for.
 
     Args:
         key: what a client shows to have its session's statement stopped: a number and a secret, as they stand in
             messages.
-        request: what it waits for.
     """
 
-    key: bytes
-    request: Request | None = None
-
-    def stop(self) -> None:
-        """Stop what it waits for; nothing if that is nothing."""
-        if self.request is not None:
-            self.request.stop()
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.request: Request | None = None
 
 
 class Sessions:
@@ -109,7 +103,13 @@ class Sessions:
             body: of a cancel request.
         """
         if len(body) == KEY_BYTES and not self.stop(body) and self.folder is not None:
-            _tell(self.folder, body)
+            # every other process hears of it; one that has gone, or is too busy to hear, is left out
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                for place in self.folder.iterdir():
+                    if place.name != str(os.getpid()):
+                        with contextlib.suppress(OSError):
+                            sender.sendto(body, str(place))
 
     def stop(self, body: bytes) -> bool:
         """True if the key names a session of this process, after stopping what it asks if the secret is right."""
@@ -118,8 +118,8 @@ class Sessions:
         session = self._open.get(body[: NUMBER.size])
         if session is None:
             return False
-        if hmac.compare_digest(session.key, body):
-            session.stop()
+        if hmac.compare_digest(session.key, body) and session.request is not None:
+            session.request.stop()
         return True
 
     async def hear(self) -> None:
@@ -145,16 +145,6 @@ class Sessions:
             ) from error
 
 
-def _tell(folder: Path, body: bytes) -> None:
-    """Pass a request on to every other process; one that has gone, or is too busy to hear, is left out."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        for place in folder.iterdir():
-            if place.name != str(os.getpid()):
-                with contextlib.suppress(OSError):
-                    sender.sendto(body, str(place))
-
-
 FEWEST_STRANGERS = 16
 FREE = 3
 """Wrong passwords of an address for one role that cost no wait."""
@@ -172,29 +162,47 @@ MOST_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
-class ConnectionLimits:
-    """Limits on connections.
+class Options:
+    """Addresses to listen on, who may connect, and what connections may take.
 
     Args:
+        host, port: address; port 0 takes a free one.
+        roles: a file of roles; None for one role, or none.
+        password_file: one line `user:password`; without it and roles everybody on loopback may ask.
+        certificate, key: PEM files for TLS.
         connections: clients that have logged in, at a time.
         login: seconds until a connection has logged in.
         idle: seconds that a client may be silent; 0 for as long as it likes.
         memory: bytes of all answers, as `size_of` counts them; in truth they take a sixth more.
+        log: a file for the log of events; None is standard error.
+        log_statements: whether the log has a line for each statement.
+        metrics: host and port of /metrics and /healthz; None for none.
+        siblings: the folder in which processes that listen on the same port pass cancel requests on; None for one.
+        clients_socket, metrics_socket: descriptors of listening sockets that a parent holds; None where a process makes
+            its own.
     """
 
+    host: str = "127.0.0.1"
+    port: int = 5433
+    roles: Path | None = None
+    password_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     connections: int = 800
     login: float = 10.0
     idle: float = 3600.0
     memory: int = MEMORY_A_CORE
+    log: Path | None = None
+    log_statements: bool = False
+    metrics: tuple[str, int] | None = None
+    siblings: Path | None = None
+    clients_socket: int | None = None
+    metrics_socket: int | None = None
 
     @property
     def strangers(self) -> int:
         """Connections that have not logged in, at a time."""
         return max(FEWEST_STRANGERS, self.connections // 8)
-
-    @property
-    def patience(self) -> float | None:
-        return self.idle or None
 
 
 class ConnectionSlots:
@@ -204,7 +212,7 @@ class ConnectionSlots:
         limits: how many there may be.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: Options) -> None:
         self.limits, self.inside = limits, 0
         self._strangers: dict[asyncio.Timeout, str] = {}
 
@@ -239,11 +247,6 @@ class ConnectionSlots:
             self.inside -= free
 
 
-class _Wrong(NamedTuple):
-    times: int
-    until: float
-
-
 class LoginBackoff:
     """Wrong passwords, and how long their senders wait.
 
@@ -264,16 +267,19 @@ class LoginBackoff:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._wrong: OrderedDict[tuple[str, str | None], _Wrong] = OrderedDict()
+        self._wrong: OrderedDict[tuple[str, str | None], tuple[int, float]] = OrderedDict()
         self._guesses: OrderedDict[tuple[str | None, str], float] = OrderedDict()
         self._familiar: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def seconds(self, address: str, role: str) -> float:
         """Seconds to wait until a password is looked at; 0 or less for none."""
-        if self._is_familiar(address, role):
-            return self._until_guess((_networks(address)[0], role))
-        until = max(self._seen(key).until for key in _keys(address, role)) - self._now()
-        return max(until, self._until_guess((None, role)))
+        familiar = self._is_familiar(address, role)
+        # each guess takes 1 / `GUESSES` of a second, and `BURST` may come at once
+        guess = self._guesses.get((_networks(address)[0] if familiar else None, role), 0.0)
+        until_guess = guess - self._now() - (BURST - 1) / GUESSES
+        if familiar:
+            return until_guess
+        return max(max(self._seen(key)[1] for key in _keys(address, role)) - self._now(), until_guess)
 
     def wrong(self, address: str, role: str) -> None:
         """A password was wrong."""
@@ -282,9 +288,9 @@ class LoginBackoff:
             return
         self._count_guess((None, role))
         for key, free in _keys(address, role).items():
-            times = self._seen(key).times + 1
+            times = self._seen(key)[0] + 1
             over = min(times - free, 10)
-            self._wrong[key] = _Wrong(times, self._now() + (min(2.0**over, LONGEST_WAIT) if over >= 0 else 0))
+            self._wrong[key] = times, self._now() + (min(2.0**over, LONGEST_WAIT) if over >= 0 else 0)
             self._wrong.move_to_end(key)
         while len(self._wrong) > MOST_REMEMBERED:
             self._wrong.popitem(last=False)
@@ -301,13 +307,10 @@ class LoginBackoff:
     def _is_familiar(self, address: str, role: str) -> bool:
         return self._now() - self._familiar.get((_networks(address)[0], role), -math.inf) < FAMILIAR
 
-    def _seen(self, key: tuple[str, str | None]) -> _Wrong:
-        failures = self._wrong.get(key, _Wrong(0, 0.0))
-        return failures if self._now() < failures.until + FORGOTTEN else _Wrong(0, 0.0)
-
-    def _until_guess(self, key: tuple[str | None, str]) -> float:
-        """Seconds until one more guess: each takes 1 / `GUESSES` of a second, and `BURST` may come at once."""
-        return self._guesses.get(key, 0.0) - self._now() - (BURST - 1) / GUESSES
+    def _seen(self, key: tuple[str, str | None]) -> tuple[int, float]:
+        """How many wrong passwords there were, and until when they wait."""
+        times, until = self._wrong.get(key, (0, 0.0))
+        return (times, until) if self._now() < until + FORGOTTEN else (0, 0.0)
 
     def _count_guess(self, key: tuple[str | None, str]) -> None:
         self._guesses[key] = max(self._guesses.get(key, 0.0), self._now()) + 1 / GUESSES
@@ -341,49 +344,44 @@ def _networks(address: str) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network((ip, length), strict=False)) for length in (64, 56, 48))
 
 
-@dataclass(frozen=True)
 class WireService:
-    """Service that every client of a server meets.
+    """Service that every client of a server meets: sessions, for cancelling; turns of statements and laps of messages;
+    memory of answers; places for connections; and waits after wrong passwords.
 
     Args:
         roles: who may come in, and what she may ask.
-        sessions: all clients, for cancelling.
-        turns: of all clients' statements.
-        laps: of all clients' messages.
-        memory: of all clients' answers.
-        limits: what connections may take.
-        places: the connections.
-        waits: after wrong passwords.
+        options: what connections may take.
         log: of what happens.
         tls: or None where nothing is encrypted.
-        tls_only: whether a client must encrypt.
     """
 
-    roles: ServerRoles
-    sessions: Sessions
-    turns: Turns
-    laps: FairQueue
-    memory: MemoryPool
-    limits: ConnectionLimits
-    places: ConnectionSlots
-    waits: LoginBackoff
-    log: EventLog
-    tls: ssl.SSLContext | None
-    tls_only: bool
+    def __init__(
+        self, roles: ServerRoles, options: Options, log: EventLog, tls: ssl.SSLContext | None = None
+    ) -> None:
+        (self.everybody, self.named), self.options, self.log, self.tls = roles, options, log, tls
+        self.sessions, self.places, self.waits = (
+            Sessions(options.siblings),
+            ConnectionSlots(options),
+            LoginBackoff(),
+        )
+        self.turns, self.laps, self.memory = (
+            Turns(options.connections),
+            FairQueue(),
+            MemoryPool(options.memory),
+        )
+        self.tls_only = not is_loopback(options.host)  # whether a client must encrypt
 
 
-class Guest(NamedTuple):
-    """Somebody who has logged in.
+def is_loopback(host: str) -> bool:
+    """True if an address stays on this machine.
 
-    Args:
-        role: as she says it.
-        admission: what she may ask.
-        options: of her start-up message.
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
     """
-
-    role: str
-    admission: Admission
-    options: dict[str, str]
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Login:
@@ -401,8 +399,8 @@ class Login:
         self.reader, self.writer, self.service, self.address = reader, writer, service, address
         self.role = ""
 
-    async def enter(self) -> Guest | None:
-        """Authenticated client; None if the connection was for something else.
+    async def enter(self) -> tuple[Backend, dict[str, str]] | None:
+        """What her statements run on, and options of her start-up message; None if it was for something else.
 
         Raises:
             FrameError: it does not speak the protocol.
@@ -420,8 +418,7 @@ class Login:
         self.role = options.get("user", "")
         if self.service.tls_only and self.writer.get_extra_info("ssl_object") is None:
             raise FrameError("this server asks for TLS; set sslmode=require")
-        admission = self.service.roles.everybody
-        return Guest(self.role, admission if admission is not None else await self._password(), options)
+        return self.service.everybody or await self._password(), options
 
     async def _startup(self) -> tuple[int, bytes]:
         """The start-up message, encrypted if the client asked for that."""
@@ -432,26 +429,24 @@ class Login:
             if tls is None:
                 self.writer.write(b"N")
             else:
-                await self._nothing_before_tls()
+                with contextlib.suppress(
+                    TimeoutError
+                ):  # bytes that somebody put before the encrypted part are refused
+                    async with asyncio.timeout(0):
+                        await self.reader.read(1)
+                        raise FrameError("nothing may follow a request for TLS before its answer")
                 self.writer.write(b"S")
                 await self.writer.start_tls(tls)
                 encrypted = True
             code, body = await protocol.read_startup(self.reader)
         return code, body
 
-    async def _nothing_before_tls(self) -> None:
-        """Refuse bytes that somebody on the way put before the encrypted part."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0):
-                await self.reader.read(1)
-                raise FrameError("nothing may follow a request for TLS before its answer")
-
-    async def _password(self) -> Admission:
+    async def _password(self) -> Backend:
         self.writer.write(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
-        roles = (
-            self.service.roles
-        )  # as they are now: a reload changes neither password nor releases of this login
-        exchange = Exchange(roles.verifier(self.role))
+        # as they are now: a reload changes neither password nor releases of this login; of a role that there is not,
+        # what looks the same and takes no password
+        verifier, backend = self.service.named.get(self.role) or (stand_in(self.role), None)
+        exchange = Exchange(verifier)
         first = await self._expect("p")
         if first.text() != MECHANISM:
             raise LoginRefused(f"only {MECHANISM} is supported")
@@ -465,9 +460,10 @@ class Login:
         except LoginRefused:
             self.service.waits.wrong(self.address, self.role)
             raise
+        assert backend is not None  # a stand-in takes no password
         self.service.waits.right(self.address, self.role)
         self.writer.write(protocol.authentication(12, signature))
-        return self.service.roles.named[self.role][1]
+        return backend
 
     async def _expect(self, kind: str) -> FrameReader:
         """The next message of a login."""

@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import Error, ProgrammingError
-from dpsql.interfaces.pgwire.duckdb_ast import Node, parse, walk
+from dpsql.interfaces.pgwire.rewrite import Node, parse, walk
 from dpsql.interfaces.pgwire.values import (
     ARRAYS,
     FLOAT8,
@@ -32,7 +32,6 @@ from dpsql.interfaces.pgwire.values import (
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
-    oid_of,
     universal,
 )
 from dpsql.interfaces.python.scan import TOKEN, literal
@@ -91,11 +90,8 @@ def _evidence(tree: Node, columns: Mapping[str, int]) -> Iterator[tuple[int, int
         for key in ("limit", "offset"):
             if isinstance(node.get(key), dict) and (number := _number(node[key])):
                 yield number, INT8
-        if (
-            node.get("class") == "SUBQUERY"
-            and node.get("subquery_type") == "ANY"
-            and (number := _listed(node))
-        ):
+        subquery = node.get("subquery_type") if node.get("class") == "SUBQUERY" else None
+        if subquery == "ANY" and (number := _listed(node)):
             yield number, ARRAYS.get(_type_of(node["child"], columns) or TEXT, ARRAYS[TEXT])
 
 
@@ -148,11 +144,6 @@ def _type_of(node: Node, columns: Mapping[str, int]) -> int | None:
             kinds = [kind for side in _sides(node) if (kind := _type_of(side, columns))]
             return RESULTS.get(node["function_name"]) or next(iter(kinds), None)
     return None
-
-
-def column_oids(columns: Mapping[str, str]) -> dict[str, int]:
-    """OIDs of columns by name, from DuckDB's types."""
-    return {name.lower(): oid_of(kind) for name, kind in columns.items()}
 
 
 def bind(sql: str, values: list[Any], oids: list[int]) -> str:

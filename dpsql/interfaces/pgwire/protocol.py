@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpsql import errors
+from dpsql.interfaces.pgwire.values import with_length
 
 PROTOCOL = 196608
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
@@ -138,32 +139,26 @@ def row_description(columns: Sequence[WireColumn], formats: Sequence[int]) -> by
 
 def data_row(values: Sequence[bytes | None]) -> bytes:
     """D: one row."""
-    fields = [struct.pack("!h", len(values))]
-    fields += [struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in values]
-    return message("D", *fields)
+    return message("D", struct.pack("!h", len(values)), *map(with_length, values))
 
 
 def notice(told: str) -> bytes:
     """N: something to know about what follows."""
-    fields = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", told)]
-    return message("N", *(key.encode() + text(value) for key, value in fields), b"\0")
+    return _told("N", S="NOTICE", V="NOTICE", C="00000", M=told)
 
 
 def error(
-    state: str,
-    reason: str,
-    *,
-    hint: str = "",
-    detail: str = "",
-    position: int | None = None,
-    severity: str = "ERROR",
-) -> bytes:
+    state: str, reason: str, *, hint: str = "", detail: str = "", position: int | None = None, severity: str = "ERROR"
+) -> bytes:  # fmt: skip
     """E: what went wrong, with its SQLSTATE."""
-    fields = [("S", severity), ("V", severity), ("C", state), ("M", reason)]
-    fields += [("D", detail)] if detail else []
-    fields += [("H", hint)] if hint else []
-    fields += [("P", str(position))] if position is not None else []
-    return message("E", *(key.encode() + text(value) for key, value in fields), b"\0")
+    place = {} if position is None else {"P": str(position)}
+    known = {name: words for name, words in (("D", detail), ("H", hint)) if words}
+    return _told("E", S=severity, V=severity, C=state, M=reason, **known, **place)
+
+
+def _told(kind: str, **fields: str) -> bytes:
+    """A message of texts, each after the letter of its field."""
+    return message(kind, *(key.encode() + text(value) for key, value in fields.items()), b"\0")
 
 
 def copy_out(columns: int, binary: bool) -> bytes:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 
-from dpsql.interfaces.pgwire.values import OIDS_BY_NAME, TYPES, oid_of
+from dpsql.interfaces.pgwire.values import TYPES, oid_of
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.planner.schema import data_type
 
@@ -105,11 +104,6 @@ def column_types() -> Mapping[str, str]:
     return {name: kind.pop() for name, kind in kinds.items() if len(kind) == 1}
 
 
-def relation_oids() -> dict[str, int]:
-    """OIDs of the columns of relations, by name."""
-    return {name: OIDS_BY_NAME.get(kind, OIDS_BY_NAME["text"]) for name, kind in column_types().items()}
-
-
 def fill(
     connection: duckdb.DuckDBPyConnection, tables: Sequence[tuple[str, TableInfo]], database: str
 ) -> None:
@@ -185,15 +179,14 @@ def _value(value: Any, domain: str) -> Any:
     return value
 
 
-@dataclass
 class _Star:
     """Rows of the catalogue as they are collected."""
 
-    database: str
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    definitions: list[tuple[int, str]] = field(default_factory=list)
-    next_oid: int = FIRST_OID
-    indexes: dict[str, int] = field(default_factory=dict)
+    def __init__(self, database: str) -> None:
+        self.database, self.next_oid = database, FIRST_OID
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.definitions: list[tuple[int, str]] = []
+        self.indexes: dict[str, int] = {}
 
     def add(self, relation: str, **values: Any) -> None:
         """Add a row."""
@@ -222,12 +215,8 @@ class _Star:
                 self.add(name, **row)
         for oid, schema in SCHEMAS.items():
             self.add("pg_namespace", oid=oid, nspname=schema, nspowner=OWNER)
-            self.add(
-                "information_schema.schemata",
-                catalog_name=self.database,
-                schema_name=schema,
-                schema_owner="dpsql",
-            )
+            self.add("information_schema.schemata", catalog_name=self.database, schema_name=schema,
+                     schema_owner="dpsql")  # fmt: skip
         locale = {"datcollate": "C.UTF-8", "datctype": "C.UTF-8", "datlocprovider": "c"}
         self.add("pg_database", oid=1, datname=self.database, datdba=OWNER, encoding=6, datallowconn=True,
                  datconnlimit=-1, dattablespace=1663, **locale)  # fmt: skip
@@ -247,23 +236,14 @@ class _Star:
         self.add("pg_stat_gssapi")
         self.add("pg_timezone_names", name="UTC", abbrev="UTC")
         schemas = {name: oid for oid, name in SCHEMAS.items()}
-        for relation in relations().values():
-            self.add_class(
-                relation.oid, relation.name, relation.kind, len(relation.columns), schemas[relation.schema]
-            )
-        self.add_system_columns()
-
-    def add_system_columns(self) -> None:
-        """Columns of PostgreSQL's own relations."""
         head, *lines = _postgres()["pg_type"]
         kinds = {line[head.index("typname")]: line for line in lines}
-        text = kinds["text"]
-        for relation in relations().values():
-            for number, (name, kind) in enumerate(relation.columns.items(), 1):
-                line = kinds.get(kind, text)
-                self.add_attribute(
-                    relation.oid, name, number, line[head.index("oid")], line[head.index("typlen")]
-                )
+        for r in relations().values():
+            self.add_class(r.oid, r.name, r.kind, len(r.columns), schemas[r.schema])
+        for r in relations().values():
+            for number, (name, kind) in enumerate(r.columns.items(), 1):
+                line = kinds.get(kind, kinds["text"])
+                self.add_attribute(r.oid, name, number, line[head.index("oid")], line[head.index("typlen")])
 
     def add_class(self, oid: int, name: str, relkind: str, columns: int, schema: int, **values: Any) -> None:
         """Add a row of pg_class."""
@@ -313,9 +293,8 @@ class _Star:
                 oid, column.name, number, type_oid, TYPES[type_oid].width, attnotnull=not column.nullable
             )
             self.add("pg_description", objoid=oid, classoid=1259, objsubid=number, description=column.comment)
-            precision = {20: (64, 2, 0), 23: (32, 2, 0), 21: (16, 2, 0), 701: (53, 2, None)}.get(
-                type_oid, (None,) * 3
-            )
+            precisions = {20: (64, 2, 0), 23: (32, 2, 0), 21: (16, 2, 0), 701: (53, 2, None)}
+            precision = precisions.get(type_oid, (None,) * 3)
             self.add_information(
                 "columns", table_name=table.name, column_name=column.name, ordinal_position=number,
                 is_nullable="YES" if column.nullable else "NO", udt_schema="pg_catalog", udt_name=TYPES[type_oid].name,
@@ -379,14 +358,8 @@ class _Star:
                  conislocal=True, connoinherit=True, **values)  # fmt: skip
         self.definitions.append((number, definition))
         if kind == "f":
-            self.add(
-                "pg_depend",
-                classid=2606,
-                objid=number,
-                refclassid=1259,
-                refobjid=values["conindid"],
-                deptype="n",
-            )
+            self.add("pg_depend", classid=2606, objid=number, refclassid=1259, refobjid=values["conindid"],
+                     deptype="n")  # fmt: skip
         words = {"p": "PRIMARY KEY", "f": "FOREIGN KEY"}[kind]
         self.add_information("table_constraints", constraint_name=name, table_name=table, constraint_type=words,
                              is_deferrable="NO", initially_deferred="NO", enforced="YES")  # fmt: skip

@@ -1,4 +1,7 @@
-"""PostgreSQL's spellings in a catalogue query, turned into DuckDB's on the parsed tree.
+"""A statement as DuckDB's parser reads it, and PostgreSQL's spellings in a catalogue query, turned into DuckDB's on it.
+
+A tree of dictionaries that can be looked at, changed, and written as SQL. DuckDB's grammar is PostgreSQL's, so it reads
+what drivers write; what is checked is the very tree that runs.
 
 | PostgreSQL | here |
 |---|---|
@@ -15,11 +18,79 @@ Columns without a name are called as PostgreSQL calls them.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
-from dpsql.errors import NotSupportedError, UnknownTable
-from dpsql.interfaces.pgwire.duckdb_ast import Node, call, outermost, walk
+import duckdb
+
+from dpsql.errors import NotSupportedError, SqlSyntaxError, UnknownTable
+
+Node = dict[str, Any]
+
+
+def parse(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+    """The one SELECT of a text; parsing runs nothing of it.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+        NotSupportedError: it is no SELECT, or more than one.
+    """
+    row = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    tree: Node = json.loads(row[0]) if row else {"error": True}
+    if tree["error"]:
+        if tree.get("error_type") == "parser":
+            raise SqlSyntaxError(f"the catalogue cannot read this: {tree['error_message'].splitlines()[0]}")
+        raise NotSupportedError("only SELECT is answered here")
+    if len(tree["statements"]) != 1:
+        raise NotSupportedError("the catalogue takes one statement at a time")
+    return tree
+
+
+def written(connection: duckdb.DuckDBPyConnection, tree: Node) -> str:
+    """A tree as SQL of DuckDB."""
+    row = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchone()
+    return str(row[0]) if row else ""
+
+
+def walk(node: object) -> Iterator[Node]:
+    """Every node of a tree, parents first."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, list):
+            waiting += reversed(current)
+        elif isinstance(current, dict):
+            yield current
+            waiting += reversed(list(current.values()))
+
+
+def outermost(tree: Node) -> Node:
+    """The query whose select list names the columns of the answer."""
+    query: Node = tree["statements"][0]["node"]
+    while "select_list" not in query:
+        if query.get("left"):
+            query = query["left"]
+        elif query.get("children"):
+            query = query["children"][0]
+        elif query.get("child"):
+            query = query["child"]
+        else:
+            return {"select_list": []}
+    return query
+
+
+def call(name: str, *arguments: Node) -> Node:
+    """A call of a function."""
+    return {
+        "class": "FUNCTION", "type": "FUNCTION", "alias": "", "query_location": 0, "query_location_length": 0,
+        "function_name": name, "schema": "", "catalog": "", "is_operator": False, "distinct": False, "filter": None,
+        "export_state": False, "order_bys": {"type": "ORDER_MODIFIER", "orders": []},
+        "arguments": [{"name": "", "expression": argument} for argument in arguments],
+        "qualified_name": {"path": [name]},
+    }  # fmt: skip
+
 
 SYSTEM = frozenset({"xmin", "xmax", "cmin", "cmax", "ctid", "tableoid"})
 """Columns that every table of PostgreSQL has, and `*` does not show."""
@@ -92,14 +163,11 @@ def _source(node: Node) -> None:
     function = node["function"]
     function.pop("in_from", None)
     if function["function_name"] == "pg_partition_ancestors":
-        node["function"] = call(
-            "unnest", call("list_value", *(a["expression"] for a in function["arguments"]))
-        )
+        listed = call("list_value", *(argument["expression"] for argument in function["arguments"]))
+        node["function"] = call("unnest", listed)
     elif function["function_name"] in ("string_to_array", "string_split", "parse_ident"):
-        names = [*node["column_name_alias"], node["alias"], function["function_name"]]
-        name = next(filter(None, names))
-        projection = {**function, "alias": name}
-        query = {**EMPTY_QUERY, "select_list": [projection]}
+        name = next(filter(None, [*node["column_name_alias"], node["alias"], function["function_name"]]))
+        query = {**EMPTY_QUERY, "select_list": [{**function, "alias": name}]}
         _become(node, {"type": "SUBQUERY", "alias": node["alias"] or name, "sample": None, "query_location": 0,
                        "query_location_length": 0, "subquery": {"node": query, "named_param_map": []},
                        "column_name_alias": []})  # fmt: skip
@@ -119,33 +187,29 @@ def _column(node: Node) -> None:
         node["column_names"] = names[1:]
     word = names[-1].lower()
     if word in SYSTEM or (len(names) == 1 and word in WORDS):
-        alias = node["alias"] or word
-        _become(node, call("system_number" if word in SYSTEM else word))
-        node["alias"] = alias
+        _become(node, call("system_number" if word in SYSTEM else word), alias=node["alias"] or word)
 
 
 def _function(node: Node) -> None:
     name = node["function_name"].lower()
     name = RENAMED.get(name, name)
     if name in ABSENT:
-        alias = node["alias"]
-        _become(node, {**NULL, "alias": alias})
+        _become(node, NULL, alias=node["alias"])
         return
     if name == "format" and node["arguments"]:
         _format(node)
         return
     if name == "generate_series" and not node.pop("in_from", False):
         series = {**node, "alias": "", "schema": "", "qualified_name": {"path": [name]}}
-        alias = node["alias"]
-        _become(node, call("unnest", series))
-        node["alias"] = alias
+        _become(node, call("unnest", series), alias=node["alias"])
         return
     node |= {"schema": "", "catalog": "", "function_name": name, "qualified_name": {"path": [name]}}
     if name == "regexp_matches":
         node["is_operator"] = False
     if name == "!~":
+        matching = call("regexp_matches", *(argument["expression"] for argument in node["arguments"]))
         _become(node, {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": node["alias"], "query_location": 0,
-                       "query_location_length": 0, "children": [_matching(node)]})  # fmt: skip
+                       "query_location_length": 0, "children": [matching]})  # fmt: skip
     if name == "unnest" and node["arguments"]:
         _listed(node["arguments"][0]["expression"])
 
@@ -157,7 +221,7 @@ NULL: Node = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "query_location": 0
 def _format(node: Node) -> None:
     """`format('%I.%s', a, b)` as a concatenation."""
     pattern, *arguments = (argument["expression"] for argument in node["arguments"])
-    alias, text = node["alias"], (pattern.get("literal") or {}).get("text")
+    text = (pattern.get("literal") or {}).get("text")
     if text is None:
         raise NotSupportedError("format takes a constant pattern here")
     pieces: list[Node] = []
@@ -167,11 +231,9 @@ def _format(node: Node) -> None:
                 raise NotSupportedError("format has more places than values")
             pieces.append(FORMATS[word](arguments.pop(0)))
         else:
-            pieces.append(
-                {**pattern, "alias": "", "literal": {"kind": "STRING", "text": "%" if word == "%%" else word}}
-            )
-    _become(node, call("concat", *pieces))
-    node["alias"] = alias
+            literal = {"kind": "STRING", "text": "%" if word == "%%" else word}
+            pieces.append({**pattern, "alias": "", "literal": literal})
+    _become(node, call("concat", *pieces), alias=node["alias"])
 
 
 FORMATS: dict[str, Callable[[Node], Node]] = {
@@ -197,10 +259,6 @@ def _subquery(node: Node) -> None:
     for projection in query.get("select_list", ())[:1]:
         if projection.get("class") == "CASE" and "array_agg" in str(projection["case_checks"][:1]):
             query["select_list"] = [call("unnest", projection)]
-
-
-def _matching(node: Node) -> Node:
-    return call("regexp_matches", *(argument["expression"] for argument in node["arguments"]))
 
 
 def _cast(node: Node) -> None:
@@ -235,10 +293,8 @@ def _decimal(kind: Node, child: Node) -> None:
     text = (child.get("literal") or {}).get("text", "")
     _, point, fraction = text.partition(".")
     if child.get("class") == "CONSTANT" and point and fraction.isdigit() and len(fraction) < DIGITS:
-        sizes = [
-            {**child, "alias": "", "literal": {"kind": "INTEGER", "text": str(n)}}
-            for n in (DIGITS, len(fraction))
-        ]
+        whole = [{"kind": "INTEGER", "text": str(n)} for n in (DIGITS, len(fraction))]
+        sizes = [{**child, "alias": "", "literal": literal} for literal in whole]
         kind |= {"type_name": "DECIMAL", "children": sizes, "qualified_name": {"path": ["DECIMAL"]}}
 
 
@@ -257,16 +313,10 @@ def _element_type(kind: Node) -> None:
 def _set_type(kind: Node, name: str) -> None:
     element = name.removesuffix("[]")
     if element != name:
-        inner = {
-            **kind,
-            "type_name": element,
-            "schema": "",
-            "qualified_name": {"path": [element]},
-            "children": [],
-        }
-        kind |= {"type_name": "list", "schema": "", "qualified_name": {"path": ["list"]}, "children": [inner]}
-    else:
-        kind |= {"type_name": name, "schema": "", "qualified_name": {"path": [name]}}
+        inner = {**kind, "children": []}
+        _set_type(inner, element)
+        kind["children"], name = [inner], "list"
+    kind |= {"type_name": name, "schema": "", "qualified_name": {"path": [name]}}
 
 
 def _listed(node: Node) -> None:
@@ -303,20 +353,15 @@ def _name_of_object(node: Node) -> None:
     node["alias"] = alias
 
 
-def _become(node: Node, other: Node) -> None:
-    values = dict(other)
+def _become(node: Node, other: Node, **fields: Any) -> None:
+    values = {**other, **fields}
     node.clear()
     node |= values
 
 
-def _bare(node: Node) -> None:
-    child, alias = node["child"], node["alias"]
-    _become(node, child)
-    node["alias"] = alias or node.get("alias", "")
-
-
 CHANGES: dict[str, Callable[[Node], None]] = {
-    "COLUMN_REF": _column, "FUNCTION": _function, "CAST": _cast, "COLLATE": _bare,
+    "COLUMN_REF": _column, "FUNCTION": _function, "CAST": _cast,
+    "COLLATE": lambda node: _become(node, node["child"], alias=node["alias"] or node["child"].get("alias", "")),
     "OPERATOR": _operator, "SUBQUERY": _subquery,
 }  # fmt: skip
 
@@ -325,11 +370,8 @@ def name_columns(tree: Node) -> None:
     """Give the columns of every query the names that PostgreSQL gives them: other parts may refer to these."""
     for query in walk(tree):
         for node in query.get("select_list") or ():
-            if (
-                not node.get("alias")
-                and node.get("class") in ("FUNCTION", "WINDOW", "CASE", "CAST")
-                and name_of(node) != "?column?"
-            ):
+            called = node.get("class") in ("FUNCTION", "WINDOW", "CASE", "CAST") and not node.get("alias")
+            if called and name_of(node) != "?column?":
                 node["alias"] = name_of(node)
 
 
@@ -344,15 +386,8 @@ def name_of(node: Node) -> str:
     >>> name_of({"class": "CONSTANT", "alias": ""}), name_of({"class": "COLUMN_REF", "column_names": ["c", "oid"]})
     ('?column?', 'oid')
     """
-    return str(node.get("alias") or NAMES.get(str(node.get("class")), _unnamed)(node))
-
-
-def _unnamed(node: Node) -> str:
-    return "?column?"
-
-
-def _column_name(node: Node) -> str:
-    return str(node["column_names"][-1])
+    called = NAMES.get(str(node.get("class")))
+    return str(node.get("alias") or (called(node) if called else "?column?"))
 
 
 def _function_name(node: Node) -> str:
@@ -401,7 +436,7 @@ def _subquery_name(node: Node) -> str:
 
 
 NAMES: dict[str, Callable[[Node], str]] = {
-    "COLUMN_REF": _column_name, "FUNCTION": _function_name, "WINDOW": _function_name,
+    "COLUMN_REF": lambda node: str(node["column_names"][-1]), "FUNCTION": _function_name, "WINDOW": _function_name,
     "CAST": _cast_name, "CASE": _case_name,
     "OPERATOR": _operator_name, "SUBQUERY": _subquery_name, "COLLATE": lambda node: name_of(node["child"]),
 }  # fmt: skip

@@ -20,7 +20,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -33,10 +32,9 @@ from dpsql.errors import InterfaceError, OperationalError
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.pgwire.catalogue import make_catalogue
-from dpsql.interfaces.pgwire.parameters import column_oids
-from dpsql.interfaces.pgwire.relations import relation_oids
-from dpsql.interfaces.pgwire.statements import Backend
-from dpsql.interfaces.pgwire.variables import DEFAULTS
+from dpsql.interfaces.pgwire.relations import column_types
+from dpsql.interfaces.pgwire.statements import DEFAULTS, Backend
+from dpsql.interfaces.pgwire.values import OIDS_BY_NAME, TEXT, oid_of
 from dpsql.interfaces.python.describe import describe
 
 MECHANISM = "SCRAM-SHA-256"
@@ -212,52 +210,29 @@ def read_roles(file: Path) -> tuple[ServerRole, ...]:
         text = file_bytes(file, LARGEST_FILE).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OperationalError(f"cannot read the roles of {file}", hint=BEGIN) from error
-    roles = read_model(text, str(file), RolesFile, BEGIN, _no_empty_name).root
-    return tuple(_role(name, role, file.parent) for name, role in roles.items())
 
+    def names_one(read: RolesFile) -> None:
+        if not read.root:
+            raise Problem((), f"names no role; {BEGIN}")
 
-def _no_empty_name(read: RolesFile) -> None:
-    if not read.root:
-        raise Problem((), f"names no role; {BEGIN}")
-
-
-def _role(name: str, role: RoleEntry, folder: Path) -> ServerRole:
-    password = folder / role.password_file
-    verifier = read_password_file(password)
-    if verifier.user != name:
-        raise InterfaceError(
-            f"{password} does not contain the password of role {name}", hint=f"write one line {name}:PASSWORD"
+    roles = []
+    for name, role in read_model(text, str(file), RolesFile, BEGIN, names_one).root.items():
+        password = file.parent / role.password_file
+        verifier = read_password_file(password)
+        if verifier.user != name:
+            raise InterfaceError(
+                f"{password} does not contain the password of role {name}",
+                hint=f"write one line {name}:PASSWORD",
+            )
+        roles.append(
+            ServerRole(verifier, tuple(file.parent / release for release in role.releases), password)
         )
-    return ServerRole(verifier, tuple(folder / release for release in role.releases), password)
+    return tuple(roles)
 
 
-class Admission(NamedTuple):
-    """Rights of a client after login.
-
-    Args:
-        backend: what her statements run on.
-        releases: their names, for the log.
-    """
-
-    backend: Backend
-    releases: list[str]
-
-
-@dataclass(frozen=True)
-class ServerRoles:
-    """The roles of a server that is open.
-
-    Args:
-        everybody: what anybody may ask; None where a password is wanted.
-        named: the others: their verifiers, and what they may ask.
-    """
-
-    everybody: Admission | None
-    named: Mapping[str, tuple[Verifier, Admission]]
-
-    def verifier(self, name: str) -> Verifier:
-        """Of a role's password; of a role that there is not, one that looks the same and takes no password."""
-        return self.named[name][0] if name in self.named else stand_in(name)
+ServerRoles = tuple[Backend | None, Mapping[str, tuple[Verifier, Backend]]]
+"""The roles of a server that is open: what anybody's statements run on, None where a password is wanted; and of the
+others their verifiers, and what their statements run on."""
 
 
 @contextmanager
@@ -273,26 +248,24 @@ def open_roles(
     Raises:
         ReleaseError: one cannot be opened.
     """
-    opened: dict[tuple[Path, ...], Admission] = {}
+    opened: dict[tuple[Path, ...], Backend] = {}
     try:
         for role in roles:
             if role.releases not in opened:
-                opened[role.releases] = _admission(open_session(role.releases), role.releases)
+                opened[role.releases] = _backend(open_session(role.releases), role.releases)
         everybody = next((opened[role.releases] for role in roles if role.verifier is None), None)
         named = {
             role.verifier.user: (role.verifier, opened[role.releases]) for role in roles if role.verifier
         }
-        yield ServerRoles(everybody, named)
+        yield everybody, named
     finally:
-        for admission in opened.values():
-            admission.backend.releases.close()
+        for backend in opened.values():
+            backend.releases.close()
 
 
-def _admission(releases: OpenReleases, paths: Sequence[Path]) -> Admission:
+def _backend(releases: OpenReleases, paths: Sequence[Path]) -> Backend:
     tables = [(release.name, table) for release in releases.releases for table in describe(release)]
     catalogue = make_catalogue(tables, releases.releases[0].name, dpsql.__version__, DEFAULTS)
-    columns = {column.name: column.type for _, table in tables for column in table.columns}
-    return Admission(
-        Backend(releases, catalogue, {**relation_oids(), **column_oids(columns)}),
-        [path.name for path in paths],
-    )
+    oids = {name: OIDS_BY_NAME.get(kind, TEXT) for name, kind in column_types().items()}
+    oids |= {column.name.lower(): oid_of(column.type) for _, table in tables for column in table.columns}
+    return Backend(releases, catalogue, oids, [path.name for path in paths])

@@ -22,7 +22,6 @@ import contextvars
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -66,21 +65,6 @@ class FairQueue:
         asyncio.get_running_loop().call_soon(self._next, role)
 
 
-@dataclass(eq=False)
-class Turn:
-    """A statement that waits or runs.
-
-    Args:
-        role: who asks.
-        begins: set when it may start.
-        overdue: whether it has run for longer than its turn.
-    """
-
-    role: str
-    begins: asyncio.Future[None]
-    overdue: bool = False
-
-
 class Turns:
     """Runs work in threads, in turns.
 
@@ -97,7 +81,10 @@ class Turns:
         self.patience, self.of_role = patience, of_role
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="dpsql-statement")
         self._free = at_once
-        self._waiting: OrderedDict[str, deque[Turn]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = (
+            OrderedDict()
+        )  # set when they may start
+        self._overdue: set[asyncio.Future[None]] = set()  # they have run for longer than their turn
         self._running: Counter[str] = Counter()
 
     async def take(self, work: Callable[[], T], role: str) -> T:
@@ -111,13 +98,19 @@ class Turns:
             What the work raises.
         """
         loop = asyncio.get_running_loop()
-        turn = Turn(role, loop.create_future())
+        turn: asyncio.Future[None] = loop.create_future()
         self._waiting.setdefault(role, deque()).append(turn)
         self._start()
         try:
-            await asyncio.shield(turn.begins)  # a cancelled future could not be told that its turn has come
+            await asyncio.shield(turn)  # a cancelled future could not be told that its turn has come
         except asyncio.CancelledError:
-            self._leave(turn)
+            if turn.done():  # its turn came at the same moment
+                self._end(role, turn)
+            else:  # its client does not want it any more, before it has run
+                turns = self._waiting[role]
+                turns.remove(turn)
+                if not turns:
+                    del self._waiting[role]
             raise
         context = contextvars.copy_context()
         running: Future[T] = self._executor.submit(lambda: context.run(work))
@@ -125,7 +118,7 @@ class Turns:
 
         def ended(_: Future[T]) -> None:
             if not loop.is_closed():  # the server has ended; nobody waits
-                loop.call_soon_threadsafe(self._end, turn, late)
+                loop.call_soon_threadsafe(self._end, role, turn, late)
 
         running.add_done_callback(ended)
         return await asyncio.wrap_future(running)
@@ -142,7 +135,7 @@ class Turns:
             if self._running[role] >= self.of_role:
                 continue
             turns = self._waiting[role]
-            turns.popleft().begins.set_result(None)
+            turns.popleft().set_result(None)
             self._running[role] += 1
             self._free -= 1
             if turns:
@@ -151,26 +144,17 @@ class Turns:
             else:
                 del self._waiting[role]
 
-    def _leave(self, turn: Turn) -> None:
-        """A client does not want her statement any more, before it has run."""
-        if turn.begins.done():  # its turn came at the same moment
-            self._end(turn)
-            return
-        turns = self._waiting[turn.role]
-        turns.remove(turn)
-        if not turns:
-            del self._waiting[turn.role]
-
-    def _give_away(self, turn: Turn) -> None:
-        turn.overdue = True
+    def _give_away(self, turn: asyncio.Future[None]) -> None:
+        self._overdue.add(turn)
         self._free += 1
         self._start()
 
-    def _end(self, turn: Turn, late: asyncio.TimerHandle | None = None) -> None:
+    def _end(self, role: str, turn: asyncio.Future[None], late: asyncio.TimerHandle | None = None) -> None:
         if late is not None:
             late.cancel()
-        self._free += not turn.overdue
-        self._running[turn.role] -= 1
-        if not self._running[turn.role]:
-            del self._running[turn.role]  # names are of clients, and endless
+        self._free += turn not in self._overdue
+        self._overdue.discard(turn)
+        self._running[role] -= 1
+        if not self._running[role]:
+            del self._running[role]  # names are of clients, and endless
         self._start()

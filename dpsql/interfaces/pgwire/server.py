@@ -1,71 +1,44 @@
 """Listening: on loopback as it is; beyond it only with TLS and a password.
 
 One Python process uses one core, so several may share a port (`workers`).
+
+`dpsql serve --config server.yaml`: the server's options as a file.
+
+    releases: [retail.dpsql]
+    host: 0.0.0.0
+    tls_certificate: server.pem
+    tls_key: server.key
+    roles: roles.yaml
+    metrics: 127.0.0.1:9187
+
+Keys are the options of the command with `_` for `-`. Paths start at the file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import resource
 import signal
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from dpsql.catalog.base import Model, Text
+from dpsql.catalog.load import LARGEST_FILE, file_bytes, read_model
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.interfaces.pgwire.client import Client, ClientReader
 from dpsql.interfaces.pgwire.events import Meter, event_log, watched
-from dpsql.interfaces.pgwire.login import (
-    ConnectionLimits,
-    ConnectionSlots,
-    LoginBackoff,
-    Sessions,
-    WireService,
-)
+from dpsql.interfaces.pgwire.login import Options, WireService, is_loopback
 from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, read_password_file, read_roles
-from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
-from dpsql.interfaces.pgwire.workers import BACKLOG, DRAIN, Sockets, end_with_parent, first, listener
-from dpsql.release.request import MemoryPool
+from dpsql.interfaces.pgwire.workers import BACKLOG, DRAIN, end_with_parent, first, listener
 
 GRACE = 0.4
 """Seconds that a server which ends leaves to the statements that run; most take milliseconds."""
 OTHER_FILES = 100
 """Files that a process has open beside its connections: releases, libraries, logs."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Addresses to listen on, and who may connect.
-
-    Args:
-        host, port: address; port 0 takes a free one.
-        roles: a file of roles; None for one role, or none.
-        password_file: one line `user:password`; without it and roles everybody on loopback may ask.
-        certificate, key: PEM files for TLS.
-        limits: what connections may take.
-        log: a file for the log of events; None is standard error.
-        log_statements: whether the log has a line for each statement.
-        metrics: host and port of /metrics and /healthz; None for none.
-        sockets: that a parent holds for this process.
-        siblings: the folder in which processes that listen on the same port pass cancel requests on; None for one.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 5433
-    roles: Path | None = None
-    password_file: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    log: Path | None = None
-    log_statements: bool = False
-    metrics: tuple[str, int] | None = None
-    siblings: Path | None = None
-    sockets: Sockets = field(default_factory=Sockets)
 
 
 def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], None]) -> None:
@@ -81,23 +54,18 @@ def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], N
         OperationalError: the address or a file cannot be used.
     """
     tls, _ = check(options)
-    _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
+    _allow_files(options.connections + options.strangers + OTHER_FILES)
     meter = Meter() if options.metrics else None
-    turns, memory = Turns(options.limits.connections), MemoryPool(options.limits.memory)
-    slots = ConnectionSlots(options.limits)
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
-        stack.callback(turns.close)
         log = stack.enter_context(event_log(options.log, options.log_statements, meter))
+        service = WireService(roles, options, log, tls)
+        stack.callback(service.turns.close)
         hide = None
         if meter is not None and options.metrics is not None:
-            meter.watch("dpsql_connections", "Clients that are in.", lambda: slots.inside)
-            meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: memory.taken)
-            hide = stack.enter_context(watched(meter, listener(options.metrics, options.sockets.metrics)))
-        service = WireService(
-            roles, Sessions(options.siblings), turns, FairQueue(), memory, options.limits, slots, LoginBackoff(), log,
-            tls, not is_loopback(options.host),
-        )  # fmt: skip
-        asyncio.run(_listen(service, options, hide, announce))
+            meter.watch("dpsql_connections", "Clients that are in.", lambda: service.places.inside)
+            meter.watch("dpsql_answer_bytes", "Memory of answers.", lambda: service.memory.taken)
+            hide = stack.enter_context(watched(meter, listener(options.metrics, options.metrics_socket)))
+        asyncio.run(_listen(service, hide, announce))
 
 
 def read_guests(options: Options, releases: Sequence[Path]) -> tuple[ServerRole, ...]:
@@ -163,24 +131,10 @@ def _allow_files(wanted: int) -> None:
         ) from error
 
 
-def is_loopback(host: str) -> bool:
-    """True if an address stays on this machine.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 async def _listen(
-    service: WireService,
-    options: Options,
-    hide: Callable[[], None] | None,
-    announce: Callable[[str, int], None],
+    service: WireService, hide: Callable[[], None] | None, announce: Callable[[str, int], None]
 ) -> None:
+    options = service.options
     clients: set[asyncio.Task[None]] = set()
     left = asyncio.Event()
     await service.sessions.hear()
@@ -199,8 +153,14 @@ async def _listen(
                 left.set()
 
     loop = asyncio.get_running_loop()
-    socket = listener((options.host, options.port), options.sockets.clients)
-    server = await loop.create_server(lambda: _protocol(welcome), sock=socket, backlog=BACKLOG)
+    socket = listener((options.host, options.port), options.clients_socket)
+
+    def streams() -> asyncio.StreamReaderProtocol:
+        # as `asyncio.start_server` makes them, but with a reader that knows who has left
+        reader = ClientReader()
+        return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
+
+    server = await loop.create_server(streams, sock=socket, backlog=BACKLOG)
     stop, drain = asyncio.Event(), asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(wanted, stop.set)
@@ -215,10 +175,7 @@ async def _listen(
         if hide is not None:
             await asyncio.to_thread(hide)
         if drain.is_set():
-            if clients:
-                left.clear()
-            else:
-                left.set()
+            (left.clear if clients else left.set)()
             await first(stop, left)
         if service.log.meter is not None:
             service.log.meter.healthy = False
@@ -227,14 +184,6 @@ async def _listen(
             await asyncio.sleep(0.02)
         for task in clients:  # whose requests stop
             task.cancel()
-
-
-def _protocol(
-    welcome: Callable[[ClientReader, asyncio.StreamWriter], Awaitable[None]],
-) -> asyncio.StreamReaderProtocol:
-    """Streams of a connection, as `asyncio.start_server` makes them, but with a reader that knows who has left."""
-    reader = ClientReader()
-    return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
 
 
 SOON = 14 * 86_400.0
@@ -294,3 +243,50 @@ def _until_end(context: ssl.SSLContext, certificate: Path) -> float:
                 ) from error
     shown = ends[0].getpeercert()
     return ssl.cert_time_to_seconds(str(shown["notAfter"])) - time.time() if shown else SOON
+
+
+BEGIN = "begin with `releases: [retail.dpsql]`"
+PATHS = ("roles", "password_file", "tls_certificate", "tls_key", "log")
+PARAMETERS = {
+    "tls_certificate": "certificate", "tls_key": "key", "idle_timeout": "idle", "login_timeout": "login",
+}  # fmt: skip
+"""Keys that the command's parameters have other names for."""
+
+
+class ServerFile(Model):
+    """The file. Types and bounds are those of the options, which are checked where they are given."""
+
+    releases: tuple[Text, ...] = ()
+    host: Text | None = None
+    port: Text | None = None
+    roles: Text | None = None
+    password_file: Text | None = None
+    tls_certificate: Text | None = None
+    tls_key: Text | None = None
+    connections: Text | None = None
+    idle_timeout: Text | None = None
+    login_timeout: Text | None = None
+    memory: Text | None = None
+    log: Text | None = None
+    log_statements: bool = False
+    metrics: Text | None = None
+    processes: Text | None = None
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """The file's values by the names of the command's parameters.
+
+    Raises:
+        OperationalError: it cannot be read.
+        CatalogError: it is not of that form; names the line.
+    """
+    try:
+        text = file_bytes(file, LARGEST_FILE).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationalError(f"cannot read the options of {file}", hint=BEGIN) from error
+    values = read_model(text, str(file), ServerFile, BEGIN).model_dump(exclude_none=True)
+    for name in PATHS:
+        if name in values:
+            values[name] = str(file.parent / values[name])
+    values["releases"] = [str(file.parent / release) for release in values["releases"]]
+    return {PARAMETERS.get(name, name): value for name, value in values.items()}

@@ -1,37 +1,37 @@
-"""Kinds of statements: a question for the releases, a catalogue query, a setting, a cursor, or a word to
-acknowledge."""
+"""Kinds of statements: a question for the releases, a catalogue query, a setting, a cursor, or a word to acknowledge.
+
+Of the settings that PostgreSQL's clients set and read (`SET x = y`, `SHOW x`, `RESET x`) most change nothing here and
+are only remembered. `statement_timeout` bounds the time of a statement.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.federation.session import OpenReleases, Settings
-from dpsql.interfaces.pgwire.catalogue import Catalogue, CatalogueRows
+from dpsql.interfaces.pgwire.catalogue import query_catalogue, wire_columns
 from dpsql.interfaces.pgwire.cursors import (
     COPY,
     DECLARE,
     FETCH,
-    CopyForm,
     DeclaredCursor,
+    WireAnswer,
     bare,
     copy_form,
     no_cursor,
 )
-from dpsql.interfaces.pgwire.duckdb_ast import parse
 from dpsql.interfaces.pgwire.parameters import bind, infer, without_array_casts
-from dpsql.interfaces.pgwire.protocol import StatementRefused, WireColumn
-from dpsql.interfaces.pgwire.rewrite import names_of
-from dpsql.interfaces.pgwire.values import TYPES, oid_of
-from dpsql.interfaces.pgwire.variables import REPORTED, Variables
+from dpsql.interfaces.pgwire.protocol import StatementRefused
+from dpsql.interfaces.pgwire.rewrite import names_of, parse
+from dpsql.interfaces.pgwire.values import oid_of
 from dpsql.interfaces.python.scan import LEADING, TOKEN
 from dpsql.planner.views import shown
-from dpsql.release.request import size_of
 from dpsql.results.render import margin_lines
 
 NODS = {
@@ -56,48 +56,45 @@ MOST_CALLED, LONGEST_CALLED = 512, 4096
 """Shapes of statements whose columns' names are kept, and characters of one: what clients send fills no memory."""
 MOST_PREPARED, MOST_PREPARED_TEXT, MOST_CURSORS, MOST_TOLD = 1000, 2**22, 64, 256
 """Of one client: prepared statements, their characters, cursors that are open, and flags that are sent once."""
+DEFAULTS: Mapping[str, str] = {
+    "application_name": "", "bytea_output": "hex", "client_encoding": "UTF8", "client_min_messages": "notice",
+    "DateStyle": "ISO, MDY", "default_transaction_isolation": "serializable", "default_transaction_read_only": "on",
+    "extra_float_digits": "1", "geqo": "on", "idle_in_transaction_session_timeout": "0", "integer_datetimes": "on",
+    "IntervalStyle": "postgres", "is_superuser": "off", "jit": "on", "lc_collate": "C.UTF-8", "lc_ctype": "C.UTF-8",
+    "lc_messages": "C.UTF-8", "lc_monetary": "C.UTF-8", "lc_numeric": "C.UTF-8", "lc_time": "C.UTF-8",
+    "lock_timeout": "0", "max_identifier_length": "63", "max_index_keys": "32", "search_path": "main",
+    "server_encoding": "UTF8", "server_version": "15.0", "server_version_num": "150000",
+    "session_authorization": "dpsql", "standard_conforming_strings": "on", "statement_timeout": "0",
+    "synchronous_commit": "on", "TimeZone": "UTC", "transaction_isolation": "serializable",
+    "transaction_read_only": "on", "work_mem": "4MB",
+}  # fmt: skip
+REPORTED = ("application_name", "client_encoding", "DateStyle", "standard_conforming_strings", "TimeZone")
+"""Those that a client hears of when they change."""
+SPELLED = {name.lower(): name for name in DEFAULTS} | {
+    "transaction isolation level": "transaction_isolation", "time zone": "TimeZone", "names": "client_encoding",
+}  # fmt: skip
+SET = re.compile(
+    r"SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>TIME\s+ZONE|NAMES|[\w.]+)\s*(?:=|\bTO\b)?\s*(?P<value>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+DURATION = re.compile(r"(\d+)\s*(us|ms|s|min|h|d)?")
+SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+IGNORED = re.compile(r"SET\s+(?:SESSION\s+CHARACTERISTICS|TRANSACTION|CONSTRAINTS)\b", re.IGNORECASE)
+BECOMES = re.compile(
+    r"SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:ROLE|SESSION\s+AUTHORIZATION)\s*(?:=|\bTO\b)?\s*(?P<role>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-@dataclass(frozen=True)
-class WireAnswer:
-    """Rows with their columns, or a bare tag.
-
-    Args:
-        tag: what CommandComplete says, without the number of rows.
-        columns: None for a bare tag.
-        rows: Python values.
-        flags: what the client is told beside the rows.
-        standing: flags that other answers have too; a connection is told each once.
-        copy: how the rows are written as a file; None for rows.
-        reported: names and values of settings that have changed.
-    """
-
-    tag: str
-    columns: tuple[WireColumn, ...] | None = None
-    rows: Sequence[tuple[Any, ...]] = ()
-    flags: tuple[str, ...] = ()
-    standing: tuple[str, ...] = ()
-    copy: CopyForm | None = None
-    reported: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass
 class SessionState:
-    """Session state of one client: settings, prepared statements, cursors.
+    """Session state of one client: settings of dpsql, variables of PostgreSQL, prepared statements and cursors by name,
+    and the flags of answers that it was told, each of which is sent once."""
 
-    Args:
-        settings: of dpsql.
-        variables: of PostgreSQL.
-        prepared: statements by name.
-        cursors: by name.
-        told: flags of answers, of which each is sent once.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    variables: Variables = field(default_factory=Variables)
-    prepared: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
-    cursors: dict[str, DeclaredCursor] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.settings, self.variables = Settings(), dict(DEFAULTS)
+        self.prepared: dict[str, tuple[str, list[int]]] = {}
+        self.cursors: dict[str, DeclaredCursor] = {}
+        self.told: set[str] = set()
 
     def news(self, answer: WireAnswer) -> list[str]:
         """Flags of an answer that the client has not seen; DISCARD, which a pool sends, begins anew."""
@@ -134,12 +131,49 @@ class SessionState:
             raise StatementRefused("26000", f"there is no prepared statement {name!r}", hint="parse it first")
         return self.prepared[name]
 
-    def end_transaction(self) -> None:
-        """Close the cursors that do not outlive their transaction."""
-        self.cursors = {name: cursor for name, cursor in self.cursors.items() if cursor.hold}
+    @property
+    def timeout(self) -> float:
+        """Seconds that a statement may take; 0 for no bound of the client's."""
+        return _seconds(self.variables["statement_timeout"])
+
+    def set_variable(self, statement: str) -> str:
+        """Do what a SET says; the name that it sets, or an empty one.
+
+        Raises:
+            StatementRefused: `statement_timeout` is no time, or another role is wanted.
+        """
+        becomes = BECOMES.fullmatch(statement)
+        if becomes is not None:
+            if becomes["role"].strip("'\" \t\r\n").lower() not in ("none", "default"):
+                raise StatementRefused(
+                    "0A000", "a role is chosen when a client logs in", hint="log in again as that role"
+                )
+            return ""
+        match = SET.fullmatch(statement)
+        if match is None or IGNORED.match(statement):
+            return ""
+        written = " ".join(match["name"].lower().split())
+        name = SPELLED.get(written, written)
+        value = ", ".join(word.strip().strip("'\"") for word in match["value"].split(","))
+        if value.lower() == "default":
+            value = DEFAULTS.get(name, "")
+        if name == "statement_timeout":
+            value = _shown(value)
+        self.variables[name] = value
+        return name
+
+    def reset_variable(self, statement: str) -> None:
+        """Do what RESET x, RESET ALL or DISCARD ALL says."""
+        setting = statement.split()[-1].lower()
+        setting = SPELLED.get(setting, setting)
+        if setting == "all":
+            self.variables = dict(DEFAULTS)
+        elif setting in DEFAULTS:
+            self.variables[setting] = DEFAULTS[setting]
+        else:
+            self.variables.pop(setting, None)
 
 
-@dataclass(frozen=True)
 class Backend:
     """Backend that runs statements.
 
@@ -147,17 +181,25 @@ class Backend:
         releases: that answer.
         catalogue: of what drivers ask about the star.
         columns: OIDs of the star's columns by name in lower case.
-        called: names of unnamed columns, by a statement's text without its constants and by its answer's columns.
+        files: names of the releases' files, for the log.
     """
 
-    releases: OpenReleases
-    catalogue: Catalogue
-    columns: Mapping[str, int] = field(default_factory=dict)
-    called: dict[tuple[str, tuple[str, ...]], Sequence[str]] = field(default_factory=dict)
+    def __init__(
+        self, releases: OpenReleases, catalogue: duckdb.DuckDBPyConnection,
+        columns: Mapping[str, int] | None = None, files: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.releases, self.catalogue, self.columns, self.files = (
+            releases,
+            catalogue,
+            columns or {},
+            list(files),
+        )
+        # names of unnamed columns, by a statement's text without its constants and by its answer's columns
+        self.called: dict[tuple[str, tuple[str, ...]], Sequence[str]] = {}
 
     def parameter_oids(self, sql: str) -> dict[int, int]:
         """Types of the parameters of a statement, as `parameters.infer`."""
-        return infer(self.catalogue.connection.cursor(), sql, self.columns)
+        return infer(self.catalogue.cursor(), sql, self.columns)
 
     def run(self, sql: str, state: SessionState) -> WireAnswer:
         """WireAnswer one statement.
@@ -174,13 +216,10 @@ class Backend:
             return WireAnswer("")
         if notice := state.settings.take(bare_sql):
             word = _first_word(bare_sql)
-            if word in ("RESET", "DISCARD"):
-                state.variables.reset(bare_sql)
+            if again := word in ("RESET", "DISCARD"):
+                state.reset_variable(bare_sql)
                 state.told.clear()
-            return WireAnswer(
-                "RESET" if word in ("RESET", "DISCARD") else "SET",
-                flags=(notice,) if state.settings.telling else (),
-            )
+            return WireAnswer("RESET" if again else "SET", flags=(notice,) if state.settings.telling else ())
         command = COMMANDS.get(_first_word(bare_sql))
         return command(self, bare_sql, state) if command else self._query(bare_sql, state)
 
@@ -197,21 +236,19 @@ class Backend:
                 raise no_cursor(bare(match["name"]))
             return WireAnswer("FETCH", cursor.answer.columns)
         if _first_word(bare_sql) not in COMMANDS and CATALOGUE.search(_outside_of_strings(bare_sql)):
-            return _catalogue_answer(self.catalogue.query(bare_sql, described=True))
+            return WireAnswer("SELECT", *query_catalogue(self.catalogue, bare_sql, described=True))
         return self.run(sql, state)
 
     def _query(self, sql: str, state: SessionState) -> WireAnswer:
         outside = _outside_of_strings(sql)
-        if CATALOGUE.search(outside):
-            return _catalogue_answer(self.catalogue.query(sql))
-        if not FROM.search(outside):
+        ours = CATALOGUE.search(outside)
+        if ours or not FROM.search(outside):
             try:
-                return _catalogue_answer(self.catalogue.query(sql))
-            except Error:  # a constant that only an answer knows, such as DP_STDERR
-                return self._release_answer(sql, outside, state)
-        return self._release_answer(sql, outside, state)
-
-    def _release_answer(self, sql: str, outside: str, state: SessionState) -> WireAnswer:
+                return WireAnswer("SELECT", *query_catalogue(self.catalogue, sql))
+            except Error:
+                if ours:
+                    raise
+                # a constant that only an answer knows, such as DP_STDERR
         answer = state.settings.query(self.releases, without_array_casts(sql), dialect="postgres")
         names = self._names(sql, outside, tuple(answer.columns))
         return replace(
@@ -224,7 +261,11 @@ class Backend:
             return names
         if len(outside) > LONGEST_CALLED:
             return self._named(sql, names)
-        shape = NUMBER.sub(_without_number, outside), names
+        # 0 for a number; a quoted name as it is
+        shape = (
+            NUMBER.sub(lambda token: token.group() if token.group().startswith('"') else "0", outside),
+            names,
+        )
         if shape not in self.called:
             if len(self.called) >= MOST_CALLED:
                 self.called.clear()
@@ -233,7 +274,7 @@ class Backend:
 
     def _named(self, sql: str, names: tuple[str, ...]) -> Sequence[str]:
         try:
-            called = names_of(parse(self.catalogue.connection.cursor(), sql))
+            called = names_of(parse(self.catalogue.cursor(), sql))
         except (Error, duckdb.Error):
             return names
         if len(called) != len(names) or None in called:
@@ -243,19 +284,19 @@ class Backend:
     def _begin_or_end(self, sql: str, state: SessionState) -> WireAnswer:
         tag = NODS[_first_word(sql)]
         if tag in ("COMMIT", "ROLLBACK") and not returns_to_savepoint(sql):
-            state.end_transaction()
+            state.cursors = {name: cursor for name, cursor in state.cursors.items() if cursor.hold}
         return WireAnswer(tag)
 
     def _set(self, sql: str, state: SessionState) -> WireAnswer:
-        name = state.variables.set(sql)
-        return WireAnswer("SET", reported=((name, state.variables.values[name]),) if name in REPORTED else ())
+        name = state.set_variable(sql)
+        return WireAnswer("SET", reported=((name, state.variables[name]),) if name in REPORTED else ())
 
     def _reset(self, sql: str, state: SessionState) -> WireAnswer:
-        state.variables.reset(sql)
+        state.reset_variable(sql)
         return WireAnswer("RESET")
 
     def _discard(self, sql: str, state: SessionState) -> WireAnswer:
-        state.variables.reset("RESET ALL")
+        state.variables = dict(DEFAULTS)
         state.cursors.clear()
         state.prepared.clear()
         return WireAnswer("DISCARD ALL")
@@ -266,13 +307,15 @@ class Backend:
         if ours := state.settings.shown(sql, self.releases):
             return _answer((ours[0],), ("VARCHAR",), [(ours[1],)], tag="SHOW")
         setting = sql[4:].strip().strip('"').lower()
-        values = state.variables.show(setting)
         if setting == "all":
-            kinds = ("VARCHAR",) * 3
-            return _answer(
-                ("name", "setting", "description"), kinds, [(*pair, "") for pair in values], tag="SHOW"
+            rows = [(*pair, "") for pair in sorted(state.variables.items())]
+            return _answer(("name", "setting", "description"), ("VARCHAR",) * 3, rows, tag="SHOW")
+        spelled = SPELLED.get(" ".join(setting.split()), setting)
+        if spelled not in state.variables:
+            raise StatementRefused(
+                "42704", f"there is no setting {setting}", hint="for instance SHOW server_version"
             )
-        return _answer((values[0][0],), ("VARCHAR",), [(values[0][1],)], tag="SHOW")
+        return _answer((spelled,), ("VARCHAR",), [(state.variables[spelled],)], tag="SHOW")
 
     def _declare(self, sql: str, state: SessionState) -> WireAnswer:
         match = DECLARE.fullmatch(sql)
@@ -281,8 +324,7 @@ class Backend:
         if len(state.cursors) >= MOST_CURSORS:
             raise ProgrammingError(f"more than {MOST_CURSORS} cursors", hint="close some")
         answer = self.run(match["query"], state)
-        cursor = DeclaredCursor(answer, size_of(answer.rows), match["hold"] is not None)
-        state.cursors[bare(match["name"])] = cursor
+        state.cursors[bare(match["name"])] = DeclaredCursor(answer, match["hold"] is not None)
         return WireAnswer("DECLARE CURSOR", flags=answer.flags, standing=answer.standing)
 
     def _fetch(self, sql: str, state: SessionState) -> WireAnswer:
@@ -312,12 +354,8 @@ class Backend:
 
     def _explain(self, sql: str, state: SessionState) -> WireAnswer:
         match = EXPLAIN.fullmatch(sql)
-        lines = (
-            state.settings.of(self.releases)
-            .explain(match[1] if match else "", dialect="postgres")
-            .splitlines()
-        )
-        return _answer(("QUERY PLAN",), ("VARCHAR",), [(line,) for line in lines], tag="EXPLAIN")
+        told = state.settings.of(self.releases).explain(match[1] if match else "", dialect="postgres")
+        return _answer(("QUERY PLAN",), ("VARCHAR",), [(line,) for line in told.splitlines()], tag="EXPLAIN")
 
     def _prepare(self, sql: str, state: SessionState) -> WireAnswer:
         match = PREPARE.fullmatch(sql)
@@ -331,7 +369,7 @@ class Backend:
         if match is None:
             raise SqlSyntaxError("this EXECUTE cannot be parsed", hint="write EXECUTE p(1, 'a')")
         text, oids = state.statement(bare(match[1]))
-        rows = self.catalogue.query(f"SELECT {match[2]}").rows if match[2] else [()]
+        rows = query_catalogue(self.catalogue, f"SELECT {match[2]}")[1] if match[2] else [()]
         return self.run(bind(text, list(rows[0]), oids), state)
 
     def _deallocate(self, sql: str, state: SessionState) -> WireAnswer:
@@ -370,25 +408,11 @@ def _first_word(bare: str) -> str:
 def _answer(
     names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]], *, tag: str = "SELECT"
 ) -> WireAnswer:
-    oids = [oid_of(kind) for kind in types]
-    columns = tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
-    return WireAnswer(tag, columns, rows)
-
-
-def _catalogue_answer(answer: CatalogueRows) -> WireAnswer:
-    pairs = zip(answer.names, answer.oids, strict=True)
-    return WireAnswer(
-        "SELECT", tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in pairs), answer.rows
-    )
+    return WireAnswer(tag, wire_columns(names, map(oid_of, types)), rows)
 
 
 def _outside_of_strings(sql: str) -> str:
     return "".join(p.group() for p in TOKEN.finditer(sql) if not p.group().startswith(("'", "--", "/*", "$")))
-
-
-def _without_number(token: re.Match[str]) -> str:
-    """0 for a number; a quoted name as it is."""
-    return token.group() if token.group().startswith('"') else "0"
 
 
 def is_silent(sql: str) -> bool:
@@ -408,7 +432,26 @@ def started_with(options: Mapping[str, str]) -> list[str]:
     """
     assignments = [f"{name}={value}" for name, value in options.items() if name.lower().startswith("dp_")]
     assignments += GIVEN.findall(options.get("options", ""))
-    return [
-        f"SET {name} = {value}"
-        for name, _, value in (assignment.partition("=") for assignment in assignments)
-    ]
+    return [f"SET {name} = {value}" for name, _, value in (given.partition("=") for given in assignments)]
+
+
+def _seconds(text: str) -> float:
+    match = DURATION.fullmatch(text.strip())
+    if match is None:
+        raise StatementRefused(
+            "22023", "statement_timeout is not a duration", hint="for instance SET statement_timeout = '5s'"
+        )
+    return int(match[1]) * SECONDS[match[2] or ""]
+
+
+def _shown(text: str) -> str:
+    """A time as PostgreSQL shows it.
+
+    >>> _shown("300"), _shown("2000 ms"), _shown("0")
+    ('300ms', '2s', '0')
+    """
+    milliseconds = round(_seconds(text) * 1000)
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms" if milliseconds else "0"

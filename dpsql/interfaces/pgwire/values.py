@@ -71,6 +71,11 @@ def as_text(value: Any) -> bytes | None:
     return str(value).encode("utf-8")
 
 
+def with_length(raw: bytes | None) -> bytes:
+    """A value as messages, arrays and COPY have it, after its length; -1 is NULL."""
+    return struct.pack("!i", -1) if raw is None else struct.pack("!i", len(raw)) + raw
+
+
 def _element(value: Any) -> str:
     text = (as_text(value) or b"").decode()
     if value is None or isinstance(value, list | tuple) or not QUOTED.search(text):
@@ -168,10 +173,6 @@ def _read_date(word: str) -> datetime.date:
 WITH_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ][-+\d:. Z]*)?")
 
 
-def _from_days(raw: bytes) -> datetime.date:
-    return EPOCH.date() + datetime.timedelta(days=struct.unpack("!i", raw)[0])
-
-
 def _from_microseconds(raw: bytes) -> datetime.datetime:
     return EPOCH + datetime.timedelta(microseconds=struct.unpack("!q", raw)[0])
 
@@ -187,10 +188,6 @@ def _with_zone(value: datetime.datetime) -> datetime.datetime:
     return value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
 
 
-def _from_time(raw: bytes) -> datetime.time:
-    return (EPOCH + datetime.timedelta(microseconds=struct.unpack("!q", raw)[0])).time()
-
-
 def _from_interval(raw: bytes) -> datetime.timedelta:
     microseconds, days, months = struct.unpack("!qii", raw)
     if months:
@@ -198,34 +195,27 @@ def _from_interval(raw: bytes) -> datetime.timedelta:
     return datetime.timedelta(days=days, microseconds=microseconds)
 
 
-def _to_interval(value: datetime.timedelta) -> bytes:
-    return struct.pack("!qii", value // MICROSECOND, 0, 0)
-
-
 def _text(name: str) -> Type:
     return Type(name, -1, as_text, bytes.decode)
 
 
-def _read_bool(word: str) -> bool:
-    return word.lower() in ("t", "true", "1", "on", "yes")
-
-
 TYPES = {
-    BOOL: Type("bool", 1, lambda value: b"\1" if value else b"\0", lambda raw: raw == b"\1", _read_bool),
+    BOOL: Type("bool", 1, lambda value: b"\1" if value else b"\0", lambda raw: raw == b"\1",
+               lambda word: word.lower() in ("t", "true", "1", "on", "yes")),
     BYTEA: Type("bytea", -1, bytes, bytes),
     INT8: _fixed("int8", "!q", int), INT2: _fixed("int2", "!h", int), INT4: _fixed("int4", "!i", int),
     OID: _fixed("oid", "!I", int), FLOAT4: _fixed("float4", "!f", float), FLOAT8: _fixed("float8", "!d", float),
     TEXT: _text("text"), VARCHAR: _text("varchar"), NAME: _text("name"), BPCHAR: _text("bpchar"), JSON: _text("json"),
     UNKNOWN: _text("unknown"), REGCLASS: _text("regclass"), REGTYPE: _text("regtype"), REGPROC: _text("regproc"),
     CHAR: _text("char")._replace(width=1),
-    DATE: Type("date", 4, lambda value: struct.pack("!i", (value - EPOCH.date()).days), _from_days,
-               _read_date),
-    TIME: Type("time", 8, lambda value: struct.pack("!q", _microseconds(value)), _from_time,
-               datetime.time.fromisoformat),
+    DATE: Type("date", 4, lambda value: struct.pack("!i", (value - EPOCH.date()).days),
+               lambda raw: EPOCH.date() + datetime.timedelta(days=struct.unpack("!i", raw)[0]), _read_date),
+    TIME: Type("time", 8, lambda value: struct.pack("!q", _microseconds(value)),
+               lambda raw: _from_microseconds(raw).time(), datetime.time.fromisoformat),
     TIMESTAMP: Type("timestamp", 8, _to_microseconds, _from_microseconds, datetime.datetime.fromisoformat),
     TIMESTAMPTZ: Type("timestamptz", 8, _to_microseconds, lambda raw: _with_zone(_from_microseconds(raw)),
                       lambda word: _with_zone(datetime.datetime.fromisoformat(word))),
-    INTERVAL: Type("interval", 16, _to_interval, _from_interval),
+    INTERVAL: Type("interval", 16, lambda value: struct.pack("!qii", value // MICROSECOND, 0, 0), _from_interval),
     UUID: Type("uuid", 16, lambda value: uuid.UUID(str(value)).bytes, lambda raw: str(uuid.UUID(bytes=raw))),
     NUMERIC: Type("numeric", -1, lambda value: _numeric(decimal.Decimal(value)), _read_numeric, decimal.Decimal),
 }  # fmt: skip
@@ -238,7 +228,7 @@ def _pack_array(element: int, values: Sequence[Any]) -> bytes:
         return struct.pack("!iii", 0, 0, element)
     raw = [as_binary(value, element) for value in values]
     head = struct.pack("!iiiii", 1, int(None in raw), element, len(raw), 1)
-    return head + b"".join(struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in raw)
+    return head + b"".join(map(with_length, raw))
 
 
 def _unpack_array(raw: bytes) -> list[Any]:
@@ -251,9 +241,8 @@ def _unpack_array(raw: bytes) -> list[Any]:
     for _ in range(min(count, len(raw))):
         (length,) = struct.unpack("!i", raw[place : place + 4])
         place += 4 + max(length, 0)
-        values.append(
-            parameter_value(raw[place - max(length, 0) : place] if length >= 0 else None, element, True)
-        )
+        value = raw[place - length : place] if length >= 0 else None
+        values.append(parameter_value(value, element, True))
     return values
 
 
@@ -265,22 +254,17 @@ def _parse_array(word: str, element: int) -> list[Any]:
     """
     if not (word.startswith("{") and word.endswith("}")):
         raise ValueError("not an array")
-    pairs = ELEMENT.findall(word[1:-1])
     texts = [
         re.sub(r"\\(.)", r"\1", quoted) if not bare else None if bare.upper() == "NULL" else bare
-        for quoted, bare in pairs
+        for quoted, bare in ELEMENT.findall(word[1:-1])
     ]
     return [None if text is None else parameter_value(text.encode(), element, False) for text in texts]
 
 
 def _array(name: str, element: int) -> Type:
     return Type(
-        name,
-        -1,
-        lambda values: _pack_array(element, values),
-        _unpack_array,
-        lambda word: _parse_array(word, element),
-    )
+        name, -1, lambda values: _pack_array(element, values), _unpack_array, lambda word: _parse_array(word, element)
+    )  # fmt: skip
 
 
 TYPES |= {array: _array(f"_{TYPES[element].name}", element) for element, array in ARRAYS.items()}

@@ -29,8 +29,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from dpsql.errors import OperationalError
 from dpsql.interfaces.pgwire.events import EventLog
@@ -45,13 +45,6 @@ ANSWER = "a new process ended before it listened; its error is on standard error
 Address = tuple[str, int]
 Worker = subprocess.Popen[str]
 Stamp = tuple[tuple[int, int, int], ...]
-
-
-class Sockets(NamedTuple):
-    """Descriptors of listening sockets that a parent holds; None where a process makes its own."""
-
-    clients: int | None = None
-    metrics: int | None = None
 
 
 def listener(address: Address, descriptor: int | None = None, *, shared: bool = False) -> socket.socket:
@@ -97,7 +90,12 @@ def supervise(
         reload = True
 
     with tempfile.TemporaryDirectory(prefix="dpsql") as folder:
-        words = [[*command, "--together", folder, *_options(own)] for own in sockets]
+        options = ("--socket", "--metrics-socket")
+        held = [
+            [(option, str(one.fileno())) for option, one in zip(options, own, strict=False)]
+            for own in sockets
+        ]
+        words = [[*command, "--together", folder, *chain.from_iterable(pairs)] for pairs in held]
         descriptors = [socket.fileno() for own in sockets for socket in own]
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGHUP, want)
@@ -148,11 +146,6 @@ def _replace(
         worker.send_signal(DRAIN)
     log.reloaded()
     return former
-
-
-def _options(own: tuple[socket.socket, ...]) -> Iterator[str]:
-    for option, held in zip(("--socket", "--metrics-socket"), own, strict=False):
-        yield from (option, str(held.fileno()))
 
 
 def _start(command: Sequence[str], descriptors: Sequence[int]) -> Worker:

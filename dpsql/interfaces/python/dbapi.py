@@ -186,18 +186,8 @@ class TypeObject:
 STRING = TypeObject("STRING", "VARCHAR", "CHAR", "TEXT")
 BINARY = TypeObject("BINARY", "BLOB", "BYTEA")
 NUMBER = TypeObject(
-    "NUMBER",
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UBIGINT",
-    "FLOAT",
-    "DOUBLE",
-    "DECIMAL",
-    "BOOLEAN",
-)
+    "NUMBER", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN"
+)  # fmt: skip
 DATETIME = TypeObject("DATETIME", "DATE", "TIME", "TIMESTAMP")
 ROWID = TypeObject("ROWID", "ROWID")
 

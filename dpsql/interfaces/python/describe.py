@@ -118,11 +118,9 @@ def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]
     columns = []
     for low, spelled in source.names.items():
         instance, column = rows.of(source.columns[low])  # type: ignore[arg-type]  # of a wide table all are columns
-        base_column = next(
-            c for c in by_name[instance.table.name.lower()].columns if c.name.lower() == column.lower()
-        )
-        nullable = base_column.nullable or instance.left
-        columns.append(replace(base_column, name=spelled, nullable=nullable))
+        of_table = by_name[instance.table.name.lower()].columns
+        base = next(c for c in of_table if c.name.lower() == column.lower())
+        columns.append(replace(base, name=spelled, nullable=base.nullable or instance.left))
     comment = f"{fact} with the columns of every dimension it refers to"
     return TableInfo(name, fact, "wide", tuple(columns), None, {}, comment)
 
@@ -139,24 +137,19 @@ def _column(
     ]
     measured = f"{table.name}.{name}" in schema.measures
     is_key = name == table.key or name in table.foreign_keys
-    kind = axes[0][1].type if axes else _declared_type(table, name, is_key)
+    if axes:
+        kind = axes[0][1].type
+    elif name in table.measures:
+        kind = "DOUBLE"
+    else:
+        kind = "BIGINT" if is_key and name not in table.types else data_type(table.types.get(name, ""))
     uses = (AXIS if axes else "", MEASURE if measured else "", KEY if is_key else "")
     use = ", ".join(filter(None, uses)) or UNPUBLISHED
     nullable = name in table.nullable
-    comment = "; ".join(filter(None, [_words(declared), _domain(declared), use]))
-    categories = () if declared is None else declared.listed
-    values = categories or _listed(release, axes)
+    described = "" if declared is None else " ".join(declared.description.split())
+    comment = "; ".join(filter(None, [described, _domain(declared), use]))
+    values = (() if declared is None else declared.listed) or _listed(release, axes)
     return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
-
-
-def _declared_type(table: SchemaTable, name: str, is_key: bool) -> str:
-    if name in table.measures:
-        return "DOUBLE"
-    return "BIGINT" if is_key and name not in table.types else data_type(table.types.get(name, ""))
-
-
-def _words(declared: catalog.Column | None) -> str:
-    return "" if declared is None else " ".join(declared.description.split())
 
 
 def _domain(declared: catalog.Column | None) -> str:
@@ -181,7 +174,6 @@ def _listed(release: Release, axes: list[Any], limit: int = 200) -> tuple[str, .
             number = release.axes.index(axis)
             text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {limit + 1}'
             rows = run(release, text).rows
-            return (
-                tuple(sorted(str(row[0]) for row in rows if row[0] is not None)) if len(rows) <= limit else ()
-            )
+            words = sorted(str(row[0]) for row in rows if row[0] is not None)
+            return tuple(words) if len(rows) <= limit else ()
     return ()

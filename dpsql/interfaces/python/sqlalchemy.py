@@ -95,9 +95,8 @@ class DpsqlDialect(DefaultDialect):
             raise exc.ArgumentError("the URL names no release; write dpsql:////abs/path/retail.dpsql")
         unknown = sorted(set(url.query) - {"also", *SWITCHES, *WORDS})
         if unknown:
-            raise exc.ArgumentError(
-                f"unknown URL option {unknown[0]}; there are {', '.join(('also', *SWITCHES, *WORDS))}"
-            )
+            options_there = ", ".join(("also", *SWITCHES, *WORDS))
+            raise exc.ArgumentError(f"unknown URL option {unknown[0]}; there are {options_there}")
         options: dict[str, Any] = {word: url.query[word] for word in WORDS if word in url.query}
         options |= {word: url.query[word] == "true" for word in SWITCHES if word in url.query}
         return paths, options
@@ -118,8 +117,7 @@ class DpsqlDialect(DefaultDialect):
     def _check_unicode_returns(self, *arguments: Any, **kw: Any) -> bool:
         return True
 
-    def _check_unicode_description(self, connection: Connection) -> bool:
-        return True
+    _check_unicode_description = _check_unicode_returns
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
         """Nothing is ever written, so every statement sees the same rows."""
@@ -195,15 +193,7 @@ class DpsqlDialect(DefaultDialect):
     ) -> list[Any]:
         return []
 
-    def get_unique_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[Any]:
-        return []
-
-    def get_check_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[Any]:
-        return []
+    get_unique_constraints = get_check_constraints = get_indexes
 
 
 def _releases(connection: Connection) -> tuple[Any, ...]:

@@ -16,16 +16,7 @@ from superset.sql.parse import SQLGLOT_DIALECTS
 
 SQLGLOT_DIALECTS.setdefault("dpsql", SQLGLOT_DIALECTS["duckdb"])
 
-GRAINS = {
-    TimeGrain.SECOND: "SECOND",
-    TimeGrain.MINUTE: "MINUTE",
-    TimeGrain.HOUR: "HOUR",
-    TimeGrain.DAY: "DAY",
-    TimeGrain.WEEK: "WEEK",
-    TimeGrain.MONTH: "MONTH",
-    TimeGrain.QUARTER: "QUARTER",
-    TimeGrain.YEAR: "YEAR",
-}
+GRAINS = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 
 class DpsqlEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has no type information here
@@ -47,7 +38,7 @@ class DpsqlEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has no 
 
     _time_grain_expressions: ClassVar[dict[str | None, str]] = {
         None: "{col}",
-        **{grain: f"DATE_TRUNC('{word}', {{col}})" for grain, word in GRAINS.items()},
+        **{getattr(TimeGrain, word): f"DATE_TRUNC('{word}', {{col}})" for word in GRAINS},
     }
 
     @classmethod

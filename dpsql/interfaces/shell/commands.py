@@ -128,8 +128,8 @@ def format_error(error: float) -> str:
     >>> format_error(0.00106), format_error(15.3154), format_error(123456.0)
     ('0.0011', '15', '120,000')
     """
-    digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{round(error, 1 - math.floor(math.log10(error))):,.{digits}f}"
+    digits = 1 - math.floor(math.log10(error))
+    return f"{round(error, digits):,.{max(0, digits)}f}"
 
 
 def releases(state: ShellState, rest: str) -> str:
@@ -137,13 +137,8 @@ def releases(state: ShellState, rest: str) -> str:
     rows = []
     for release in state.releases.releases:
         privacy = release.meta.privacy
-        amounts = [
-            ("epsilon", privacy.epsilon),
-            ("delta", privacy.delta),
-            ("mu2", privacy.mu2),
-            ("unit", privacy.unit),
-        ]
-        promise = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts) if amount)
+        amounts = [(name, getattr(privacy, name)) for name in ("delta", "epsilon", "mu2", "unit")]
+        promise = ", ".join(f"{name} {amount}" for name, amount in amounts if amount)
         views = len({s.view for s in release.statistics if release.declares(s.view)})
         rows.append([release.name, release.meta.release_id[:12], promise, str(views), str(release.path)])
     return columns_text(["release", "id", "promise", "views", "file"], rows)

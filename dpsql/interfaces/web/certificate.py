@@ -69,10 +69,7 @@ def _promise(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _mechanisms(certificate: Certificate) -> list[tuple[str, str]]:
     shown = certificate.measured[:MOST_LINES]
-    rows = [
-        (f"{measurement.view}: {measurement.measure}", measurement.mechanism.rstrip(": "))
-        for measurement in shown
-    ]
+    rows = [(f"{one.view}: {one.measure}", one.mechanism.rstrip(": ")) for one in shown]
     remaining = len(certificate.measured) - len(shown)
     return [*rows, ("and", f"{remaining} more, in the JSON")] if remaining else rows
 
@@ -95,10 +92,8 @@ def _checked(certificate: Certificate) -> list[tuple[str, str]]:
     if proof is None:
         return [("offline audit", audit), ("exact loss", "not measured (write --prove)")]
     provenance = f"dpsql {proof.version}, {proof.measured_on}, {len(proof.pairs)} pairs of made-up neighbours"
-    return [
-        ("offline audit", audit),
-        ("exact loss over claim", f"{proof.worst.share:.6g} at most: {provenance}"),
-    ]
+    loss = f"{proof.worst.share:.6g} at most: {provenance}"
+    return [("offline audit", audit), ("exact loss over claim", loss)]
 
 
 def _number(amount: str) -> str:

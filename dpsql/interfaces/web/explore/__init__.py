@@ -29,9 +29,8 @@ import json
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpsql.errors import OperationalError, QueryTimeout
 from dpsql.extras import extra
@@ -66,22 +65,15 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class File(NamedTuple):
-    """One of the page's own files."""
-
-    package: str
-    name: str
-    type: str
-
-
 HERE = "dpsql.interfaces.web.explore"
 FILES = {
-    "": File(HERE, "index.html", "text/html"),
-    "explore.js": File(HERE, "explore.js", "text/javascript"),
-    "explore.css": File(HERE, "explore.css", "text/css"),
-    "chart.js": File(SHARED, "chart.js", "text/javascript"),
-    "look.css": File(SHARED, "look.css", "text/css"),
+    "": (HERE, "index.html", "text/html"),
+    "explore.js": (HERE, "explore.js", "text/javascript"),
+    "explore.css": (HERE, "explore.css", "text/css"),
+    "chart.js": (SHARED, "chart.js", "text/javascript"),
+    "look.css": (SHARED, "look.css", "text/css"),
 }
+"""The page's own files: package, name and type of each."""
 FACTS: Mapping[str, Callable[[Explorer], Json]] = {
     "star": lambda explorer: explorer.star,
     "examples": lambda explorer: explorer.examples,
@@ -111,16 +103,37 @@ class ClientDisconnected(Exception):
     """Whoever asked has left."""
 
 
-@dataclass(frozen=True)
-class Gate:
-    """The page's address: a port of this machine and a token that nobody can guess."""
+class App:
+    """The application, at a port of this machine and behind a token that nobody can guess.
 
-    token: str
-    port: int
+    Args:
+        explorer: what is asked.
+        token, port: its address.
+    """
 
-    @property
-    def address(self) -> str:
-        return f"http://{HOST}:{self.port}/{self.token}/"
+    def __init__(self, explorer: Explorer, token: str, port: int) -> None:
+        self.explorer, self.token, self.port = explorer, token, port
+        self.address = f"http://{HOST}:{port}/{token}/"
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = HTTPStatus.OK
+        try:
+            text, kind, policy = await self._reply_to(scope, receive)
+        except RequestRefused as refused:
+            status = refused.status
+        except asyncio.CancelledError:  # the page ends; uvicorn would print the stack of a cancelled request
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+        except ClientDisconnected:
+            return
+        if status is not HTTPStatus.OK:
+            text, kind, policy = f"{status.phrase}\n", "text/plain", POLICY
+        body = text.encode()
+        headers = HEADERS | {"content-security-policy": policy, "content-type": f"{kind}; charset=utf-8"}
+        headers["content-length"] = str(len(body))
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": int(status), "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
 
     def enter(self, scope: Scope) -> str:
         """Resource of a request, below the token.
@@ -145,74 +158,24 @@ class Gate:
             raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         return str(segments[0])
 
-
-@dataclass(frozen=True)
-class Reply:
-    """A response as a whole."""
-
-    text: str
-    kind: str
-    status: HTTPStatus = HTTPStatus.OK
-    policy: str = POLICY
-
-    @classmethod
-    def of_json(cls, value: Json) -> Reply:
-        return cls(json.dumps(value, allow_nan=False), "application/json")
-
-    @classmethod
-    def refusing(cls, status: HTTPStatus) -> Reply:
-        return cls(f"{status.phrase}\n", "text/plain", status)
-
-    async def send(self, send: Send) -> None:
-        body = self.text.encode()
-        headers = (
-            HEADERS
-            | {"content-security-policy": self.policy}
-            | {"content-type": f"{self.kind}; charset=utf-8", "content-length": str(len(body))}
-        )
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": int(self.status), "headers": pairs})
-        await send({"type": "http.response.body", "body": body})
-
-
-class App:
-    """The application.
-
-    Args:
-        explorer: what is asked.
-        gate: its address.
-    """
-
-    def __init__(self, explorer: Explorer, gate: Gate) -> None:
-        self.explorer, self.gate = explorer, gate
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            reply = await self._reply_to(scope, receive)
-        except RequestRefused as refused:
-            reply = Reply.refusing(refused.status)
-        except asyncio.CancelledError:  # the page ends; uvicorn would print the stack of a cancelled request
-            reply = Reply.refusing(HTTPStatus.SERVICE_UNAVAILABLE)
-        except ClientDisconnected:
-            return
-        await reply.send(send)
-
-    async def _reply_to(self, scope: Scope, receive: Receive) -> Reply:
-        name, verb = self.gate.enter(scope), scope["method"]
+    async def _reply_to(self, scope: Scope, receive: Receive) -> tuple[str, str, str]:
+        """A whole response: its text, type and policy."""
+        name, verb = self.enter(scope), scope["method"]
         if verb == "GET" and name in FILES:
-            file = FILES[name]
-            return Reply(asset(file.package, file.name), file.type)
-        if verb == "GET" and name in FACTS:
-            return Reply.of_json(await self._work(receive, lambda: FACTS[name](self.explorer)))
+            package, file, kind = FILES[name]
+            return asset(package, file), kind, POLICY
         if verb == "GET" and name in PAGES:
             page = await self._work(receive, lambda: {"html": PAGES[name](self.explorer)})
-            return Reply(str(page["html"]), "text/html", policy=PAGE_POLICY)
-        if verb == "POST" and name in QUESTIONS:
+            return str(page["html"]), "text/html", PAGE_POLICY
+        if verb == "GET" and name in FACTS:
+            value = await self._work(receive, lambda: FACTS[name](self.explorer))
+        elif verb == "POST" and name in QUESTIONS:
             question = await _body(receive)
-            return Reply.of_json(await self._work(receive, lambda: QUESTIONS[name](self.explorer, question)))
-        exists = name in FILES or name in FACTS or name in PAGES or name in QUESTIONS
-        raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
+            value = await self._work(receive, lambda: QUESTIONS[name](self.explorer, question))
+        else:
+            exists = name in FILES or name in FACTS or name in PAGES or name in QUESTIONS
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED if exists else HTTPStatus.NOT_FOUND)
+        return json.dumps(value, allow_nan=False), "application/json", POLICY
 
     async def _work(self, receive: Receive, work: Callable[[], Json]) -> Json:
         """Run something in a thread; it is stopped when whoever asked leaves.
@@ -337,12 +300,12 @@ def serve(releases: OpenReleases, port: int, on_progress: Callable[[str], None])
         except OSError as error:
             raise OperationalError(f"cannot listen on {HOST}:{port}", hint="is the port taken?") from error
         listening.listen()
-        gate = Gate(secrets.token_urlsafe(24), listening.getsockname()[1])
+        app = App(Explorer(releases), secrets.token_urlsafe(24), listening.getsockname()[1])
         config = uvicorn.Config(
-            App(Explorer(releases), gate), loop="asyncio", http=_impatient_protocol(), ws="none", lifespan="off",
+            app, loop="asyncio", http=_impatient_protocol(), ws="none", lifespan="off",
             interface="asgi3", log_level="warning", access_log=False, server_header=False,
             limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=SECONDS_TO_END,
         )  # fmt: skip
-        on_progress(gate.address)
+        on_progress(app.address)
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])

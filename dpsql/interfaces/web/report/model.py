@@ -146,9 +146,8 @@ def chosen_cuts(own: list[tuple[str, str]], twins: list[list[tuple[str, str]]]) 
     if n <= MOST_CUTS:
         return list(range(n + 1))
     place = {first: i for i, (first, _) in enumerate(own)}
-    shared = {
-        place[first] for twin in twins for first, _ in twin if first in place and len(twin) <= MOST_CUTS
-    }
+    few = [twin for twin in twins if len(twin) <= MOST_CUTS]
+    shared = {place[first] for twin in few for first, _ in twin if first in place}
     return sorted({*np.linspace(0, n, MOST_CUTS + 1).astype(int).tolist(), *shared})
 
 
@@ -190,23 +189,14 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
 
 
 def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any]:
+    local = release.meta.local is not None
+    names = ("measure", "mid", "scale", "mechanism", "budget", "currency")
     return {
-        "measure": statistic.measure,
-        "mid": statistic.mid,
-        "scale": statistic.scale,
-        "mechanism": statistic.mechanism,
-        "budget": statistic.budget,
-        "currency": statistic.currency,
+        **{name: getattr(statistic, name) for name in names},
         "components": [[list(subset), float(sigma2)] for subset, sigma2 in statistic.components],
-        "cell": _cell(release, statistic),
+        # noise variance of one cell, from which the page has the tails of Laplace noise; 0 for other noise
+        "cell": 0.0 if local or release.meta.privacy.mu2 else cell_variance(release, statistic.id),
     }
-
-
-def _cell(release: Release, statistic: StatisticMeta) -> float:
-    """Noise variance of one cell, from which the page has the tails of Laplace noise; 0 for other noise."""
-    if release.meta.local is not None or release.meta.privacy.mu2:
-        return 0.0
-    return cell_variance(release, statistic.id)
 
 
 def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dict[str, Any]:
@@ -238,18 +228,15 @@ def _ends(
         zeros, ones = np.zeros(leaves, np.int64), np.ones(leaves)
         shown = place == position
         keys = tuple((i,) for i in range(groups)) if shown else ((),)
-        types = ("BIGINT",) if shown else ()
-        leaf_groups = group if shown else zeros
+        types, leaf_groups = (("BIGINT",), group) if shown else ((), zeros)
         cells.append(AxisCells(leaves, keys, types, leaf_groups, zeros, np.arange(leaves), ones, ((),)))
         index.append(np.arange(groups) if shown else np.zeros(groups, np.int64))
     view = next(v for v in views_of(release) if v.name == statistic.view and v.axes == statistic.axes)
-    plan = ViewPlan(
-        view, tuple(AxisQuery(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
-    )
+    questions = tuple(AxisQuery(axis, ()) for axis in view.axes)
+    plan = ViewPlan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
     term = Term(statistic.measure)
-    ends = interval(
-        Composite.of_form(one(term), answer_terms(plan, [term], tuple(index), release)), DEFAULT_LEVEL
-    )
+    answered = answer_terms(plan, [term], tuple(index), release)
+    ends = interval(Composite.of_form(one(term), answered), DEFAULT_LEVEL)
     return tuple([None if end is None else _short(end, 7) for end in nullable(side)] for side in ends)  # type: ignore[return-value]
 
 

@@ -15,8 +15,6 @@ question that is here too.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.progress import Progress, Stage
 from dpsql.release.promises import FREE, promise_words
+from dpsql.results.export import new_folder
 
 HERE = "dpsql.interfaces.web.site"
 LEVEL = 0.95
@@ -56,26 +55,14 @@ def write_site(releases: OpenReleases, folder: Path, on_progress: Progress) -> d
     if folder.exists():
         raise InterfaceError(f"{folder} exists", hint="choose another folder, or remove it")
     content, left_out = site_content(releases, on_progress)
-    with machine("the site was not written", ANEW):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(SCRIPT)
-            (draft / "data.js").write_text(f"const release = {text};\n", encoding="utf-8")
-            for package, name in FILES:
-                (draft / name).write_text(asset(package, name), encoding="utf-8")
-            draft.chmod(0o755)
-            size = sum(file.stat().st_size for file in draft.iterdir())
-            draft.rename(folder)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-    return {
-        "folder": str(folder),
-        "questions": len(content["questions"]),
-        "left_out": left_out,
-        "bytes": size,
-    }
+    with machine("the site was not written", ANEW), new_folder(folder) as draft:
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(SCRIPT)
+        (draft / "data.js").write_text(f"const release = {text};\n", encoding="utf-8")
+        for package, name in FILES:
+            (draft / name).write_text(asset(package, name), encoding="utf-8")
+        size = sum(file.stat().st_size for file in draft.iterdir())
+    questions = len(content["questions"])
+    return {"folder": str(folder), "questions": questions, "left_out": left_out, "bytes": size}
 
 
 FILES = (
@@ -99,7 +86,9 @@ def site_content(releases: OpenReleases, on_progress: Progress) -> tuple[dict[st
             left_out.append(f"{question.words}: too many rows")
             continue
         cells += len(answer.rows)
-        questions.append({**_about(question), **_compact(answer_values(answer, LEVEL))})
+        shown = answer_values(answer, LEVEL)
+        cells_of = {"rows": [list(map(_cell, row)) for row in shown["rows"]], "below": list(shown["below"])}
+        questions.append({**_about(question), "columns": shown["columns"], **cells_of})
     about = {
         "name": release.name,
         "id": release.meta.release_id,
@@ -118,16 +107,8 @@ def _about(question: ExampleQuestion) -> dict[str, Any]:
     return {"what": what, "by": by.split(" and ") if by else [], "sql": question.sql}
 
 
-def _compact(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer with its cells as lists: text alone, or text, value, low, high and the interval in words."""
-    return {
-        "columns": answer["columns"],
-        "rows": [list(map(_cell, row)) for row in answer["rows"]],
-        "below": list(answer["below"]),
-    }
-
-
 def _cell(cell: dict[str, Any]) -> list[Any]:
+    """A cell as a list: text alone, or text, value, low, high and the interval in words."""
     if "value" not in cell:  # the builder of the explorer alone needs its literal
         return [cell["text"]]
     return [cell["text"], cell["value"], cell.get("low"), cell.get("high"), cell.get("interval", "")]
