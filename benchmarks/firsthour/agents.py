@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 import anyio
 import mcp
-from dpsql.interfaces.agents.mcp import tools
 
 from benchmarks.figures import Figures
 from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, statements
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.federation.session import open_session
-from dpsql.interfaces.agents import ClaimFile, check_report
+from dpsql.interfaces.agents import ClaimFile, check_report, tools
 from dpsql.interfaces.questions import groupings, headlines
 
 ASKED, CELLS = 40, 4

@@ -25,7 +25,7 @@ from prompt_toolkit.output import DummyOutput
 import dpsql
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import at_hand
-from dpsql.interfaces.python.complete import words_of
+from dpsql.interfaces.python.complete import Words
 from dpsql.interfaces.python.scan import InputPiece, split
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
@@ -300,7 +300,7 @@ def test_leaving_by_command(terminal: pexpect.spawn) -> None:
 
 @pytest.fixture(scope="module")
 def completer(shop: Path) -> ShellCompleter:
-    return ShellCompleter(words_of(table for _, table in ShellState(open_session([shop]), "table").tables()))
+    return ShellCompleter(Words(table for _, table in ShellState(open_session([shop]), "table").tables()))
 
 
 @pytest.mark.parametrize(

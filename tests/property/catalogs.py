@@ -24,7 +24,7 @@ from dpsql.catalog.graph import PEOPLE
 from dpsql.central.central import publish_release
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.python.complete import complete, words_of
+from dpsql.interfaces.python.complete import Words, complete
 from dpsql.interfaces.python.describe import asked_name, describe, widest
 from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -199,7 +199,7 @@ def faults(published: Published, seed: int, most: int | None = None) -> list[str
         statements = list(dict.fromkeys([q.sql for q in examples(opened)] + list(aggregates(opened))))
         if most is not None and len(statements) > most:
             statements = random.Random(seed).sample(statements, most)
-        words = words_of(table for release in opened.releases for table in describe(release))
+        words = Words(table for release in opened.releases for table in describe(release))
         for begun in ("", "SELECT ", "SELECT COUNT(*) FROM ", "SELECT COUNT(*) FROM visit WHERE kind = '"):
             list(complete(words, begun))
         return [f"{fault}\n  {sql}" for sql in statements if (fault := fault_of(opened, sql))]

@@ -113,7 +113,7 @@ def query_catalogue(
 
 def wire_columns(names: Iterable[str], oids: Iterable[int]) -> tuple[WireColumn, ...]:
     """Columns of an answer, with the bytes of their values."""
-    return tuple(WireColumn(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
+    return tuple((name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
 
 
 def _source(node: Node) -> str | None:

@@ -409,10 +409,10 @@ class Client:
             return
         rows = answer.rows[portal.sent : portal.sent + limit] if limit > 0 else answer.rows[portal.sent :]
         portal.sent += len(rows)
-        forms = list(zip(answer.columns or (), portal.formats, strict=True))
+        forms = [(oid, form) for (_, oid, _), form in zip(answer.columns or (), portal.formats, strict=True)]
         texts = (
             protocol.data_row(
-                [as_binary(v, c.oid) if form else as_text(v) for v, (c, form) in zip(row, forms, strict=True)]
+                [as_binary(v, oid) if form else as_text(v) for v, (oid, form) in zip(row, forms, strict=True)]
             )
             for row in rows
         )

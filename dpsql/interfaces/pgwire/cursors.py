@@ -141,12 +141,12 @@ def copied(columns: Sequence[WireColumn], rows: Sequence[tuple[Any, ...]], form:
     if kind == "binary":
         head = SIGNATURE
         for row in rows:
-            raw = [as_binary(value, column.oid) for value, column in zip(row, columns, strict=True)]
+            raw = [as_binary(value, oid) for value, (_, oid, _) in zip(row, columns, strict=True)]
             yield head + struct.pack("!h", len(raw)) + b"".join(map(with_length, raw))
             head = b""
         yield head + struct.pack("!h", -1)
         return
-    lines = [tuple(column.name for column in columns)] if header else []
+    lines = [tuple(name for name, _, _ in columns)] if header else []
     for row in (*lines, *rows):
         texts = [None if (text := as_text(value)) is None else text.decode() for value in row]
         if kind == "csv":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dpsql import errors
 from dpsql.interfaces.pgwire.values import with_length
@@ -121,12 +120,8 @@ def complete(tag: str) -> bytes:
     return message("C", text(tag))
 
 
-class WireColumn(NamedTuple):
-    """A column of an answer: its name, its type's OID, and the bytes of a value (-1 where they differ)."""
-
-    name: str
-    oid: int
-    width: int
+WireColumn = tuple[str, int, int]
+"""A column of an answer: its name, its type's OID, and the bytes of a value (-1 where they differ)."""
 
 
 def row_description(columns: Sequence[WireColumn], formats: Sequence[int]) -> bytes:

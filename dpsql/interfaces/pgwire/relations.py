@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 
@@ -47,28 +47,6 @@ SYSTEM_COLUMNS = {"tableoid": 26, "cmax": 29, "xmax": 28, "cmin": 29, "xmin": 28
 """Columns that every table of PostgreSQL has, the last numbered -1."""
 
 
-class CatalogueRelation(NamedTuple):
-    """A relation of PostgreSQL's.
-
-    Args:
-        schema, name: as PostgreSQL calls it.
-        oid: its number.
-        kind: `r` for a table, `v` for a view.
-        columns: name -> PostgreSQL's type.
-    """
-
-    schema: str
-    name: str
-    oid: int
-    kind: str
-    columns: Mapping[str, str]
-
-    @property
-    def stored(self) -> str:
-        """Its name in DuckDB, where all relations share a schema."""
-        return f"information_schema.{self.name}" if self.schema == "information_schema" else self.name
-
-
 @cache
 def _postgres() -> dict[str, Any]:
     """PostgreSQL's own catalogue."""
@@ -77,16 +55,21 @@ def _postgres() -> dict[str, Any]:
 
 
 @cache
-def relations() -> Mapping[str, CatalogueRelation]:
-    """Every relation by its name in DuckDB."""
-    listed = [
-        CatalogueRelation(
-            schema, name, oid, kind, dict(column.rsplit(" ", 1) for column in columns.split(","))
-        )
+def relations() -> Mapping[str, Mapping[str, str]]:
+    """Columns of every relation with PostgreSQL's types, by its name in DuckDB, where all relations share a schema."""
+    return {
+        stored: dict(column.rsplit(" ", 1) for column in columns.split(","))
+        for stored, (_, _, _, _, columns) in _listed().items()
+    }
+
+
+def _listed() -> dict[str, tuple[str, str, int, str, str]]:
+    """PostgreSQL's relations by their names in DuckDB: schema, name, OID, `r` (table) or `v` (view), and columns."""
+    return {
+        (f"information_schema.{name}" if schema == "information_schema" else name): (schema, name, *facts)
         for schema in ("pg_catalog", "information_schema")
-        for name, (oid, kind, columns) in _postgres()[schema].items()
-    ]
-    return {relation.stored: relation for relation in listed}
+        for name, facts in _postgres()[schema].items()
+    }
 
 
 def keywords() -> list[list[str]]:
@@ -98,8 +81,8 @@ def keywords() -> list[list[str]]:
 def column_types() -> Mapping[str, str]:
     """PostgreSQL's types of the columns that have one and the same wherever they occur."""
     kinds: dict[str, set[str]] = {}
-    for relation in relations().values():
-        for name, kind in relation.columns.items():
+    for columns in relations().values():
+        for name, kind in columns.items():
             kinds.setdefault(name, set()).add(kind)
     return {name: kind.pop() for name, kind in kinds.items() if len(kind) == 1}
 
@@ -114,11 +97,9 @@ def fill(
         tables: (release name, table) of everything a statement may name; of tables of one name the first is listed.
         database: what current_database() says.
     """
-    for relation in relations().values():
-        columns = ", ".join(
-            f'"{name}" {STORED.get(kind, "VARCHAR")}' for name, kind in relation.columns.items()
-        )
-        connection.execute(f'CREATE TABLE "{relation.stored}" ({columns})')
+    for relation, kinds in relations().items():
+        columns = ", ".join(f'"{name}" {STORED.get(kind, "VARCHAR")}' for name, kind in kinds.items())
+        connection.execute(f'CREATE TABLE "{relation}" ({columns})')
     connection.execute("CREATE TABLE key_texts (oid BIGINT, definition VARCHAR)")
     connection.execute("CREATE TABLE type_names (oid BIGINT, name VARCHAR, spelling VARCHAR)")
     star = _Star(database)
@@ -136,7 +117,7 @@ def fill(
     for name, oid in oids.items():
         star.add_keys(oid, listed[name], oids, listed)
     for name, rows in star.rows.items():
-        _insert(connection, relations()[name], rows)
+        _insert(connection, name, rows)
     connection.execute(
         "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)",
         [*map(list, zip(*_type_names(), strict=True))],
@@ -157,13 +138,12 @@ def _type_names() -> list[tuple[int, str, str]]:
     return [(oid, name, spelling) for oid, name in names.items() for spelling in {name, types[oid][0]}]
 
 
-def _insert(
-    connection: duckdb.DuckDBPyConnection, relation: CatalogueRelation, rows: Sequence[Mapping[str, Any]]
-) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, relation: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows; what they do not say is 0, false or NULL, as PostgreSQL has it."""
-    values = [[_value(row.get(name), kind) for row in rows] for name, kind in relation.columns.items()]
-    columns = ", ".join(f"unnest(?)::{STORED.get(kind, 'VARCHAR')}" for kind in relation.columns.values())
-    connection.execute(f'INSERT INTO "{relation.stored}" SELECT {columns}', values)
+    kinds = relations()[relation]
+    values = [[_value(row.get(name), kind) for row in rows] for name, kind in kinds.items()]
+    columns = ", ".join(f"unnest(?)::{STORED.get(kind, 'VARCHAR')}" for kind in kinds.values())
+    connection.execute(f'INSERT INTO "{relation}" SELECT {columns}', values)
 
 
 def _value(value: Any, domain: str) -> Any:
@@ -194,7 +174,7 @@ class _Star:
 
     def add_information(self, relation: str, **values: Any) -> None:
         """Add a row of information_schema, whose catalogs and schemas are this database's."""
-        columns = relations()[f"information_schema.{relation}"].columns
+        columns = relations()[f"information_schema.{relation}"]
         places = {name: self.database for name in columns if name.endswith("_catalog")}
         places |= {name: "main" for name in columns if name.endswith("_schema")}
         self.add(f"information_schema.{relation}", **{**places, **values})
@@ -238,12 +218,12 @@ class _Star:
         schemas = {name: oid for oid, name in SCHEMAS.items()}
         head, *lines = _postgres()["pg_type"]
         kinds = {line[head.index("typname")]: line for line in lines}
-        for r in relations().values():
-            self.add_class(r.oid, r.name, r.kind, len(r.columns), schemas[r.schema])
-        for r in relations().values():
-            for number, (name, kind) in enumerate(r.columns.items(), 1):
+        for stored, (schema, name, oid, relkind, _) in _listed().items():
+            self.add_class(oid, name, relkind, len(relations()[stored]), schemas[schema])
+        for stored, (_, _, oid, _, _) in _listed().items():
+            for number, (name, kind) in enumerate(relations()[stored].items(), 1):
                 line = kinds.get(kind, kinds["text"])
-                self.add_attribute(r.oid, name, number, line[head.index("oid")], line[head.index("typlen")])
+                self.add_attribute(oid, name, number, line[head.index("oid")], line[head.index("typlen")])
 
     def add_class(self, oid: int, name: str, relkind: str, columns: int, schema: int, **values: Any) -> None:
         """Add a row of pg_class."""

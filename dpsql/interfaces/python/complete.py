@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.intervals.errorfunctions import ERRORS
@@ -29,38 +28,30 @@ WORD = re.compile(r"[\w.]*$")
 AFTER_TABLE_WORD = re.compile(r"\b(?:FROM|JOIN)\s+[\w.]*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
 class Words:
-    """Completions that the open releases offer.
+    """Completions that the open releases offer: tables and columns with their comments, columns of each table, and
+    categories of columns.
 
     Args:
-        tables: name -> comment.
-        columns: name -> comment.
-        owned: table -> its columns.
-        values: column -> its categories.
+        tables: of the releases.
     """
 
-    tables: dict[str, str]
-    columns: dict[str, str]
-    owned: dict[str, tuple[str, ...]]
-    values: dict[str, tuple[str, ...]]
+    def __init__(self, tables: Iterable[TableInfo]) -> None:
+        self.tables: dict[str, str] = {}
+        self.columns: dict[str, str] = {}
+        self.owned: dict[str, tuple[str, ...]] = {}
+        self.values: dict[str, tuple[str, ...]] = {}
+        for table in tables:
+            self.tables[table.name] = table.comment
+            self.owned[table.name.lower()] = tuple(c.name for c in table.columns)
+            for column in table.columns:
+                self.columns.setdefault(column.name, f"{column.type}, {column.comment}")
+                if column.values:
+                    self.values.setdefault(column.name.lower(), column.values)
 
 
 Suggestion = tuple[str, int, str]
 """A word that may stand there, how many characters before the cursor it replaces, and what it is."""
-
-
-def words_of(tables: Iterable[TableInfo]) -> Words:
-    """Collect the words of tables."""
-    words = Words({}, {}, {}, {})
-    for table in tables:
-        words.tables[table.name] = table.comment
-        words.owned[table.name.lower()] = tuple(c.name for c in table.columns)
-        for column in table.columns:
-            words.columns.setdefault(column.name, f"{column.type}, {column.comment}")
-            if column.values:
-                words.values.setdefault(column.name.lower(), column.values)
-    return words
 
 
 def complete(words: Words, before: str) -> Iterator[Suggestion]:
@@ -74,7 +65,8 @@ def complete(words: Words, before: str) -> Iterator[Suggestion]:
         Category values inside a quoted text, a table's columns after its name and a dot, tables after FROM and JOIN;
         elsewhere columns, tables, functions and keywords.
 
-    >>> words = Words({"sales": ""}, {"sold_on": "DATE"}, {"sales": ("sold_on",)}, {})
+    >>> sold_on = ColumnInfo("sold_on", "DATE", False, "", "")
+    >>> words = Words([TableInfo("sales", "sales", "fact", (sold_on,), None, {}, "")])
     >>> [word for word, _, _ in complete(words, "SELECT s")]
     ['sold_on', 'sales', 'SUM(', 'SELECT']
     """

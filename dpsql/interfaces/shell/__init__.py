@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from dpsql.errors import INTERRUPTED, Error, InterfaceError, visible, visible_lines
-from dpsql.interfaces.python.complete import words_of
+from dpsql.interfaces.python.complete import Words
 from dpsql.interfaces.python.scan import InputPiece, is_command, split, unfinished
 from dpsql.interfaces.shell.commands import NAMES, SYNONYMS, TABLE, ShellState, read_file
 from dpsql.release.request import heeding_keys
@@ -227,7 +227,7 @@ def _session(state: ShellState):  # type: ignore[no-untyped-def]  # prompt_toolk
         PROMPT,
         multiline=Condition(lambda: True),
         prompt_continuation=lambda width, line, soft: CONTINUED,
-        completer=ShellCompleter(words_of(table for _, table in state.tables())),
+        completer=ShellCompleter(Words(table for _, table in state.tables())),
         complete_while_typing=False,
         history=FileHistory(str(path)) if path else InMemoryHistory(),
         key_bindings=keys,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -21,36 +20,28 @@ from dpsql.release.request import heeding_keys
 from dpsql.results.render import STYLES
 
 
-@dataclass
 class ShellState:
-    """The shell's settings; commands change them.
+    """The shell's settings; commands change them. `errors` shows margins and marks, `timing` elapsed time, `expanded`
+    each row vertically; `settings` is what was set in SQL; `notes` are those of the last answer, and `known_lines`
+    lines below answers that the session has shown.
 
     Args:
         releases: what is asked.
         style: one of `dpsql.results.render.STYLES`.
         level: of the margins shown.
         terminal: whether output goes to a person: pager, colours, elapsed time.
-        errors: whether margins and marks are shown.
-        timing: whether elapsed time is shown.
-        expanded: whether each row is shown vertically.
         output: where results go.
-        settings: what was set in SQL.
-        notes: those of the last answer.
-        known_lines: lines below answers that the session has shown.
     """
 
-    releases: OpenReleases
-    style: str
-    level: float = 0.95
-    terminal: bool = False
-    errors: bool = True
-    timing: bool = False
-    expanded: bool = False
-    output: TextIO = field(default_factory=lambda: sys.stdout)
-    depth: int = 0
-    settings: Settings = field(default_factory=Settings)
-    notes: tuple[str, ...] = ()
-    known_lines: set[str] = field(default_factory=set)
+    def __init__(
+        self, releases: OpenReleases, style: str, level: float = 0.95, terminal: bool = False,
+        output: TextIO | None = None,
+    ) -> None:  # fmt: skip
+        self.releases, self.style, self.level, self.terminal = releases, style, level, terminal
+        self.errors, self.timing, self.expanded = True, False, False
+        self.output, self.depth, self.settings = output or sys.stdout, 0, Settings()
+        self.notes: tuple[str, ...] = ()
+        self.known_lines: set[str] = set()
 
     @property
     def asked(self) -> OpenReleases:

@@ -17,7 +17,7 @@ from dpsql.api import certificate
 from dpsql.errors import Error
 from dpsql.executor.predict import HALF
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.python.complete import Words, complete, words_of
+from dpsql.interfaces.python.complete import Words, complete
 from dpsql.interfaces.python.describe import TableInfo, describe
 from dpsql.interfaces.questions import together, well_answered
 from dpsql.interfaces.web.certificate import certificate_page
@@ -44,7 +44,7 @@ class Explorer:
 
     @cached_property
     def words(self) -> Words:
-        return words_of(table for release in self.releases.releases for table in describe(release))
+        return Words(table for release in self.releases.releases for table in describe(release))
 
     @cached_property
     def star(self) -> Json:
