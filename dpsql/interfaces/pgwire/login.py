@@ -359,16 +359,9 @@ class WireService:
         self, roles: ServerRoles, options: Options, log: EventLog, tls: ssl.SSLContext | None = None
     ) -> None:
         (self.everybody, self.named), self.options, self.log, self.tls = roles, options, log, tls
-        self.sessions, self.places, self.waits = (
-            Sessions(options.siblings),
-            ConnectionSlots(options),
-            LoginBackoff(),
-        )
-        self.turns, self.laps, self.memory = (
-            Turns(options.connections),
-            FairQueue(),
-            MemoryPool(options.memory),
-        )
+        self.sessions, self.waits = Sessions(options.siblings), LoginBackoff()
+        self.turns, self.laps = Turns(options.connections), FairQueue()
+        self.memory, self.places = MemoryPool(options.memory), ConnectionSlots(options)
         self.tls_only = not is_loopback(options.host)  # whether a client must encrypt
 
 

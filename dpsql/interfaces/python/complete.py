@@ -65,8 +65,8 @@ def complete(words: Words, before: str) -> Iterator[Suggestion]:
         Category values inside a quoted text, a table's columns after its name and a dot, tables after FROM and JOIN;
         elsewhere columns, tables, functions and keywords.
 
-    >>> sold_on = ColumnInfo("sold_on", "DATE", False, "", "")
-    >>> words = Words([TableInfo("sales", "sales", "fact", (sold_on,), None, {}, "")])
+    >>> words = Words([])
+    >>> words.tables["sales"], words.columns["sold_on"], words.owned["sales"] = "", "DATE", ("sold_on",)
     >>> [word for word, _, _ in complete(words, "SELECT s")]
     ['sold_on', 'sales', 'SUM(', 'SELECT']
     """
