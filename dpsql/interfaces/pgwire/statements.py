@@ -188,12 +188,8 @@ class Backend:
         self, releases: OpenReleases, catalogue: duckdb.DuckDBPyConnection,
         columns: Mapping[str, int] | None = None, files: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self.releases, self.catalogue, self.columns, self.files = (
-            releases,
-            catalogue,
-            columns or {},
-            list(files),
-        )
+        self.releases, self.catalogue = releases, catalogue
+        self.columns, self.files = columns or {}, list(files)
         # names of unnamed columns, by a statement's text without its constants and by its answer's columns
         self.called: dict[tuple[str, tuple[str, ...]], Sequence[str]] = {}
 
@@ -262,10 +258,8 @@ class Backend:
         if len(outside) > LONGEST_CALLED:
             return self._named(sql, names)
         # 0 for a number; a quoted name as it is
-        shape = (
-            NUMBER.sub(lambda token: token.group() if token.group().startswith('"') else "0", outside),
-            names,
-        )
+        text = NUMBER.sub(lambda token: token.group() if token.group().startswith('"') else "0", outside)
+        shape = text, names
         if shape not in self.called:
             if len(self.called) >= MOST_CALLED:
                 self.called.clear()
