@@ -106,11 +106,11 @@ def request(
 
 
 def test_the_page_and_its_files_come_with_a_policy_that_lets_nothing_else_in(app: App) -> None:
-    for name, file in FILES.items():
+    for name, (package, file, kind) in FILES.items():
         reply = request(app, name)
         assert reply.status == 200
-        assert reply.body.decode() == asset(file.package, file.name)
-        assert reply.headers[b"content-type"].decode() == f"{file.type}; charset=utf-8"
+        assert reply.body.decode() == asset(package, file)
+        assert reply.headers[b"content-type"].decode() == f"{kind}; charset=utf-8"
         policy = reply.headers[b"content-security-policy"].decode()
         assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
         assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
