@@ -54,7 +54,7 @@ def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) ->
     """All rounds of a collection."""
     rng = np.random.default_rng(seed)
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))
-    plan = read_plan(rounds.first_plan(rounds.RoundsDesign("a", Fraction(epsilon), len(said), axes)))
+    plan = read_plan(rounds.first_plan(CollectionDesign("a", Fraction(epsilon), len(said), axes)))
     drawn = rng.integers(0, plan.rounds, len(said))
     while True:
         tallies = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)

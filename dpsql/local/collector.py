@@ -212,34 +212,31 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     spool = Spool(path, content, counted_files, Counter())
     state.execute("BEGIN")
     try:
-        counts = _read(state, plan, spool, digest, key)
+        held, accepted, tallies, rejected = _read(state, plan, spool, digest, key)
     except duckdb.Error as error:
         state.execute("ROLLBACK")
         check_damage(spool, state, error)
         state.execute("BEGIN")
-        counts = _Brought(0, 0, empty_tallies(plan), Counter({"unreadable file": 1}))
-    _store(state, digest, counts.tallies)
-    reports = counts.reports + sum(counts.rejected.values())
-    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, counts.accepted])
+        held, accepted, tallies, rejected = 0, 0, empty_tallies(plan), Counter({"unreadable file": 1})
+    _store(state, digest, tallies)
+    reports = held + accepted + sum(rejected.values())
+    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, accepted])
     state.execute("INSERT INTO size VALUES (?, ?)", [digest, content.size])
-    for reason, count in sorted(counts.rejected.items()):
+    for reason, count in sorted(rejected.items()):
         if count:
             state.execute("INSERT INTO rejected VALUES (?, ?, ?)", [digest, reason, count])
     state.execute("COMMIT")
-    return SpoolCount(reports, counts.accepted, False)
+    return SpoolCount(reports, accepted, False)
 
 
-class _Brought(NamedTuple):
-    """Contents of a file: reports held by token or accepted, tallies of the latter, and rejections."""
+def _read(
+    state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: str, key: bytes
+) -> tuple[int, int, list[ViewTally], Counter[str]]:
+    """Hold the reports that have a token, and count the others.
 
-    reports: int
-    accepted: int
-    tallies: list[ViewTally]
-    rejected: Counter[str]
-
-
-def _read(state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: str, key: bytes) -> _Brought:
-    """Hold the reports that have a token, and count the others."""
+    Returns:
+        How many were held and accepted, tallies of the latter, and rejections by reason.
+    """
     counting, token_reports = Counting(state, plan), 0
     for portion in spool.portions(state):
         rows, tokens = _row(state, f"SELECT count(*), count(token) FROM {portion}")
@@ -248,12 +245,7 @@ def _read(state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: st
             token_reports += tokens
         if rows > tokens:
             _count_plain(state, counting, portion, digest)
-    return _Brought(
-        token_reports + counting.accepted,
-        counting.accepted,
-        counting.tallies,
-        counting.rejected + spool.unreadable,
-    )
+    return token_reports, counting.accepted, counting.tallies, counting.rejected + spool.unreadable
 
 
 def _row(state: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:

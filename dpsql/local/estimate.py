@@ -216,11 +216,13 @@ class FittedTable:
         axes: positions in the plan.
         values: estimated shares (or half-ranges), shape of the axes' leaves.
         strengths: subset of positions inside `axes` -> variance factor of that part, for models `models`.
+        mid: of a measure, the value around which it is summed.
     """
 
     axes: tuple[int, ...]
     values: FloatArray
     strengths: Mapping[tuple[int, ...], float]
+    mid: int = 0
 
 
 def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
@@ -309,8 +311,11 @@ def table(
         sums = np.array([e.shares.sum() for e in every.values()])
         total = Total(float(weights @ sums), float(weights @ variances))
     values = np.full(sizes, total.value / np.prod(sizes))
-    strengths = {(): total.variance, **_axis_strengths(single, [model_of(known[a].counts) for a in axes])}
+    strengths: dict[tuple[int, ...], float] = {(): total.variance}
     for position, estimate in enumerate(single):
+        # The count's model serves the measures, rescaled.
+        unit = max(float(np.trace(rest(model_of(known[axes[position]].counts)))), 1e-300)
+        strengths[position,] = float(np.trace(rest(estimate.covariance)) / unit)
         values = values + _expand(centred(estimate.shares), (position,), sizes)
     for width in range(2, len(axes) + 1):
         for places in itertools.combinations(range(len(axes)), width):
@@ -319,19 +324,6 @@ def table(
             if effect is not None:
                 values = values + _expand(effect.values, places, sizes)
     return FittedTable(tuple(axes), values, strengths)
-
-
-def _axis_strengths(
-    single: Sequence[ShareEstimate], models: Sequence[FloatArray]
-) -> dict[tuple[int, ...], float]:
-    """Strength of each axis's own part; the count's model serves the measures, rescaled."""
-    strengths: dict[tuple[int, ...], float] = {}
-    for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
-        centred_covariance = rest(estimate.covariance)
-        strengths[(position,)] = float(
-            np.trace(centred_covariance) / max(float(np.trace(rest(model))), 1e-300)
-        )
-    return strengths
 
 
 def rest(covariance: FloatArray) -> FloatArray:
@@ -371,14 +363,6 @@ class _Grid(NamedTuple):
     noise: NoisyCells
     edges: list[tuple[int, ...]]
 
-    @property
-    def table_cells(self) -> int:
-        return math.prod(len(edges) - 1 for edges in self.edges)
-
-    def as_fine(self, least: Sequence[int]) -> bool:
-        """True if every axis has that many edges at least."""
-        return all(len(edges) >= n for edges, n in zip(self.edges, least, strict=True))
-
     def seen_by(self, steps: Sequence[FloatArray]) -> _Grid:
         """The same through an operator on each axis."""
         spreads = [step @ s for step, s in zip(steps, self.noise.spreads, strict=True)]
@@ -411,14 +395,15 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
     if not grids:
         return None
     chains = [sorted({grid.edges[i] for grid in grids}, key=len) for i in range(len(axes))]
-    finest = max(grids, key=lambda grid: grid.table_cells).edges
+    finest = max((grid.edges for grid in grids), key=lambda edges: math.prod(len(e) - 1 for e in edges))
     if not all(set(a) < set(b) for chain in chains for a, b in itertools.pairwise(chain)):
         return Seen(*_pooled(grids), finest)
     table, noises = np.zeros_like(grids[0].table), list[NoisyCells]()
     for levels in itertools.product(*(range(len(chain)) for chain in chains)):
         steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
-        edge_counts = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
-        increment, errors = _pooled([grid.seen_by(steps) for grid in grids if grid.as_fine(edge_counts)])
+        coarsest = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
+        fine = [g for g in grids if all(len(e) >= n for e, n in zip(g.edges, coarsest, strict=True))]
+        increment, errors = _pooled([grid.seen_by(steps) for grid in fine])
         table, noises = table + increment, noises + errors
     return Seen(table, noises, finest)
 

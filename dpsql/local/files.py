@@ -168,21 +168,19 @@ def token_key(state: Path | None, fresh: bytes) -> bytes:
     file = state.with_name(state.name + ".key")
     try:
         if file.exists():
-            return _read_key(file)
+            check_private(file)
+            key = file.read_bytes()
+            if len(key) != KEY_BYTES:
+                raise OperationalError(
+                    f"{file.name} has {len(key)} bytes, a key has {KEY_BYTES}", hint=BACKUP
+                )
+            return key
         if state.exists():
             raise OperationalError(f"the state {state.name} is here, its key {file.name} is not", hint=BACKUP)
         write_private(file, fresh)
     except OSError as error:
         raise unwritable(file, error) from error
     return fresh
-
-
-def _read_key(file: Path) -> bytes:
-    check_private(file)
-    key = file.read_bytes()
-    if len(key) != KEY_BYTES:
-        raise OperationalError(f"{file.name} has {len(key)} bytes, a key has {KEY_BYTES}", hint=BACKUP)
-    return key
 
 
 def check_private(file: Path) -> None:

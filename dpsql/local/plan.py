@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -228,6 +228,11 @@ def checked(design: CollectionDesign, views: Sequence[View], place: PlannedRound
     }
     carried = {"catalog": design.catalog, "service": design.service, "simulated": design.simulated or None}
     body |= {name: value for name, value in carried.items() if value is not None}
+    return read_back(body)
+
+
+def read_back(body: Mapping[str, Any]) -> bytes:
+    """A plan in canonical JSON, read as a device would read it."""
     raw = canonical(body)
     read_plan(raw)
     return raw
@@ -312,11 +317,11 @@ def views_of(design: CollectionDesign, own: int) -> list[View]:
             "declared shares leave nobody for the axes",
             hint="lower row_share or the shares of the joint grids",
         )
-    grouping = next(each for each in GROUPINGS if each.name == design.kind)
-    groups = grouping.groups(design)
+    groups_of, spread = GROUPINGS[design.kind]
+    groups = groups_of(design)
     view_shares: list[ViewShare] = []
     for members, share in zip(groups, _group_shares(design, groups, axes_share), strict=True):
-        view_shares += grouping.spread(design, members, share)
+        view_shares += spread(design, members, share)
     for grid in design.joint:
         view_shares += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
@@ -356,11 +361,19 @@ def _spread(design: CollectionDesign, members: Sequence[View], share: Fraction) 
     wave = [view for view in members if view.asks.silent]
     plain = [view for view in members if not view.asks.silent]
     plain_share = share * (1 - design.wave_share) if wave else share
-    measures: list[int | None] = [*range(len(design.measures))] or [None]
     depths = [round(1000 * math.sqrt(depth + 1)) for depth in range(len(plain))]
-    return [ViewShare(view, share * design.wave_share) for view in wave] + [
-        ViewShare(replace(view, measure=measure), plain_share * depth / sum(depths) / len(measures))
-        for view, depth in zip(plain, depths, strict=True)
+    waves = [ViewShare(view, share * design.wave_share) for view in wave]
+    return waves + _over_measures(design, plain, depths, plain_share)
+
+
+def _over_measures(
+    design: CollectionDesign, members: Sequence[View], weights: Sequence[int], share: Fraction
+) -> list[ViewShare]:
+    """A group's people over its views by weight, and over measures evenly."""
+    measures: list[int | None] = [*range(len(design.measures))] or [None]
+    return [
+        ViewShare(replace(view, measure=measure), share * weight / sum(weights) / len(measures))
+        for view, weight in zip(members, weights, strict=True)
         for measure in measures
     ]
 
@@ -416,7 +429,6 @@ def _level_groups(design: CollectionDesign) -> list[list[View]]:
 
 def _by_depths(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:
     """A set's people over its combinations of levels, by the sum of their depths, and over measures."""
-    measures: list[int | None] = [*range(len(design.measures))] or [None]
     trees = [level_edges(axis.leaves, design.branching) for axis in design.axes]
     depths = [
         sum(
@@ -425,31 +437,12 @@ def _by_depths(design: CollectionDesign, members: Sequence[View], share: Fractio
         )
         for view in members
     ]
-    return [
-        ViewShare(replace(view, measure=measure), share * depth / sum(depths) / len(measures))
-        for view, depth in zip(members, depths, strict=True)
-        for measure in measures
-    ]
+    return _over_measures(design, members, depths, share)
 
 
-class AxisGrouping(NamedTuple):
-    """Grouping of a collection's axes into views.
-
-    Args:
-        name: what designs call it.
-        groups: views that share people, set by set.
-        spread: a group's people over its views.
-    """
-
-    name: str
-    groups: Callable[[CollectionDesign], list[list[View]]]
-    spread: Callable[[CollectionDesign, Sequence[View], Fraction], list[ViewShare]]
-
-
-GROUPINGS = (
-    AxisGrouping("auto", _groups, _spread),
-    AxisGrouping("lprr", _level_groups, _by_depths),
-)
+GROUPINGS = {"auto": (_groups, _spread), "lprr": (_level_groups, _by_depths)}
+"""By the name that designs call it, a grouping of axes: views that share people, set by set, and the spread of a
+group's people over its views."""
 
 
 def _group_shares(

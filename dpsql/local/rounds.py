@@ -14,15 +14,14 @@ of the box's share squared, by 12 on one axis and by less on several, stands for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsql.catalog import spec_hash
-from dpsql.client.plan import Plan, View, largest_weight, read_plan
+from dpsql.client.plan import Plan, View, largest_weight
 from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import adaptive_local, local_estimate, survey_axes, survey_promise
@@ -45,7 +44,7 @@ from dpsql.local.mechanisms.ahead import (
 from dpsql.local.mechanisms.blue import ShareEstimate
 from dpsql.local.mechanisms.priors import with_hidden
 from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate, spread
-from dpsql.local.plan import PlannedAxis, canonical, facts_of, plan_body
+from dpsql.local.plan import CollectionDesign, facts_of, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
 from dpsql.local.tallies import Tallies, ViewTally, shares
@@ -59,28 +58,7 @@ from dpsql.release.format import SpentAmount
 from dpsql.release.write import ReleaseBuilder
 
 
-@dataclass(frozen=True)
-class RoundsDesign:
-    """An adaptive collection.
-
-    Args:
-        collection: identity that a device remembers.
-        epsilon: what one person gives, in the one round it answers.
-        people: how many are expected in all rounds together; sets the threshold.
-        axes: one axis or a few; cells grow by 2^axes where they are split.
-        catalog: the catalog, as JSON, for the collector.
-        simulated: whether to mark the plan as simulated.
-    """
-
-    collection: str
-    epsilon: Fraction
-    people: int
-    axes: tuple[PlannedAxis, ...]
-    catalog: Mapping[str, Any] | None = None
-    simulated: bool = False
-
-
-def rounds_design(survey: Survey, people: int, label: str = "", simulated: bool = False) -> RoundsDesign:
+def rounds_design(survey: Survey, people: int, label: str = "", simulated: bool = False) -> CollectionDesign:
     """The adaptive collection of a catalog with `kind: ahead`.
 
     Raises:
@@ -97,13 +75,16 @@ def rounds_design(survey: Survey, people: int, label: str = "", simulated: bool 
             f"`kind: ahead` asks about one row a person, and a person may have several of `{survey.of}`",
             hint="make the row the unit, or leave kind out",
         )
-    return RoundsDesign(
-        design.collection, design.epsilon, people, design.axes, design.catalog, simulated or design.simulated
-    )
+    return replace(design, simulated=simulated or design.simulated)
 
 
-def first_plan(design: RoundsDesign) -> bytes:
+def first_plan(design: CollectionDesign) -> bytes:
     """The plan of round 0: every axis split once.
+
+    Args:
+        design: of which an adaptive collection has identity, epsilon (what one person gives, in the one round it
+            answers), people (of all rounds together; they set the threshold), axes (cells grow by 2^axes where they
+            are split), and what is for the collector alone.
 
     Raises:
         CatalogError: if there is no axis.
@@ -131,7 +112,7 @@ def first_plan(design: RoundsDesign) -> bytes:
     }
     body |= {} if design.catalog is None else {"catalog": design.catalog}
     body |= {"simulated": True} if design.simulated else {}
-    return _checked(body)
+    return read_back(body)
 
 
 def is_adaptive(plan: Plan) -> bool:
@@ -175,7 +156,7 @@ def after_round(plan: Plan, tally: ViewTally) -> bytes:
         "reports": tally.total,
     }
     earlier = [*body["earlier"], counted]
-    return _checked({**body, "round": plan.round + 1, "views": [view.body()], "earlier": earlier})
+    return read_back({**body, "round": plan.round + 1, "views": [view.body()], "earlier": earlier})
 
 
 def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
@@ -196,12 +177,6 @@ def _view(boxes: np.ndarray) -> View:
     listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
     axes = tuple(range(boxes.shape[1]))
     return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.law.domain)
-
-
-def _checked(body: dict[str, Any]) -> bytes:
-    raw = canonical(body)
-    read_plan(raw)
-    return raw
 
 
 def predict_round(plan: Plan, people: int) -> list[Prediction]:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 
@@ -71,7 +71,8 @@ class Spool(NamedTuple):
         Raises:
             duckdb.Error: here or while a relation is read, a Parquet file that is damaged.
         """
-        return _FORMATS.get(self.path.suffix, _json_lines)(self, connection)
+        read = _FORMATS.get(self.path.suffix)
+        return read(self, connection) if read else _text(self, connection, NOT_JSON, _json_reports)
 
 
 def spool_files(paths: Sequence[Path]) -> list[Path]:
@@ -160,16 +161,8 @@ def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
     return int(connection.execute(query).fetchall()[0][0])
 
 
-class _Read(NamedTuple):
-    """One line as it stands: the report in hex digits, its token and its epoch."""
-
-    report: str
-    token: str | None
-    epoch: int
-
-
-def _json_lines(spool: Spool, connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    return _text(spool, connection, NOT_JSON, lambda lines: _json_reports(lines))
+_Read = tuple[str, str | None, int]
+"""One line as it stands: the report in hex digits, its token and its epoch."""
 
 
 def _csv(spool: Spool, connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
@@ -207,13 +200,10 @@ def _text(
         reports = read(lines[1:] if skipped else lines)
         spool.unreadable[reason] += len(lines) - skipped - len(reports)
         skipped = False
-        columns: dict[str, list[Any]] = {
-            "digits": [line.report for line in reports],
-            "token": [line.token for line in reports],
-            "epoch": [line.epoch for line in reports],
-        }
         if not reports:
             continue
+        names = ("digits", "token", "epoch")
+        columns = {name: list(values) for name, values in zip(names, zip(*reports, strict=True), strict=True)}
         with registered(connection, "block", columns):
             yield (
                 "(SELECT from_hex(digits) AS report, CAST(token AS VARCHAR) AS token, CAST(epoch AS INTEGER) "
@@ -247,14 +237,14 @@ _CANONICAL = re.compile(
 
 def _json_reports(lines: Sequence[bytes]) -> list[_Read]:
     codes = {oracle.name.encode(): oracle.code for oracle in ORACLES}
-    magic, reports = MAGIC.hex(), []
+    magic, reports = MAGIC.hex(), list[_Read]()
     for line in lines:
         plain = _CANONICAL.fullmatch(line)
         if plain is not None:
             plan, view, oracle, payload, token, epoch = plain.groups()
             if int(view) < 1 << 16 and oracle in codes:
                 digits = f"{magic}{plan.decode()}{int(view):04x}{codes[oracle]:02x}{payload.decode()}"
-                reports.append(_Read(digits, None if token is None else token.decode(), int(epoch or 0)))
+                reports.append((digits, None if token is None else token.decode(), int(epoch or 0)))
                 continue
         with suppress(ValueError, DataError, RecursionError):
             reports.append(_json_report(line))
@@ -272,7 +262,7 @@ def _json_report(line: bytes) -> _Read:
     if abs(epoch) > LARGEST_EPOCH:
         raise DataError("an epoch has 32 bits")
     (token or "").encode()  # fails for half a surrogate pair, which has no bytes to hash
-    return _Read(report.hex(), token, epoch)
+    return report.hex(), token, epoch
 
 
 _HEX, _EPOCH = re.compile("(?:[0-9a-fA-F]{2})+"), re.compile("-?[0-9]{1,10}")
@@ -287,7 +277,7 @@ def _csv_names(path: Path) -> list[str] | None:
 
 
 def _csv_reports(lines: Sequence[bytes], width: int, places: dict[str, int]) -> list[_Read]:
-    reports = []
+    reports = list[_Read]()
     for line in lines:
         with suppress(ValueError, csv.Error, StopIteration):
             text = line.decode()
@@ -296,7 +286,7 @@ def _csv_reports(lines: Sequence[bytes], width: int, places: dict[str, int]) -> 
                 fields = {name: cells[place] for name, place in places.items()}
                 digits, epoch = fields["report"], fields.get("epoch") or "0"
                 if _HEX.fullmatch(digits) and _EPOCH.fullmatch(epoch) and abs(int(epoch)) <= LARGEST_EPOCH:
-                    reports.append(_Read(digits, fields.get("token") or None, int(epoch)))
+                    reports.append((digits, fields.get("token") or None, int(epoch)))
     return reports
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -130,18 +131,6 @@ class ItemLayout(NamedTuple):
     silent: IntArray
 
 
-def _no_layout(view: View) -> ItemLayout | None:
-    return None
-
-
-def _nothing_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisItems | None:
-    return None
-
-
-def _nothing_of_rows(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
-    return None
-
-
 @dataclass(frozen=True)
 class TallyKind:
     """One way of asking, as its collector sees it.
@@ -164,11 +153,11 @@ class TallyKind:
 
     name: str
     draw: Callable[[Plan, View, RespondentRows, IntArray, np.random.Generator], IntArray]
-    along: Callable[[Plan, View, int, int | None], AxisItems | None] = _nothing_along
-    rows_between: Callable[[Plan, int, ViewTally], ValueWithError | None] = _nothing_of_rows
+    along: Callable[[Plan, View, int, int | None], AxisItems | None] = lambda plan, view, axis, measure: None
+    rows_between: Callable[[Plan, int, ViewTally], ValueWithError | None] = lambda plan, number, tally: None
     histogram: bool = False
-    layout: Callable[[View], ItemLayout | None] = _no_layout
-    filled: Callable[[Plan, int, ViewTally], ValueWithError | None] = _nothing_of_rows
+    layout: Callable[[View], ItemLayout | None] = lambda view: None
+    filled: Callable[[Plan, int, ViewTally], ValueWithError | None] = lambda plan, number, tally: None
     stretch: Callable[[ValueWithError], ValueWithError] = lambda filled: ValueWithError(1.0, 0.0)
     one_row_each: bool = False
 
@@ -181,6 +170,7 @@ def _slot_items(
     rng: np.random.Generator,
     cells_of: Callable[[View, IntArray], IntArray],
 ) -> IntArray:
+    """The cell of a slot's row, or "no row"."""
     rows = people.rows(who)
     filled = rng.integers(0, plan.tau, size=who.size) < rows
     silent = view.asks.silent
@@ -216,19 +206,6 @@ def _boxes(view: View, leaves: IntArray) -> IntArray:
     return np.asarray(np.argmax(inside.all(axis=2), axis=1), dtype=np.int64)
 
 
-def _cell_of_slot(
-    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
-) -> IntArray:
-    """The cell of a slot's row, or "no row"."""
-    return _slot_items(plan, view, people, who, rng, _grid_cells)
-
-
-def _box_of_slot(
-    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
-) -> IntArray:
-    return _slot_items(plan, view, people, who, rng, _boxes)
-
-
 def _weighted_row(
     plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
 ) -> IntArray:
@@ -242,12 +219,6 @@ def _weighted_row(
         bits += bits * _measure_bits(plan, view.measure, people.measures[row, view.measure], rng)
     items[has] = states(view) * _grid_cells(view, people.leaves[row][:, list(view.axes)]) + bits
     return items
-
-
-def _number_of_rows(
-    plan: Plan, view: View, people: RespondentRows, who: IntArray, rng: np.random.Generator
-) -> IntArray:
-    return np.asarray(np.minimum(people.rows(who), plan.rows_cap))
 
 
 def _bit_of_rows(
@@ -286,11 +257,6 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | 
     structure = oracle_of(plan, view).estimate.structure(np.clip(item_shares, 0, 1))
     noise = float(counted**2 @ structure.diagonal - (counted @ structure.tilt) ** 2) / tally.total
     return ValueWithError(float(counted @ item_shares), float(np.sqrt(noise)))
-
-
-def _by_share(filled: ValueWithError) -> ValueWithError:
-    """1 / filled, and its error relative to that."""
-    return ValueWithError(1 / filled.value, filled.error / filled.value**2)
 
 
 def _slot_layout(view: View) -> ItemLayout:
@@ -352,6 +318,7 @@ def _empty(plan: Plan) -> bool:
     return any(view.empty for view in plan.views)
 
 
+_cell_of_slot = partial(_slot_items, cells_of=_grid_cells)
 KINDS = (
     TallyKind("grid", _cell_of_slot, _margin_along, layout=_slot_layout),
     TallyKind(
@@ -360,12 +327,16 @@ KINDS = (
         _margin_along,
         layout=_weighted_layout,
         filled=_filled_bits,
-        stretch=_by_share,
+        stretch=lambda filled: ValueWithError(1 / filled.value, filled.error / filled.value**2),
         one_row_each=True,
     ),
-    TallyKind("boxes", _box_of_slot),
+    TallyKind("boxes", partial(_slot_items, cells_of=_boxes)),
     TallyKind("wave", _cell_of_slot, _blur_along),
-    TallyKind("rows", _number_of_rows, histogram=True),
+    TallyKind(
+        "rows",
+        lambda plan, view, people, who, rng: np.minimum(people.rows(who), plan.rows_cap),
+        histogram=True,
+    ),
     TallyKind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits, filled=_filled_within),
 )
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +88,9 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         alone: their mean.
     """
     if asks_rows_alone(plan):
-        return [Prediction("the rows of a person", _rows_error(plan, people))]
+        oracle = oracle_of(plan, plan.views[0])
+        even = oracle.estimate.even_support() * people
+        return [Prediction("the rows of a person", lost_by_histogram(oracle, even, float(people), 0).error)]
     predictions = []
     for axis, variance in enumerate(range_variances(plan, people)):
         described = plan.axes[axis]
@@ -127,12 +129,6 @@ def range_variances(plan: Plan, people: int) -> list[float]:
     return variances
 
 
-def _rows_error(plan: Plan, people: int) -> float:
-    """Standard error of the mean number of rows of a person."""
-    oracle = oracle_of(plan, plan.views[0])
-    return lost_by_histogram(oracle, oracle.estimate.even_support() * people, float(people), 0).error
-
-
 def first_plan(design: CollectionDesign) -> bytes:
     """The plan that goes out first.
 
@@ -145,26 +141,7 @@ def first_plan(design: CollectionDesign) -> bytes:
     Raises:
         CatalogError: as `build_plan`.
     """
-    return _source_of(design).first_plan(design)
-
-
-@dataclass(frozen=True)
-class TauSource:
-    """Origin of tau.
-
-    Args:
-        name: what designs call it.
-        first_plan: the plan that goes out first.
-        asks_rows: whether a first round asks some people how many rows they have.
-    """
-
-    name: str
-    first_plan: Callable[[CollectionDesign], bytes]
-    asks_rows: bool = False
-
-
-def _by_guess(design: CollectionDesign) -> bytes:
-    return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
+    return FIRST_PLANS[design.tau_from](design)
 
 
 def _row_counts(design: CollectionDesign) -> bytes:
@@ -172,15 +149,12 @@ def _row_counts(design: CollectionDesign) -> bytes:
     return checked(design, [with_oracle(design, truth_weight, ROW_COUNTS)], _planned_round(design, 0))
 
 
-SOURCES = (
-    TauSource("declared", build_plan),
-    TauSource("theory", _by_guess),
-    TauSource("estimate", _row_counts, asks_rows=True),
-)
-
-
-def _source_of(design: CollectionDesign) -> TauSource:
-    return next(source for source in SOURCES if source.name == design.tau_from)
+FIRST_PLANS: dict[str, Callable[[CollectionDesign], bytes]] = {
+    "declared": build_plan,
+    "theory": lambda design: build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess)))),
+    "estimate": _row_counts,
+}
+"""By the origin of tau, the plan that goes out first; `_row_counts` asks some people how many rows they have."""
 
 
 def asks_rows_alone(plan: Plan) -> bool:
@@ -221,7 +195,7 @@ def second_plan(design: CollectionDesign, first: Plan, rows: RowReports) -> byte
     **Privacy**: a function of reports that are private already; the people asked now have not answered before.
     """
     facts = facts_of(first)
-    if facts.catalog != design.catalog or not _source_of(design).asks_rows:
+    if facts.catalog != design.catalog or FIRST_PLANS[design.tau_from] is not _row_counts:
         raise DataError(
             "the catalog is not the one of the first round",
             hint="bring it back, or start under another --label",
@@ -255,12 +229,9 @@ def typical_question(design: CollectionDesign) -> tuple[float, float]:
     """Predicted variance of a range's share, and its size, root mean squares over all ranges of all axes, for evenly
     spread people."""
     noise = np.mean(range_variances(read_plan(build_plan(design)), design.people))
-    return float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes])))
-
-
-def _mean_square(leaves: int) -> float:
-    """Mean square of the share of all rows in a range of evenly spread leaves."""
-    return float(range_workload(leaves).sum()) / leaves**2
+    # The mean square of the share of all rows in a range of evenly spread leaves.
+    squares = [float(range_workload(axis.leaves).sum()) / axis.leaves**2 for axis in design.axes]
+    return float(noise), float(np.sqrt(np.mean(squares)))
 
 
 def _planned_round(design: CollectionDesign, number: int, reports: RowReports | None = None) -> PlannedRound:

@@ -15,15 +15,15 @@ from dpsql.client import Memory, Row, read_plan
 from dpsql.client.entropy import system_entropy
 from dpsql.errors import CatalogError, DataError
 from dpsql.local.mechanisms.ahead import spread_evenly
-from dpsql.local.plan import PlannedAxis
-from dpsql.local.rounds import RoundsDesign, after_round, boxes_of, first_plan
+from dpsql.local.plan import CollectionDesign, PlannedAxis
+from dpsql.local.rounds import after_round, boxes_of, first_plan
 from dpsql.local.tallies import empty_tallies
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 
-def design(sizes: tuple[int, ...], people: int) -> RoundsDesign:
-    return RoundsDesign(
+def design(sizes: tuple[int, ...], people: int) -> CollectionDesign:
+    return CollectionDesign(
         "adaptive", Fraction(1), people, tuple(PlannedAxis(f"a{i}", s, s) for i, s in enumerate(sizes))
     )
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.local.mechanisms.blue import ShareEstimate, ViewReports, blue, constrained_inverse, normsub
+from dpsql.local.mechanisms.blue import ShareEstimate, System, ViewReports, blue, normsub, solve
 from dpsql.local.oracles.aggregators import UnaryEncodingAggregator
 from dpsql.local.oracles.oracle import FloatArray, spread
 
@@ -101,8 +101,7 @@ def finest_shares(rounds: Sequence[AheadRound]) -> FloatArray:
         inside = _inside(last, done.boxes)
         precision += done.reports * (inside[:, None] == inside[None, :])
         pull += done.reports * done.shares[inside]
-    start = np.full(size, 1 / size)
-    return np.asarray(start + constrained_inverse(precision) @ (pull - precision @ start))
+    return solve(System(precision, pull)).shares
 
 
 EVEN, EVEN_MORE = 12.0, 3.0

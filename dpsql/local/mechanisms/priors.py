@@ -476,15 +476,8 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
         fits = candidates(System(total.precision - fold.precision, total.pull - fold.pull), smooth)
         norm = workload / noise + TRUST / leaves * fold.precision
         inner = inner + fits @ norm @ fits.T
-        cross = cross + fits @ norm @ constrained_solution(fold)
+        cross = cross + fits @ norm @ solve(fold).shares  # splits that the fold cannot see are even
     return simplex_fit(inner + PULL * np.eye(rows), cross + PULL * np.isin(range(rows), USUAL) / len(USUAL))
-
-
-def constrained_solution(equations: System) -> FloatArray:
-    """Unbiased shares from one fold; splits that the fold cannot see are even."""
-    start = np.full(equations.pull.size, 1 / equations.pull.size)
-    missing = equations.pull - equations.precision @ start
-    return np.asarray(start + constrained_inverse(equations.precision) @ missing)
 
 
 def pooled(folds: Sequence[Sequence[ViewReports]]) -> list[ViewReports]:

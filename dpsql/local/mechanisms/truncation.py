@@ -325,13 +325,8 @@ BLOCKS = 400
 REACH = 9.0
 
 
-class CloneBlock(NamedTuple):
-    """Clone counts in one block: probability, least count, survival of Bin(count, 1/2) from `low`."""
-
-    mass: float
-    clones: int
-    low: int
-    survival: FloatArray
+CloneBlock = tuple[float, int, int, FloatArray]
+"""Clone counts in one block: probability, least count, survival of Bin(count, 1/2) from the number before it."""
 
 
 def log_factorial(values: FloatArray) -> FloatArray:
@@ -365,7 +360,7 @@ def _blocks(people: int, epsilon: float) -> tuple[list[CloneBlock], float]:
         clones = int(at[indices[0]])  # fewest clones of the block: least noise, so an upper bound
         inner = _window(clones, 0.5)
         survival = np.append(np.cumsum(_binomial(clones, 0.5, inner)[::-1])[::-1], 0.0)
-        blocks.append(CloneBlock(float(mass[indices].sum()), clones, int(inner[0]), survival))
+        blocks.append((float(mass[indices].sum()), clones, int(inner[0]), survival))
     return blocks, max(0.0, 1.0 - float(mass.sum()))
 
 
@@ -373,19 +368,18 @@ def _delta(blocks: list[CloneBlock], missed: float, local: float, central: float
     """Upper bound of the hockey-stick divergence at `central`."""
     truth, grown = math.exp(local) / (math.exp(local) + 1), math.exp(central)
     total = missed
-    for block in blocks:
+    for mass, clones, low, survival in blocks:
         # a first answers are likelier under the true value by at least e^central from this count on
-        top = (block.clones + 1) * (grown * truth - (1 - truth))
+        top = (clones + 1) * (grown * truth - (1 - truth))
         threshold = math.ceil(top / ((2 * truth - 1) * (1 + grown)) - 1e-12)
-        above, from_one = _tail(block, threshold), _tail(block, threshold - 1)
+        # P(Bin(clones, 1/2) >= threshold), and of one less
+        above, from_one = (
+            float(survival[min(max(least - low, 0), survival.size - 1)])
+            for least in (threshold, threshold - 1)
+        )
         gain = truth * from_one + (1 - truth) * above - grown * ((1 - truth) * from_one + truth * above)
-        total += block.mass * max(0.0, gain)
+        total += mass * max(0.0, gain)
     return total
-
-
-def _tail(block: CloneBlock, least: int) -> float:
-    """P(Bin(clones, 1/2) >= least)."""
-    return float(block.survival[min(max(least - block.low, 0), block.survival.size - 1)])
 
 
 def shuffled_epsilon(people: int, epsilon: float, delta: float) -> float:
