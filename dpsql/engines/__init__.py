@@ -19,9 +19,9 @@ a writer's own and passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import duckdb
 
@@ -178,14 +178,22 @@ def open_sources(
         raw.connection.execute("CREATE SCHEMA read")
         raw.connection.execute("CREATE SCHEMA csv")
         place_of = PLACES[kind]
-        _attach(raw.connection, place_of, root)
+        try:
+            place_of.attach(raw.connection, root)
+        except duckdb.Error as error:
+            raise SourceError(f"source.root cannot be opened ({type(error).__name__})") from error
         opening = _Opening(raw, place_of, root, dialect, uses or {})
-        for table in sorted(tables, key=lambda name: _joins(tables[name])):
+        # a table that joins public ones waits for them
+        for table in sorted(
+            tables, key=lambda name: isinstance(at := tables[name], Query) and bool(at.joins)
+        ):
             place = stand_ins.get(table, tables[table])
             if isinstance(place, Query):
                 members = [_query(opening, table, place)]
+            elif isinstance(place, Path):
+                members = _own_file(opening, table, place)
             else:
-                members = place_of.members(opening, table, place)
+                members = place_of.members(opening, table, place, False)
             raw.members[table] = tuple(members)
             raw.columns[table] = _view(opening, table, members, _read_by(opening, table, place))
             if isinstance(place, Query) and place.joins:
@@ -200,123 +208,67 @@ Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], list[SchemaGroup]
 """The rows of some files, by schema: (source, table, files)."""
 
 
-class SourcePlaces(Protocol):
-    """Places of a source: one class for each kind of source."""
+class SourcePlaces(NamedTuple):
+    """Places of a kind of source.
 
-    @property
-    def home(self) -> str:
-        """The schema in which a trusted statement names tables as it likes."""
+    Args:
+        attach: makes places below the root known to a connection; SourceError where there is no such root.
+        members: the rows of a place as the catalog writes it, by schema: (the source, the table whose rows it holds,
+            the place, whether a SELECT names it: then its name is split at dots, and its ending tells what it is);
+            SourceError where there is no such file.
+        home: the schema in which a trusted statement names tables as it likes.
+        stored_in: the source of `dpsql.engines.values` whose types they have.
+    """
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-        """Make places below the root known to the connection.
-
-        Raises:
-            SourceError: there is no such root.
-        """
-
-    @property
-    def stored_in(self) -> str:
-        """The source of `dpsql.engines.values` whose types they have."""
-
-    def members(
-        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[SchemaGroup]:
-        """The rows of a place that the catalog names, or of a file that stands in for it, by schema.
-
-        Args:
-            opening: the source.
-            table: whose rows it holds.
-            place: as the catalog writes it, or a file.
-            parts: whether a SELECT names it: then its name is split at dots, and its ending tells what it is.
-
-        Raises:
-            SourceError: there is no such file.
-        """
+    attach: Callable[[duckdb.DuckDBPyConnection, Path], None]
+    members: Callable[[_Opening, str, str, bool], list[SchemaGroup]]
+    home: str = "memory"
+    stored_in: str = FILES
 
 
-@dataclass(frozen=True)
-class FolderFiles:
-    """Files below a folder; `read` opens those whose ending does not say otherwise."""
-
-    read: Reader
-    home: ClassVar[str] = "memory"
-    stored_in: ClassVar[str] = FILES
-
-    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-        """Make file names in SELECT statements relative to the root."""
-        if not root.is_dir():
-            raise SourceError("source.root is not a folder")
-        connection.execute(f"SET file_search_path = {literal(str(root))}")
-
-    def members(
-        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[SchemaGroup]:
-        """The rows of a file. A batch's own file, or one that a SELECT names, may end otherwise than the source."""
-        if isinstance(place, Path):
-            return _own_file(opening, table, place)
-        endings = [ending for ending, reader in READERS.items() if reader is self.read]
-        files = files_of(opening.root, expand(place), endings)
-        if not files:
-            raise _nothing_there(table, place)
-        reader = READERS.get(files[0].suffix.lower(), self.read) if parts else self.read
-        return reader(opening, table, files)
+def _attach_files(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """Make file names in SELECT statements relative to the root."""
+    _attach_lake(connection, root)
+    connection.execute(f"SET file_search_path = {literal(str(root))}")
 
 
-@dataclass(frozen=True)
-class LakeTables:
-    """Folders below a root, each with the snapshot that its rows are of; they become private Parquet files."""
-
-    kind: SourceKind
-    home: ClassVar[str] = "memory"
-    stored_in: ClassVar[str] = FILES
-
-    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-        """See that there is a root."""
-        if not root.is_dir():
-            raise SourceError("source.root is not a folder")
-
-    def members(
-        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[SchemaGroup]:
-        """The rows of a snapshot."""
-        if isinstance(place, Path):
-            return _own_file(opening, table, place)
-        folder = private_folder()
-        opening.raw.folders.append(folder)
-        file = Path(folder.name) / "rows.parquet"
-        write_snapshot(self.kind, opening.root, table, place, file)
-        return _parquet(opening, table, (file,))
+def _files(read: Reader, opening: _Opening, table: str, place: str, parts: bool) -> list[SchemaGroup]:
+    """The rows of files below a folder, by a reader. One that a SELECT names may end otherwise than the source."""
+    endings = [ending for ending, reader in READERS.items() if reader is read]
+    files = files_of(opening.root, expand(place), endings)
+    if not files:
+        raise _nothing_there(table, place)
+    reader = READERS.get(files[0].suffix.lower(), read) if parts else read
+    return reader(opening, table, files)
 
 
-@dataclass(frozen=True)
-class Database:
-    """Tables of one DuckDB file."""
-
-    home: ClassVar[str] = "source"
-    stored_in: ClassVar[str] = DATABASE
-
-    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-        """Attach the file, read-only."""
-        if not root.is_file():
-            raise SourceError("source.root is not a DuckDB file")
-        connection.execute(f"ATTACH {literal(str(root))} AS {self.home} (READ_ONLY)")
-
-    def members(
-        self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False
-    ) -> list[SchemaGroup]:
-        """The rows of a table."""
-        if isinstance(place, Path):
-            return _own_file(opening, table, place)
-        stored = expand(place)
-        name = ".".join(map(identifier, stored.split("."))) if parts else identifier(stored)
-        return [_member(opening, table, f"{self.home}.{name}")]
+def _attach_lake(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """See that there is a root."""
+    if not root.is_dir():
+        raise SourceError("source.root is not a folder")
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, places: SourcePlaces, root: Path) -> None:
-    try:
-        places.attach(connection, root)
-    except duckdb.Error as error:
-        raise SourceError(f"source.root cannot be opened ({type(error).__name__})") from error
+def _snapshot(kind: SourceKind, opening: _Opening, table: str, place: str, parts: bool) -> list[SchemaGroup]:
+    """The rows of a lake's snapshot, which become a private Parquet file."""
+    folder = private_folder()
+    opening.raw.folders.append(folder)
+    file = Path(folder.name) / "rows.parquet"
+    write_snapshot(kind, opening.root, table, place, file)
+    return _parquet(opening, table, (file,))
+
+
+def _attach_database(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """Attach a DuckDB file, read-only."""
+    if not root.is_file():
+        raise SourceError("source.root is not a DuckDB file")
+    connection.execute(f"ATTACH {literal(str(root))} AS source (READ_ONLY)")
+
+
+def _stored_table(opening: _Opening, table: str, place: str, parts: bool) -> list[SchemaGroup]:
+    """The rows of a table of a database."""
+    stored = expand(place)
+    name = ".".join(map(identifier, stored.split("."))) if parts else identifier(stored)
+    return [_member(opening, table, f"source.{name}")]
 
 
 class _Opening(NamedTuple):
@@ -333,17 +285,12 @@ class _Opening(NamedTuple):
         return self.uses.get(table, TableUse())
 
 
-def _joins(place: str | Query) -> bool:
-    """True if a table waits for public ones."""
-    return isinstance(place, Query) and bool(place.joins)
-
-
 def _query(opening: _Opening, table: str, query: Query) -> SchemaGroup:
     """The rows of a SELECT, each of its files opened as `read."<place>"`."""
     if query.trusted:
         return _member(opening, table, f"({expand(query.sql)})", trusted=True)
     for place in query.reads:
-        members = opening.places.members(opening, table, place, parts=True)
+        members = opening.places.members(opening, table, place, True)
         select, _ = united(table, members, TableUse(), opening.places.stored_in)
         opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.read.{identifier(place)} AS {select}")
     return _member(opening, table, f"({query.sql})")
@@ -409,12 +356,10 @@ READERS: dict[str, Reader] = {".parquet": _parquet, **dict.fromkeys((".csv", ".t
 """Ending of a file -> how its rows are read."""
 
 PLACES: dict[SourceKind, SourcePlaces] = {
-    PARQUET: FolderFiles(_parquet),
-    CSV: FolderFiles(_load),
-    FRAMES: FolderFiles(_parquet),
-    DELTA: LakeTables(DELTA),
-    ICEBERG: LakeTables(ICEBERG),
-    DUCKDB: Database(),
+    **dict.fromkeys((PARQUET, FRAMES), SourcePlaces(_attach_files, partial(_files, _parquet))),
+    CSV: SourcePlaces(_attach_files, partial(_files, _load)),
+    **{lake: SourcePlaces(_attach_lake, partial(_snapshot, lake)) for lake in (DELTA, ICEBERG)},
+    DUCKDB: SourcePlaces(_attach_database, _stored_table, "source", DATABASE),
 }
 
 

@@ -53,31 +53,6 @@ def moment(microseconds: int) -> str:
     return instant.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
 
 
-def remainder(dividend: str, divisor: str) -> str:
-    """Remainder of a BIGINT, as most engines spell it."""
-    return f"({dividend}) % ({divisor})"
-
-
-def nearest(value: str) -> str:
-    """The floor of value + 0.5 as a BIGINT, as most engines spell it."""
-    return f"CAST(floor(({value}) + 0.5) AS BIGINT)"
-
-
-def date_literal(days: int) -> str:
-    """The literal of a date, so many days after 1970-01-01, as most engines spell it."""
-    return f"DATE '{day(days).isoformat()}'"
-
-
-def months(value: str) -> str:
-    """Months since year 0, as most engines spell it."""
-    return f"year({value}) * 12 + month({value}) - 1"
-
-
-def year(value: str) -> str:
-    """The year of a DATE or of an instant, 0 before 1, as most engines spell it."""
-    return f"year({value})"
-
-
 def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callable[[str, Sequence[str]], str]:
     """Position of a value among texts, by a CASE.
 
@@ -124,7 +99,7 @@ class Dialect:
         total: the sum of a BIGINT expression; `wide` where 64 bits may be too few.
         smallest: the n-th smallest value of a group, equal values counted each, NULL where there are fewer; None where
             a window must rank them.
-        identifier: a quoted name.
+        identifier: a quoted name; from here on as most engines spell it, unless an engine says otherwise.
         literal: a quoted text.
         remainder: what is left of a BIGINT; the sign is the dividend's.
         nearest: the floor of value + 0.5 as a BIGINT; a float or a decimal below 2^52.
@@ -156,11 +131,11 @@ class Dialect:
     smallest: Callable[[str, int], str] | None = None
     identifier: Callable[[str], str] = identifier
     literal: Callable[[str], str] = literal
-    remainder: Callable[[str, str], str] = remainder
-    nearest: Callable[[str], str] = nearest
-    date: Callable[[int], str] = date_literal
-    months: Callable[[str], str] = months
-    year: Callable[[str], str] = year
+    remainder: Callable[[str, str], str] = lambda dividend, divisor: f"({dividend}) % ({divisor})"
+    nearest: Callable[[str], str] = lambda value: f"CAST(floor(({value}) + 0.5) AS BIGINT)"
+    date: Callable[[int], str] = lambda days: f"DATE '{day(days).isoformat()}'"
+    months: Callable[[str], str] = lambda value: f"year({value}) * 12 + month({value}) - 1"
+    year: Callable[[str], str] = lambda value: f"year({value})"
 
 
 def least_row_hashes(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from dpsql.catalog import Catalog
@@ -45,10 +46,6 @@ def _of_files(root: Path, name: str) -> list[str]:
     return [canonical(file) for file in (*existing, *files_of(root, name, ENDINGS))]
 
 
-def _of_database(root: Path, name: str) -> list[str]:
-    return [f"{canonical(root)}#{name.split('.')[-1].lower()}"]
-
-
 ENDINGS = (".parquet", ".csv", ".tsv", ".txt")
 """Of the files that make a folder a table."""
 
@@ -60,7 +57,11 @@ def _of_lake(root: Path, name: str) -> list[str]:
     return [place, f"{place}@{pin}"]
 
 
-NAMED = {DUCKDB: _of_database, DELTA: _of_lake, ICEBERG: _of_lake}
+NAMED: dict[SourceKind, Callable[[Path, str], list[str]]] = {
+    DUCKDB: lambda root, name: [f"{canonical(root)}#{name.split('.')[-1].lower()}"],
+    DELTA: _of_lake,
+    ICEBERG: _of_lake,
+}
 """How a name stands for places, where it is not the name of files."""
 
 

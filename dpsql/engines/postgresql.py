@@ -243,11 +243,6 @@ _SETTINGS = {
 }  # fmt: skip
 
 
-def _key_type(kind: str) -> str:
-    """A key's type in PostgreSQL's words."""
-    return {"VARCHAR": "text", "DOUBLE": "double precision"}.get(kind, kind)
-
-
 class PostgresSession:
     """One read-only transaction on a server.
 
@@ -311,7 +306,8 @@ class PostgresSession:
                 yield rows
 
     def lookup(self, keys: str, kind: str) -> str:
-        pairs = f"jsonb_to_recordset({literal(keys)}) AS pairs(key {_key_type(kind)}, leaf integer)"
+        key_type = {"VARCHAR": "text", "DOUBLE": "double precision"}.get(kind, kind)
+        pairs = f"jsonb_to_recordset({literal(keys)}) AS pairs(key {key_type}, leaf integer)"
         return f"(SELECT key, leaf FROM {pairs})"
 
     def row_hash(self, columns: Sequence[str]) -> str:

@@ -123,11 +123,7 @@ def _declared_use(catalog: Catalog, name: str, folders: Sequence[str] = ()) -> T
 def _is_small(lower: str | None, upper: str | None) -> bool:
     """True if both bounds are there and below 2^53."""
     try:
-        return (
-            lower is not None
-            and upper is not None
-            and all(abs(float(b)) < FLOAT_LIMIT for b in (lower, upper))
-        )
+        return all(end is not None and abs(float(end)) < FLOAT_LIMIT for end in (lower, upper))
     except ValueError:  # dates
         return False
 

@@ -146,7 +146,8 @@ class ServerEngine:
         for name in names:
             self._refuse_derived_keys(catalog, name)
             stored = self._stored(catalog, name)
-            use, query = table_use(catalog, name), self._query(catalog, name)
+            use = table_use(catalog, name)
+            query = query_of(catalog.raw_source(), catalog.tables, name)  # over one private table
             if query is None:
                 self._places[name] = stored.place
                 self._columns[name] = columns_of(session.name, session.dialect, stored, name, use)
@@ -278,10 +279,6 @@ class ServerEngine:
                 hint="name its base table, or vouch for it by `trusted: true` in `source`",
             )
         return stored
-
-    def _query(self, catalog: Catalog, name: str) -> Query | None:
-        """The SELECT over one private table, if the source has one."""
-        return query_of(catalog.raw_source(), catalog.tables, name)
 
     def _derive(self, catalog: Catalog, name: str) -> None:
         """Type and write the derived columns of a table.

@@ -35,10 +35,6 @@ from dpsql.extras import extra
 from dpsql.row_expressions.typed import guarded
 
 
-def _identifier(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _literal(text: str) -> str:
     """A backslash escapes, `${x}` is a variable, and two quotes are two literals in old versions."""
     for mark, written in (("\\", "\\\\"), ("'", "\\'"), ("$", "\\u0024")):
@@ -54,11 +50,6 @@ def _instant(microseconds: int, kind: str) -> str:
 
 def _text(value: str) -> str:
     return f"CAST({value} AS STRING)"
-
-
-def _total(value: str, wide: bool) -> str:
-    """The sum of BIGINTs is one, and raises where it overflows."""
-    return f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})"
 
 
 def _wide_quotient(dividend: str, divisor: str) -> str:
@@ -80,7 +71,7 @@ SPARK = Dialect(
     double="DOUBLE",
     reads_any=False,
     materialised=None,
-    identifier=_identifier,
+    identifier=lambda name: "`" + name.replace("`", "``") + "`",
     literal=_literal,
     is_nan=lambda value: f"isnan({value})",
     quotient=lambda dividend, divisor: f"({dividend}) DIV ({divisor})",
@@ -97,7 +88,8 @@ SPARK = Dialect(
     sha256=lambda prefix, text: f"sha2(concat(unhex('{prefix}'), encode({text}, 'UTF-8')), 256)",
     chance="rand()",
     exact=lambda operation: guarded(operation, "DECIMAL(38,0)"),
-    total=_total,
+    # the sum of BIGINTs is one, and raises where it overflows
+    total=lambda value, wide: f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})",
 )
 """Spark's words; settings of the session: ANSI, UTC. A slash would compute in floats."""
 

@@ -27,39 +27,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dpsql.row_expressions import words
+
 FILES, DATABASE, POSTGRESQL, SPARK = "files", "DuckDB file", "PostgreSQL", "Spark"
 
-INTEGERS = frozenset(
-    [
-        "TINYINT",
-        "SMALLINT",
-        "INTEGER",
-        "BIGINT",
-        "HUGEINT",
-        "UTINYINT",
-        "USMALLINT",
-        "UINTEGER",
-        "UBIGINT",
-        "UHUGEINT",
-    ]
-)
+INTEGERS = words("TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT")
 BITS = {
     "TINYINT": 8, "UTINYINT": 9, "SMALLINT": 16, "USMALLINT": 17, "INTEGER": 32, "UINTEGER": 33, "BIGINT": 64,
 }  # fmt: skip
 """Bits of the whole numbers that fit into a BIGINT, their sign included."""
 
 FLOATS = frozenset(("FLOAT", "DOUBLE"))
-TIMES = frozenset(
-    (
-        "DATE",
-        "TIMESTAMP",
-        "TIMESTAMP_S",
-        "TIMESTAMP_MS",
-        "TIMESTAMP_NS",
-        "TIMESTAMPTZ_NS",
-        "TIMESTAMP WITH TIME ZONE",
-    )
-)
+TIMES = words("DATE TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS TIMESTAMPTZ_NS") | {
+    "TIMESTAMP WITH TIME ZONE"
+}
 EMPTY = '"NULL"'
 """Type of a Parquet column that holds nothing but NULL, as DuckDB writes it."""
 
@@ -419,13 +400,11 @@ class DeclaredType(NamedTuple):
     places: int = 0
 
 
-READS: dict[str, frozenset[str]] = {
-    "int": frozenset(("integer", "decimal", "float", "text", "BOOLEAN")),
-    "decimal": frozenset(("integer", "decimal", "float", "text", "BOOLEAN")),
-    "date": frozenset(("time", "text")),
-    "timestamp": frozenset(("time", "text")),
-    "string": frozenset(("integer", "decimal", "float", "text", "BOOLEAN", "time", "UUID")),
-    "bool": frozenset(("BOOLEAN", "text", "integer")),
+READS = {
+    **dict.fromkeys(("int", "decimal"), words("integer decimal float text BOOLEAN")),
+    **dict.fromkeys(("date", "timestamp"), words("time text")),
+    "string": words("integer decimal float text BOOLEAN time UUID"),
+    "bool": words("BOOLEAN text integer"),
 }
 """Declared type -> families of stored types that stand for its values; others are refused from the schema."""
 

@@ -122,7 +122,7 @@ def read_call(node: Node) -> Aggregate | None:
     function = CALLS.get(type(node))
     if function is None or any(value for name, value in node.args.items() if name not in _TAKEN):
         return None
-    if isinstance(node, exp.Count) and _counts_rows(node):
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | exp.Literal):
         return Aggregate("count")
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
@@ -136,11 +136,6 @@ def read_call(node: Node) -> Aggregate | None:
 
 
 _TAKEN = ("this", "expression", "big_int")
-
-
-def _counts_rows(node: exp.Count) -> bool:
-    number = isinstance(node.this, exp.Literal)
-    return isinstance(node.this, exp.Star) or number
 
 
 def _nth(arguments: list[Node]) -> Aggregate | None:

@@ -142,20 +142,22 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
         raise _refused("there is no FROM")
     place = _place(source.this)
     alias = _alias(source.this, place)
-    aliases, joined = [alias], []
+    aliases, joined, probed = [alias], list[Arm](), list[str]()
+    relation = f"read.{identifier(place)} AS {identifier(alias)}"
     for join in _parts(tree, "joins"):
-        joined.append(_joined(join, aliases, dict(arms)))
-        aliases.append(joined[-1].alias)
+        alias, arm, text_of_join, sides = _joined(join, aliases, dict(arms))
+        aliases.append(alias)
+        joined.append(arm)
+        relation += f" {text_of_join}"
+        probed += sides
     items, names = _items(tree, aliases)
     where = _clause(tree, "where")
-    relation = " ".join([f"read.{identifier(place)} AS {identifier(alias)}", *(arm.sql for arm in joined)])
     condition = "" if where is None else f" WHERE {_value(where.this, aliases, wrap=True)}"
-    probe = ", ".join(side for arm in joined for side in (arm.left, arm.right))
     return Query(
         f"SELECT {', '.join(items)} FROM {relation}{condition}",
         (place,),
-        tuple(joined_table.arm for joined_table in joined),
-        f"SELECT {probe} FROM {relation}" if joined else "",
+        tuple(joined),
+        f"SELECT {', '.join(probed)} FROM {relation}" if joined else "",
         names,
         text=text,
     )
@@ -203,14 +205,6 @@ def total_select(
         items.append(TotalItem(selected.alias_or_name, total(value, kinds), plain))
     where = _clause(tree, "where")
     return items, None if where is None else total(where.this, kinds)
-
-
-class _Joined(NamedTuple):
-    alias: str
-    arm: Arm
-    sql: str
-    left: str
-    right: str
 
 
 def _refused(reason: str) -> CatalogError:
@@ -273,8 +267,8 @@ def _alias(table: Node, place: str) -> str:
     return str(table.alias or (table.name if table.args.get("db") else stem.rpartition(".")[0]) or stem)
 
 
-def _joined(join: Node, aliases: list[str], arms: Mapping[str, Arm]) -> _Joined:
-    """A public table joined on its key, which multiplies nothing."""
+def _joined(join: Node, aliases: list[str], arms: Mapping[str, Arm]) -> tuple[str, Arm, str, tuple[str, str]]:
+    """A public table joined on its key, which multiplies nothing: its alias, itself, the JOIN, and both its sides."""
     side, kind = str(join.args.get("side") or ""), str(join.args.get("kind") or "")
     extras = {name for name, value in join.args.items() if value} - {"this", "side", "kind", "on", "using"}
     if extras or (side, kind) not in JOINS:
@@ -290,7 +284,7 @@ def _joined(join: Node, aliases: list[str], arms: Mapping[str, Arm]) -> _Joined:
     left = _other_side(join, alias, arm, aliases)
     right = f"{identifier(alias)}.{identifier(arm.key)}"
     text = f"{'LEFT ' if side else ''}JOIN raw.{identifier(arm.table)} AS {identifier(alias)} ON {left} = {right}"
-    return _Joined(alias, arm, text, left, right)
+    return alias, arm, text, (left, right)
 
 
 def _other_side(join: Node, alias: str, arm: Arm, aliases: list[str]) -> str:

@@ -71,6 +71,27 @@ def total_expression(text: str, columns: Mapping[str, str]) -> TotalExpression:
 Builder: TypeAlias = "Callable[[Node, Mapping[str, str]], TotalExpression]"
 
 
+def _written(sql_type: str | Node, form: str, *parts: TotalExpression) -> TotalExpression:
+    """An expression that all engines write in one form.
+
+    Args:
+        sql_type: its type; a node where DuckDB shall say it.
+        form: of the expression, with `{}` for each part.
+        parts: its parts.
+
+    Raises:
+        CatalogError: it has no type that engines share.
+    """
+
+    def write(words: Words, sql: Columns) -> str:
+        return form.format(*(part.write(words, sql) for part in parts))
+
+    text = form.format(*(part.duck for part in parts))
+    return (
+        TotalExpression(sql_type, write, text) if isinstance(sql_type, str) else typed(sql_type, text, write)
+    )
+
+
 def total(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     """The same of a tree that `check_row` accepts; a column's table is ignored.
 
@@ -115,10 +136,6 @@ def _literal(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 def _truth(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     word = "TRUE" if node.this else "FALSE"
     return TotalExpression("BOOLEAN", lambda words, sql: word, word)
-
-
-def _paren(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    return total(node.this, columns)
 
 
 def _is_null(node: Node) -> bool:
@@ -209,11 +226,7 @@ def _comparison(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     left, right = _same(node, (node.this, node.expression), columns)
     if _is_null(node.this) or _is_null(node.expression):
         raise refused(node, "write IS NULL")
-    return typed(
-        node,
-        f"({left.duck} {sign} {right.duck})",
-        lambda words, sql: f"({left.write(words, sql)} {sign} {right.write(words, sql)})",
-    )
+    return _written(node, f"({{}} {sign} {{}})", left, right)
 
 
 def _between(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -228,23 +241,13 @@ def _in(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     value, *members = _same(node, (node.this, *node.expressions), columns)
     if value.sql_type == "DOUBLE":
         raise refused(node, "engines look floats up by their bits; compare by <= and >=")
-    return typed(
-        node,
-        f"({value.duck} IN ({', '.join(member.duck for member in members)}))",
-        lambda words, sql: (
-            f"({value.write(words, sql)} IN ({', '.join(m.write(words, sql) for m in members)}))"
-        ),
-    )
+    return _written(node, f"({{}} IN ({', '.join('{}' for _ in members)}))", value, *members)
 
 
 def _connected(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     word = type(node).__name__.upper()
     left, right = _condition(node.this, columns), _condition(node.expression, columns)
-    return TotalExpression(
-        "BOOLEAN",
-        lambda words, sql: f"({left.write(words, sql)} {word} {right.write(words, sql)})",
-        f"({left.duck} {word} {right.duck})",
-    )
+    return _written("BOOLEAN", f"({{}} {word} {{}})", left, right)
 
 
 def _condition(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -254,33 +257,18 @@ def _condition(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     return condition
 
 
-def _not(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    inner = _condition(node.this, columns)
-    return TotalExpression(
-        "BOOLEAN", lambda words, sql: f"(NOT {inner.write(words, sql)})", f"(NOT {inner.duck})"
-    )
-
-
 def _is(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if not _is_null(node.expression):
         raise refused(node, "only IS NULL and IS NOT NULL are")
-    inner = total(node.this, columns)
-    return TotalExpression(
-        "BOOLEAN", lambda words, sql: f"({inner.write(words, sql)} IS NULL)", f"({inner.duck} IS NULL)"
-    )
+    return _written("BOOLEAN", "({} IS NULL)", total(node.this, columns))
 
 
 def _like(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     value, pattern = _of(node, node.this, columns, "text"), node.expression
     if not isinstance(pattern, exp.Literal) or "\\" in pattern.name or "\0" in pattern.name:
         raise refused(node, "a pattern is a literal without \\")
-    shape = str(pattern.name)
-    quoted = "'" + shape.replace("'", "''") + "'"
-    return TotalExpression(
-        "BOOLEAN",
-        lambda words, sql: f"({value.write(words, sql)} LIKE {words.literal(shape)})",
-        f"({value.duck} LIKE {quoted})",
-    )
+    shape = _literal(exp.Literal.string(pattern.name), columns)
+    return _written("BOOLEAN", "({} LIKE {})", value, shape)
 
 
 def _of(node: Node, part: Node, columns: Mapping[str, str], *families: str) -> TotalExpression:
@@ -301,14 +289,8 @@ def _case(node: Node, columns: Mapping[str, str]) -> TotalExpression:
             test = exp.EQ(this=node.this.copy(), expression=branch.this.copy())
         tests.append(_condition(test, columns))
     values = _same(node, [*(b.args["true"] for b in branches), otherwise or exp.Null()], columns)
-    pairs = list(zip(tests, values[:-1], strict=True))
-    whens = " ".join(f"WHEN {test.duck} THEN {value.duck}" for test, value in pairs)
-
-    def write(words: Words, sql: Columns) -> str:
-        written = " ".join(f"WHEN {t.write(words, sql)} THEN {v.write(words, sql)}" for t, v in pairs)
-        return f"(CASE {written} ELSE {values[-1].write(words, sql)} END)"
-
-    return typed(node, f"CASE {whens} ELSE {values[-1].duck} END", write)
+    pairs = [part for pair in zip(tests, values[:-1], strict=True) for part in pair]
+    return _written(node, f"(CASE {'WHEN {} THEN {} ' * len(tests)}ELSE {{}} END)", *pairs, values[-1])
 
 
 def _called(word: str, *families: str) -> Builder:
@@ -319,10 +301,7 @@ def _called(word: str, *families: str) -> Builder:
         operands = _same(node, (node.this, *second), columns)
         if families and family(operands[0].sql_type) not in families:
             raise refused(node, f"it takes {' or '.join(families)}s")
-        duck = f"{word}({', '.join(operand.duck for operand in operands)})"
-        return typed(
-            node, duck, lambda words, sql: f"{word}({', '.join(o.write(words, sql) for o in operands)})"
-        )
+        return _written(node, f"{word}({', '.join('{}' for _ in operands)})", *operands)
 
     return build
 
@@ -366,13 +345,11 @@ def _negative(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         number = _literal(node.this, columns)
         if number.sql_type == "VARCHAR":
             raise refused(node)
-        return typed(node, f"(-{number.duck})", lambda words, sql: f"(-{number.write(words, sql)})")
+        return _written(node, "(-{})", number)
     operand = _of(node, node.this, columns, "number")
     zero = TotalExpression(operand.sql_type, lambda words, sql: "0", f"CAST(0 AS {operand.sql_type})")
-    negative = _exact(node, zero, "-", operand) if operand.sql_type in BITS else None
-    return negative or TotalExpression(
-        operand.sql_type, lambda words, sql: f"(-{operand.write(words, sql)})", f"(-{operand.duck})"
-    )
+    whole = operand.sql_type in BITS
+    return _exact(node, zero, "-", operand) if whole else _written(operand.sql_type, "(-{})", operand)
 
 
 def _abs(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -410,9 +387,7 @@ def _rounded(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     if value.sql_type in BITS:
         return value  # `round(x, -2)` is no literal
     places = "" if to is None else f", {int(to.name)}"
-    return typed(
-        node, f"{word}({value.duck}{places})", lambda w, sql: f"{word}({value.write(w, sql)}{places})"
-    )
+    return _written(node, f"{word}({{}}{places})", value)
 
 
 def _cast(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -424,7 +399,7 @@ def _cast(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     ):
         return _moment(node, str(node.this.name), target)
     value = total(node.this, columns)
-    duck = f"CAST({value.duck} AS {target})"
+    cast = f"CAST({{}} AS {target})"
     if value.sql_type == target:
         return value
     if family(value.sql_type) == family(target) == "number":
@@ -438,11 +413,12 @@ def _cast(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         )
         if not wider:
             raise refused(node, f"not every {value.sql_type} is a {target}")
-        return TotalExpression(target, lambda w, sql: f"CAST({value.write(w, sql)} AS {target})", duck)
+        return _written(target, cast, value)
     if value.sql_type in BITS and target == "VARCHAR":
+        duck = cast.format(value.duck)
         return TotalExpression(target, lambda words, sql: words.text(value.write(words, sql)), duck)
     if value.sql_type in INSTANTS and target == "DATE":
-        return TotalExpression(target, lambda words, sql: f"CAST({value.write(words, sql)} AS DATE)", duck)
+        return _written(target, cast, value)
     raise refused(
         node, f"a {value.sql_type.partition('(')[0]} is read as {target or 'that'} by rules of each engine"
     )
@@ -511,19 +487,7 @@ def _substring(node: Node, columns: Mapping[str, str]) -> TotalExpression:
         start, length = 1, _whole(node, node.expression, 0)
     else:
         start, length = _whole(node, node.args.get("start"), 1), _whole(node, node.args.get("length"), 0)
-    duck = f"substring({value.duck}, {start}, {length})"
-    return TotalExpression(
-        "VARCHAR", lambda words, sql: f"substring({value.write(words, sql)}, {start}, {length})", duck
-    )
-
-
-def _length(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    value = _of(node, node.this, columns, "text")
-    return TotalExpression(
-        "BIGINT",
-        lambda words, sql: f"CAST(length({value.write(words, sql)}) AS BIGINT)",
-        f"length({value.duck})",
-    )
+    return _written("VARCHAR", f"substring({{}}, {start}, {length})", value)
 
 
 def _held(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -544,11 +508,7 @@ def _held(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 def _joined(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     left, right = (_of(node, part, columns, "text") for part in (node.this, node.expression))
-    return TotalExpression(
-        "VARCHAR",
-        lambda words, sql: f"({left.write(words, sql)} || {right.write(words, sql)})",
-        f"({left.duck} || {right.duck})",
-    )
+    return _written("VARCHAR", "({} || {})", left, right)
 
 
 def _nan(node: Node, columns: Mapping[str, str]) -> TotalExpression:
@@ -581,9 +541,10 @@ def _day_difference(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 
 NODES: dict[str, Builder] = {
-    "Column": _column, "Literal": _literal, "Boolean": _truth, "Paren": _paren, "Neg": _negative, "Cast": _cast,
+    "Column": _column, "Literal": _literal, "Boolean": _truth, "Neg": _negative, "Cast": _cast,
+    "Paren": lambda node, columns: total(node.this, columns),
     **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), _comparison),
-    **dict.fromkeys(("And", "Or"), _connected), "Not": _not, "Is": _is, "In": _in, "Between": _between, "Like": _like,
+    **dict.fromkeys(("And", "Or"), _connected), "Is": _is, "In": _in, "Between": _between, "Like": _like,
     "Case": _case, "If": _case, "Coalesce": _called("coalesce"), "Nullif": _called("nullif"),
     "Greatest": _called("greatest", "number"), "Least": _called("least", "number"),
     **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic), "IntDiv": _divided, "Mod": _divided, "Abs": _abs,
@@ -592,7 +553,11 @@ NODES: dict[str, Builder] = {
     "DayOfMonth": _part_of("DAY"), "Hour": _part_of("HOUR"), "Minute": _part_of("MINUTE"),
     "Second": _part_of("SECOND"), "DayOfWeek": _part_of("DOW"), "DayOfWeekIso": _part_of("ISODOW"),
     "Extract": _extract, "DateDiff": _day_difference, "Anonymous": _named,
-    "Length": _length, "Left": _substring, "Substring": _substring, "StartsWith": _held, "Contains": _held,
+    "Not": lambda node, columns: _written("BOOLEAN", "(NOT {})", _condition(node.this, columns)),
+    "Length": lambda node, columns: _written(
+        "BIGINT", "CAST(length({}) AS BIGINT)", _of(node, node.this, columns, "text")
+    ),
+    "Left": _substring, "Substring": _substring, "StartsWith": _held, "Contains": _held,
     "DPipe": _joined, "IsNan": _nan,
 }  # fmt: skip
 """What is total, by the parser's node types."""
