@@ -31,9 +31,9 @@ from dpsql.client import plan as plans
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
 from dpsql.local.content import weighted_tables
 from dpsql.local.estimate import axis_table
+from dpsql.local.forecast import best_tau
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import RespondentRows
-from dpsql.local.tau import best_tau
 from dpsql.local.totals import row_scale
 
 LEAVES = 25

@@ -43,11 +43,11 @@ from dpsql.client import Plan, read_plan
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import release_content
 from dpsql.local.files import write_release_file
+from dpsql.local.forecast import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.local.plan import CollectionDesign
 from dpsql.local.simulate import chosen
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import RespondentRows, Tallies
-from dpsql.local.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.release.write import ReleaseBuilder
 
 COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98

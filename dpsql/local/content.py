@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -184,26 +185,24 @@ def _statistics(
         effects: Parts = interactions(plan, tallies, views, estimates.axis_tables, measure, estimates.fits)
         return effects if bits is None else bits.barred(effects)
 
-    positive = {held: _smooth(shares, factor) for held, shares in smooth.items() if shares is not None}
+    positive = {}
+    for held, smoothed in smooth.items():
+        if smoothed is not None:
+            errors = None if smoothed.errors is None else smoothed.errors.scaled(factor)
+            positive[held] = Smooth(smoothed.shares * factor, errors, smoothed.preferred)
     return [
         Statistic(
-            _description(survey, plan, view, held, measure, mid),
+            described(survey, view, fitted, measure, plan.tau, plan.epsilon),
             local_estimate(
-                held.values * factor,
-                {positions: s * factor**2 for positions, s in held.strengths.items()},
+                fitted.values * factor,
+                {positions: s * factor**2 for positions, s in fitted.strengths.items()},
                 ", ".join(sorted({v.oracle for v in plan.views})),
-                positive.get(held.axes) if measure is None else None,
+                positive.get(fitted.axes) if measure is None else None,
             ),
         )
         for measure in [None, *range(len(survey.measures))]
-        for mid, tables in [_family(survey, plan, tallies, estimates.axis_tables, measure, effects_of)]
-        for view, held in tables
+        for view, fitted in _family(survey, plan, tallies, estimates.axis_tables, measure, effects_of)
     ]
-
-
-def _smooth(positive: Positive, factor: float) -> Smooth:
-    errors = None if positive.errors is None else positive.errors.scaled(factor)
-    return Smooth(positive.shares * factor, errors, positive.preferred)
 
 
 def local_estimate(
@@ -222,8 +221,8 @@ def _family(
     axis_tables: Mapping[int, AxisTable],
     measure: int | None,
     effects_of: Callable[[Iterable[Sequence[int]], int | None], Parts],
-) -> tuple[int, list[tuple[str, FittedTable]]]:
-    """One measure's centre and, view by view, its tables as shares of the rows (or around the centre)."""
+) -> list[tuple[str, FittedTable]]:
+    """View by view the tables of one measure, as shares of the rows (or around its centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
     effects = effects_of(views.values(), measure)
     mid, half, shift = 0, 0.0, 1.0
@@ -233,24 +232,26 @@ def _family(
         axis_tables, effects = centred_on(centre, axis_tables, effects, counts, measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
     total = total_of(plan, tallies, axis_tables, measure, half, shift)
-    return mid, [(name, table(axes, axis_tables, effects, measure, total)) for name, axes in views.items()]
+    fitted = {name: table(axes, axis_tables, effects, measure, total) for name, axes in views.items()}
+    return [(name, replace(held, mid=mid)) for name, held in fitted.items()]
 
 
-def _description(
-    survey: Survey, plan: Plan, view: str, view_table: FittedTable, measure: int | None, mid: int
+def described(
+    survey: Survey, view: str, held: FittedTable, measure: int | None, rows: int, epsilon: Fraction
 ) -> Description:
-    bounds = None if measure is None else plan.measures[measure]
+    """Description of a view's statistic: of a measure, or of rows; a person may have so many."""
+    summed = None if measure is None else survey.measures[measure]
     return Description(
         view=view,
         of=survey.of,
-        measure="count" if measure is None else survey.measures[measure].name,
-        axes=view_table.axes,
-        sensitivity=plan.tau,
-        budget=plan.epsilon,
+        measure="count" if summed is None else summed.name,
+        axes=held.axes,
+        sensitivity=rows,
+        budget=epsilon,
         currency="epsilon",
         family=measure,
-        mid=mid,
-        scale=0 if bounds is None else bounds.scale,
+        mid=held.mid,
+        scale=0 if summed is None else summed.scale,
     )
 
 
@@ -465,8 +466,9 @@ def weighted_tables(
         laws = two_laws(plan, tallies, axis, axis_estimates.counts)
         factor = clip_factor(laws, axis_estimates.counts.covariance, cut, BEYOND)
         weighted.factors[axis], weighted.known[axis] = factor, _with_bar(axis_estimates, factor)
-        mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
-        weighted.at_random[axis] = missing_at_random(laws), None if mixed is None else mixed.at_random
+        small = laws.rows.size <= LARGEST
+        mixed, at_random = shrink(laws, plan.axes[axis].smooth) if small else (None, None)
+        weighted.at_random[axis] = missing_at_random(laws), at_random
         weighted.positive[axis] = None
         if mixed is not None:
             bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)

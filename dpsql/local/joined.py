@@ -15,35 +15,226 @@ with each other. A measure's bit says both counts (both bits together) and value
 A box's squares are the unbiased estimate of its variance given the people, plus the squared truth. That is the count
 where a product's truth is 0 or 1; of rows and measures, where it may lie between, nothing is taken away.
 
-**Privacy**: post-processing of reports that were private before they left a service.
+**Pseudonyms.** Reports are joined by the person's pseudonym, however many there are. A spool may hold reports of one
+service or of several; a report names its service's plan by hash. Pseudonyms are the spools' tokens. They are hashed
+under the collector's secret key as soon as they are read. Hash and payload go to files by service and by the hash's
+first bits, in a private folder that ends with the run; then people are joined from one part of the files after the
+other, so memory holds one part alone.
+
+Of several reports of one pseudonym at one service the least in byte order is kept, so the order of files does not
+matter; whoever is not known to every service is left out and counted.
+
+**Privacy**: reports were private before they left a service. No raw pseudonym is written anywhere; its hash under the
+key is, for as long as the run lasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.catalog import spec_hash
+from dpsql.client.device import HEADER, MAGIC
+from dpsql.client.plan import Plan
+from dpsql.engines.duck import private_folder
 from dpsql.local.collector import CollectionManifest
-from dpsql.local.content import local_estimate, survey_axes
-from dpsql.local.estimate import model_of
+from dpsql.local.content import described, local_estimate, survey_axes
+from dpsql.local.estimate import FittedTable, model_of
+from dpsql.local.files import open_state
 from dpsql.local.mechanisms.blue import ShareEstimate
-from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.pseudonyms import LinkedReports, joined_people, spooled_reports
+from dpsql.local.oracles.oracle import FloatArray, Oracle, Packed, item_scores
 from dpsql.local.services import Positions, Sheet, penalty, strengths
+from dpsql.local.spools import Spool, check_damage, counted_file
 from dpsql.local.survey import Survey
-from dpsql.local.tallies import layout_of
+from dpsql.local.tallies import layout_of, oracle_of
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
-from dpsql.progress import Progress
-from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.progress import Progress, Stage
+from dpsql.release.assemble import Statistic, assemble
 from dpsql.release.format import Promise, SpentAmount
-from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta, SlotsLeftOut
+from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta
 from dpsql.release.write import ReleaseBuilder
+
+ROWS = 100_000
+"""Reports that are looked at at once."""
+PERSON = 16
+"""Bytes of a hashed pseudonym."""
+PARTS = 64
+"""Parts of all people: of ten million reports one holds 160,000."""
+
+
+class LinkedReports(NamedTuple):
+    """Some of the people known to every service: by service, its oracle and their payloads (same order)."""
+
+    people: int
+    heard: Mapping[str, tuple[Oracle, Packed]]
+
+
+class Spooled(NamedTuple):
+    """Reports by service and part of the people.
+
+    Args:
+        folder: a private one, with a file for each service, part and length of payload.
+        files: spools that were read.
+        reports: what they held.
+        rejected: by reason; `joined_people` adds to it.
+    """
+
+    folder: Path
+    files: int
+    reports: int
+    rejected: Counter[str]
+
+    def manifest(self, sheet: Sheet, people: int) -> CollectionManifest:
+        """Manifest of the count, once all people are joined."""
+        reasons = {reason: n for reason, n in sorted(self.rejected.items()) if n}
+        return CollectionManifest(self.files, self.reports, people * len(sheet.plans), reasons)
+
+
+@contextmanager
+def spooled_reports(
+    sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Progress
+) -> Iterator[Spooled]:
+    """Read spools into a private folder that ends with the `with` block.
+
+    Args:
+        sheet: the collection.
+        spools: Parquet, CSV and JSON-lines files; a file given twice counts once.
+        key: secret bytes under which pseudonyms are hashed.
+        progress: told each file.
+
+    Raises:
+        OperationalError: there is no such file.
+        MachineFault: one cannot be read or counted, or no folder can be made.
+    """
+    folder = private_folder()
+    try:
+        yield _read(sheet, spools, key, Path(folder.name), progress)
+    finally:
+        folder.cleanup()
+
+
+def _read(sheet: Sheet, spools: Sequence[Path], key: bytes, folder: Path, progress: Progress) -> Spooled:
+    rejected, seen, total = Counter[str](), set[str](), 0
+    connection = open_state(next(iter(sheet.plans.values())))
+    try:
+        for path in spools:
+            content = counted_file(path)
+            if content.digest in seen:
+                progress(Stage("known", path.name))
+                continue
+            seen.add(content.digest)
+            spool, count = Spool(path, content, (), Counter()), 0
+            for reports, tokens in _portions(connection, spool):
+                count += len(reports)
+                for file, records in _records(sheet, reports, tokens, key, rejected).items():
+                    with (folder / file).open("ab") as out:
+                        out.write(records)
+            rejected += spool.unreadable
+            total += count + spool.unreadable.total()
+            progress(Stage("counted", path.name, {"reports": count}))
+    finally:
+        connection.close()
+    return Spooled(folder, len(seen), total, rejected)
+
+
+def _records(
+    sheet: Sheet, reports: Sequence[bytes], tokens: Sequence[str | None], key: bytes, rejected: Counter[str]
+) -> dict[str, bytearray]:
+    """Checked reports as hashed pseudonym and payload, by the file that they go to."""
+    pseudonyms = np.array([*tokens, None], dtype=object)[:-1]
+    report_bytes = np.array([bytes(r) for r in reports] + [b""], dtype=object)[:-1]
+    plan_hashes = np.array([r[2:10] for r in report_bytes.tolist()] + [b""], dtype=object)[:-1]
+    named = np.array([t is not None for t in pseudonyms], dtype=bool)
+    rejected["no pseudonym"] += int((~named).sum())
+    rejected["another plan"] += int(named.sum())
+    records: dict[str, bytearray] = defaultdict(bytearray)
+    for service, plan in enumerate(sheet.plans.values()):
+        positions = np.nonzero(named & (plan_hashes == plan.hash))[0]
+        rejected["another plan"] -= positions.size
+        for i in positions[_sound(plan, report_bytes[positions].tolist(), rejected)].tolist():
+            person = hashlib.blake2b(pseudonyms[i].encode(), key=key, digest_size=PERSON).digest()
+            payload = report_bytes[i][HEADER:]
+            records[f"{service}.{person[0] % PARTS}.{len(payload)}"] += person + payload
+    return records
+
+
+def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[LinkedReports]:
+    """People known to every service, one part of them after the other; each report is read once.
+
+    Args:
+        sheet: the collection.
+        spooled: from `spooled_reports`; its `rejected` is complete when the last part is.
+    """
+    for shard in range(PARTS):
+        by_service = [_payloads(spooled, service, shard) for service in range(len(sheet.plans))]
+        everywhere = sorted(set.intersection(*(set(payloads) for payloads in by_service)))
+        lost = sum(len(payloads) - len(everywhere) for payloads in by_service)
+        spooled.rejected["pseudonym not at every service"] += lost
+        heard = {}
+        for (name, plan), payloads in zip(sheet.plans.items(), by_service, strict=True):
+            oracle = oracle_of(plan, plan.views[0])
+            heard[name] = oracle, oracle.packed([payloads[person] for person in everywhere])
+        if everywhere:
+            yield LinkedReports(len(everywhere), heard)
+
+
+def _payloads(spooled: Spooled, service: int, shard: int) -> dict[bytes, bytes]:
+    """Payload by hashed pseudonym; the least of several."""
+    payloads: dict[bytes, bytes] = {}
+    for file in sorted(spooled.folder.glob(f"{service}.{shard}.*")):
+        step, content = PERSON + int(file.suffix[1:]), file.read_bytes()
+        for at in range(0, len(content), step):
+            person, payload = content[at : at + PERSON], content[at + PERSON : at + step]
+            spooled.rejected["repeated pseudonym"] += int(person in payloads)
+            payloads[person] = min(payload, payloads.get(person, payload))
+        file.unlink()
+    return payloads
+
+
+def _portions(
+    connection: duckdb.DuckDBPyConnection, spool: Spool
+) -> Iterator[tuple[list[bytes], list[str | None]]]:
+    """A file's reports and their pseudonyms, some at a time; of a damaged file none."""
+    try:
+        for portion in spool.portions(connection):
+            # All of it is readable before any of it is kept; no pseudonym gets to a table, which might be spilled.
+            connection.execute(f"SELECT max(report), max(token) FROM {portion}").fetchall()
+            rows = connection.execute(f"SELECT report, token FROM {portion}")
+            while block := rows.fetchmany(ROWS):
+                yield [report for report, _ in block], [token for _, token in block]
+    except duckdb.Error as error:
+        check_damage(spool, connection, error)
+        spool.unreadable["unreadable file"] += 1
+
+
+def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDArray[np.bool_]:
+    """Mask of reports that answer a service's plan; the others are counted by reason."""
+    view, sound = plan.views[0], np.zeros(len(reports), dtype=bool)
+    head = MAGIC + plan.hash + b"\0\0" + bytes([view.perturbs.code])
+    lengths = np.fromiter(map(len, reports), dtype=np.int64, count=len(reports))
+    for length in np.unique(lengths).tolist():
+        at = np.nonzero(lengths == length)[0]
+        if length <= HEADER:
+            rejected["too short"] += at.size
+            continue
+        table = np.frombuffer(b"".join(reports[i] for i in at.tolist()), np.uint8).reshape(-1, length)
+        right = (table[:, :HEADER] == np.frombuffer(head, np.uint8)).all(axis=1)
+        valid, reason = oracle_of(plan, view).check(table[:, HEADER:])
+        rejected["not version 1, the view or its oracle"] += int((~right).sum())
+        rejected[reason] += int((right & ~valid).sum())
+        sound[at] = right & valid
+    return sound
+
 
 CHUNK = 4_000_000
 """Numbers held at once while people are added up."""
@@ -106,8 +297,8 @@ def _cell_scores(
     sheet: Sheet, cohort: LinkedReports, name: str, first: int, last: int, service_axes: Positions
 ) -> tuple[FloatArray, FloatArray]:
     """One service's scores over the cells of some of its axes: of rows, and of bit 1 minus bit 0, (people, cells)."""
-    plan = sheet.plans[name]
-    scores, layout = cohort.heard[name].scores(first, last), layout_of(plan.views[0])
+    plan, (oracle, packed) = sheet.plans[name], cohort.heard[name]
+    scores, layout = item_scores(oracle, oracle.supports(packed[first:last])), layout_of(plan.views[0])
     rows = scores[:, layout.rows]
     bits = np.zeros_like(rows) if layout.bits is None else scores[:, layout.bits]
     dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in service_axes)
@@ -139,17 +330,7 @@ def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
     return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
-@dataclass(frozen=True)
-class JoinedTable:
-    """One statistic of a view: rows, or a measure's values around `mid`, in the view's order of axes, and strengths."""
-
-    axes: Positions
-    values: FloatArray
-    strengths: Mapping[Positions, float]
-    mid: int = 0
-
-
-def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> JoinedTable:
+def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:
     """Unbiased rows of a view, and strengths that hold for `CAUTION` of random boxes at least.
 
     Args:
@@ -163,10 +344,10 @@ def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) ->
     raised = _raised(survey, sums, plain, sums.moments[1] - truth)
     factor = float(sheet.rows) ** 2
     values = _in_order(sheet, sums, sums.counts) * sheet.rows
-    return JoinedTable(sums.held, values, {positions: s * raised * factor for positions, s in plain.items()})
+    return FittedTable(sums.held, values, {positions: s * raised * factor for positions, s in plain.items()})
 
 
-def measure_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> JoinedTable:
+def measure_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:
     """Unbiased sums of a measure around the value that lets them err independently of counts."""
     assert sums.measure is not None
     lower, upper = survey.measures[sums.measure].bounds
@@ -182,7 +363,7 @@ def measure_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) 
     }
     seen = half**2 * signed + 2 * half * shift * products + shift**2 * squares
     raised, factor = _raised(survey, sums, plain, seen), float(sheet.rows) ** 2
-    return JoinedTable(
+    return FittedTable(
         sums.held, values, {positions: s * raised * factor for positions, s in plain.items()}, mid
     )
 
@@ -205,17 +386,9 @@ def even_model(leaves: int) -> FloatArray:
     return model_of(ShareEstimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
 
 
-class JoinedTables(NamedTuple):
-    """Joint tables of all people: statistics with their views, the number of people, and what was counted."""
-
-    statistics: list[tuple[str, int | None, JoinedTable]]
-    people: int
-    manifest: CollectionManifest
-
-
 def joined_tables(
     survey: Survey, sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Progress
-) -> JoinedTables:
+) -> tuple[list[tuple[str, int | None, FittedTable]], int, CollectionManifest]:
     """Join reports by pseudonym, a part of the people after the other, and estimate every view.
 
     Args:
@@ -224,6 +397,9 @@ def joined_tables(
         spools: files of reports; a file given twice counts once.
         key: secret bytes under which pseudonyms are hashed.
         progress: told each file.
+
+    Returns:
+        Tables of all people, each with its view and its measure; the number of people; what was counted.
 
     Raises:
         OperationalError: a file cannot be opened.
@@ -241,30 +417,34 @@ def joined_tables(
             for _, _, sums in view_sums:
                 add_people(sheet, sums, cohort)
         manifest = spooled.manifest(sheet, people)
-    return JoinedTables(
-        [
-            (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
-            for name, measure, sums in view_sums
-            if people
-        ],
-        people,
-        manifest,
-    )
+    statistics = [
+        (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
+        for name, measure, sums in view_sums
+        if people
+    ]
+    return statistics, people, manifest
 
 
-def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_id: str) -> ReleaseBuilder:
-    """All that the release file of a collection by services will hold."""
+def joined_content(
+    survey: Survey,
+    sheet: Sheet,
+    tables: Sequence[tuple[str, int | None, FittedTable]],
+    people: int,
+    manifest: CollectionManifest,
+    release_id: str,
+) -> ReleaseBuilder:
+    """All that the release file of a collection by services will hold, from `joined_tables`."""
     axes = survey_axes(survey)
     statistics = [
         Statistic(
-            _description(survey, sheet, view, measure, view_table),
+            described(survey, view, view_table, measure, sheet.rows, sheet.epsilon),
             local_estimate(
                 view_table.values,
                 view_table.strengths,
                 f"product over {len(sheet.asked(view_table.axes, measure))} services",
             ),
         )
-        for view, measure, view_table in joined.statistics
+        for view, measure, view_table in tables
     ]
     models = [PrefixVariance(even_model(axis.leaves)) for axis in survey.axes]
     assembled = assemble(statistics, models, [axis.content.tree for axis in axes])
@@ -278,32 +458,10 @@ def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_i
         axes=axes,
         models=assembled.models,
         statistics=assembled.statistics,
-        bounding=_bounding(survey, sheet),
-        local=_collected(survey, sheet, joined),
+        # rows of a person beyond R, of which nobody was asked how many there are
+        bounding=[BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else [],
+        local=_collected(survey, sheet, people, manifest),
     )
-
-
-def _description(
-    survey: Survey, sheet: Sheet, view: str, measure: int | None, view_table: JoinedTable
-) -> Description:
-    summed = None if measure is None else survey.measures[measure]
-    return Description(
-        view=view,
-        of=survey.of,
-        measure="count" if summed is None else summed.name,
-        axes=view_table.axes,
-        sensitivity=sheet.rows,
-        budget=sheet.epsilon,
-        currency="epsilon",
-        family=measure,
-        mid=view_table.mid,
-        scale=0 if summed is None else summed.scale,
-    )
-
-
-def _bounding(survey: Survey, sheet: Sheet) -> list[SlotsLeftOut | BitLeftOut]:
-    """Rows of a person beyond R, of which nobody was asked how many there are."""
-    return [BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else []
 
 
 def _promise(survey: Survey, sheet: Sheet) -> Promise:
@@ -320,16 +478,16 @@ def _promise(survey: Survey, sheet: Sheet) -> Promise:
     )
 
 
-def _collected(survey: Survey, sheet: Sheet, joined: JoinedTables) -> LocalMeta:
+def _collected(survey: Survey, sheet: Sheet, people: int, manifest: CollectionManifest) -> LocalMeta:
     """Metadata of the reports, and how much noisier they are than reports of devices that hold all axes."""
     crossing = {view_axes for view_axes, _ in survey.views.values() if len(sheet.asked(view_axes)) > 1}
     return LocalMeta(
         collection=sheet.collection,
         participation=survey.participation.name,
         everybody=survey.everybody,
-        manifest=ManifestMeta(**joined.manifest._asdict()),
+        manifest=ManifestMeta(**manifest._asdict()),
         tau=sheet.rows,
-        people=joined.people,
+        people=people,
         services={name: str(plan.epsilon) for name, plan in sheet.plans.items()},
         times_the_variance_of_a_device_join={
             " and ".join(survey.axes[a].name for a in view_axes): penalty(sheet, view_axes)

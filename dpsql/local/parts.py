@@ -118,11 +118,14 @@ def grid_part(
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
     variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
-    unit = np.array([_product(m, models) for m in boxes])
+    return Interaction(values, _quantile(variances, [_product(m, models) for m in boxes], CAUTION))
+
+
+def _quantile(variances: FloatArray, units: Sequence[float], quantile: float) -> float:
+    """A quantile, over boxes that do not span a whole axis, of variances in units."""
+    unit = np.array(units)
     inside = unit > FLAT * unit.max()
-    return Interaction(
-        values, float(np.quantile(variances[inside] / unit[inside], CAUTION)) if inside.any() else 0.0
-    )
+    return float(np.quantile(variances[inside] / unit[inside], quantile)) if inside.any() else 0.0
 
 
 def _noises(views: Sequence[NoisyCells]) -> list[tuple[float, list[FloatArray]]]:
@@ -149,7 +152,9 @@ def smooth_part(
     if measure is None:
         fits.shares[axes] = joint.shares * filled
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
-    values = centred(_slots(joint.shares, measure) * filled)
+    # rows per cell, or bit 1 minus bit 0
+    slots = joint.shares if measure is None else joint.shares[..., 1] - joint.shares[..., 0]
+    values = centred(slots * filled)
     models = [rest(model_of(known[a].counts)) for a in axes]
     factor = _spread_of(joint, measure) * filled
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
@@ -180,9 +185,7 @@ def _posterior_strength(
     variances = np.array(
         [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
     )
-    unit = np.array([_product(masks, models) for _, masks in boxes])
-    inside = unit > FLAT * unit.max()
-    return float(np.quantile(variances[inside] / unit[inside], quantile)) if inside.any() else 0.0
+    return _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
 
 
 def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.random.Generator) -> float:
@@ -229,13 +232,9 @@ def _against_grid(
     if bent == 0:
         return Interaction(values, strength)
     trust = bent / (bent + grid_noise)
-    moved = values - trust * (distance - _inside_cells(values, seen.edges))
-    return Interaction(moved, strength + (1 - trust) * bent)
-
-
-def _inside_cells(values: FloatArray, edges: Sequence[Sequence[int]]) -> FloatArray:
-    """Deviation of a table from even spread within a grid's cells, invisible to the grid."""
-    return np.asarray(values - spread_over(values, [evened(axis_edges) for axis_edges in edges]))
+    # deviation from even spread within the grid's cells, invisible to the grid
+    inside_cells = values - spread_over(values, [evened(axis_edges) for axis_edges in seen.edges])
+    return Interaction(values - trust * (distance - inside_cells), strength + (1 - trust) * bent)
 
 
 def _bent(
@@ -267,21 +266,21 @@ def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
     return [np.arange(size + 1) for size in sizes]
 
 
-def _slots(shares: FloatArray, measure: int | None) -> FloatArray:
-    """Rows per cell, or bit 1 minus bit 0."""
-    return shares if measure is None else np.asarray(shares[..., 1] - shares[..., 0])
-
-
 def _boxes(
     edges: Sequence[np.ndarray], sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[tuple[tuple[slice, ...], list[FloatArray]]]:
     """Random boxes between edges, as slices and as masks."""
     for _ in range(BOXES):
         cuts = [np.sort(rng.choice(e, 2, replace=False)) for e in edges]
-        masks = [np.zeros(size) for size in sizes]
-        for mask, (low, high) in zip(masks, cuts, strict=True):
-            mask[low:high] = 1
-        yield tuple(slice(low, high) for low, high in cuts), masks
+        yield _masked(tuple(slice(low, high) for low, high in cuts), sizes)
+
+
+def _masked(box: tuple[slice, ...], sizes: Sequence[int]) -> tuple[tuple[slice, ...], list[FloatArray]]:
+    """A box with its masks."""
+    masks = [np.zeros(size) for size in sizes]
+    for mask, side in zip(masks, box, strict=True):
+        mask[side] = 1
+    return box, masks
 
 
 def _halves(
@@ -294,10 +293,7 @@ def _halves(
             for n in sizes
             for low in [int(rng.integers(0, (n + 1) // 2 + 1))]
         )
-        masks = [np.zeros(size) for size in sizes]
-        for mask, side in zip(masks, box, strict=True):
-            mask[side] = 1
-        yield box, masks
+        yield _masked(box, sizes)
 
 
 def _product(masks: Sequence[FloatArray], matrices: Sequence[FloatArray]) -> float:

@@ -26,6 +26,7 @@ from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import adaptive_local, local_estimate, survey_axes, survey_promise
 from dpsql.local.estimate import model_of
+from dpsql.local.forecast import Prediction
 from dpsql.local.mechanisms.ahead import (
     EVEN,
     EVEN_MORE,
@@ -48,7 +49,6 @@ from dpsql.local.plan import CollectionDesign, facts_of, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
 from dpsql.local.tallies import Tallies, ViewTally, shares
-from dpsql.local.tau import Prediction
 from dpsql.matrices.boxes import BoxReading, BoxVariance
 from dpsql.matrices.estimated import Smooth
 from dpsql.matrices.leaves import PrefixVariance

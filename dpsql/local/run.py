@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 from threadpoolctl import threadpool_limits
 
-from dpsql.catalog import Catalog, Source, catalog_from_json, load_catalog
+from dpsql.catalog import Source, catalog_from_json, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import DEFAULT_LEDGER
 from dpsql.catalog.source import server_tables
@@ -51,7 +51,20 @@ from dpsql.local.files import (
     write_plan_file,
     write_release_file,
 )
-from dpsql.local.forecast import CollectionForecast, free_ways, is_noise, people_needed, view_costs, ways_out
+from dpsql.local.forecast import (
+    CollectionForecast,
+    Prediction,
+    asks_rows_alone,
+    first_plan,
+    free_ways,
+    is_noise,
+    people_needed,
+    predict,
+    row_reports,
+    second_plan,
+    view_costs,
+    ways_out,
+)
 from dpsql.local.joined import joined_content, joined_tables
 from dpsql.local.plan import CollectionDesign, RowReports, facts_of
 from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
@@ -61,7 +74,6 @@ from dpsql.local.spools import spool_files
 from dpsql.local.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.local.tables import tally_tables
 from dpsql.local.tallies import ViewTally
-from dpsql.local.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
 
@@ -312,28 +324,25 @@ def collect(reports: Reports, target: Path, release_id: str, progress: Progress 
         check_state(reports.state)
     sheet = read_sheet(reports.plan)
     if sheet is not None:
-        content, manifest = _joined(sheet, reports, release_id, progress)
-        write_release_file(target, content, signing_seed(_beside(reports)))
+        joined, manifest = _joined(sheet, reports, release_id, progress)
+        write_release_file(target, joined, signing_seed(_beside(reports)))
         return Collected(target, manifest)
-    counted = _counted(plan_file(reports.plan), reports, progress)
+    content, manifest, fit_seconds = _counted(plan_file(reports.plan), reports, progress)
     seed = signing_seed(_beside(reports))  # made where there is none, so not before reports were counted
     progress(Stage("estimating and writing"))
-    if counted.fit_seconds < SLOW:
-        write_release_file(target, counted.content(release_id), seed)
-        return Collected(target, counted.manifest)
-    write_release_file(target, counted.content(_first_id(release_id), joint=False), seed)
+    if fit_seconds < SLOW:
+        write_release_file(target, content(release_id, True), seed)
+        return Collected(target, manifest)
+    # an id of its own: its answers differ from the smoothed ones
+    first_id = hashlib.blake2b(release_id.encode(), digest_size=16, person=b"dpsql grids").hexdigest()
+    write_release_file(target, content(first_id, False), seed)
     with machine("the release of the grids alone is whole", KEPT):
-        progress(Stage("written; fitting axes together", counts={"seconds": round(counted.fit_seconds)}))
-        write_release_file(target, counted.content(release_id), seed, KEPT)
-    return Collected(target, counted.manifest)
+        progress(Stage("written; fitting axes together", counts={"seconds": round(fit_seconds)}))
+        write_release_file(target, content(release_id, True), seed, KEPT)
+    return Collected(target, manifest)
 
 
 KEPT = "the release is whole, without smoothing; to smooth it, remove it and run the same command again"
-
-
-def _first_id(release_id: str) -> str:
-    """The id of the release that is written before the smoothed one: their answers differ."""
-    return hashlib.blake2b(release_id.encode(), digest_size=16, person=b"dpsql grids").hexdigest()
 
 
 def _beside(reports: Reports) -> Path:
@@ -343,35 +352,16 @@ def _beside(reports: Reports) -> Path:
     return reports.plan.absolute().parent / DEFAULT_LEDGER
 
 
-class _Counted(NamedTuple):
-    """Counted reports to one plan.
+Content: TypeAlias = Callable[[str, bool], ReleaseBuilder]
+"""All that a release will hold, from its id; without smoothing over several axes unless the second is true."""
 
-    Args:
-        survey: the questions.
-        plan: the plan.
-        tallies: counts per view.
-        manifest: what was collected and rejected.
-        fit_seconds: about how long fitting axes together takes.
+
+def _counted(plan: Plan, reports: Reports, progress: Progress) -> tuple[Content, CollectionManifest, float]:
+    """Count the reports to one plan.
+
+    Returns:
+        What a release of them will hold, what was collected, and about how long fitting axes together takes.
     """
-
-    survey: Survey
-    plan: Plan
-    tallies: list[ViewTally]
-    manifest: CollectionManifest
-    fit_seconds: float
-
-    def content(self, release_id: str, *, joint: bool = True) -> ReleaseBuilder:
-        """All that a release of them will hold; without smoothing over several axes unless `joint`."""
-        with one_blas_thread():
-            if is_adaptive(self.plan):
-                return adaptive_content(self.survey, self.plan, self.tallies, self.manifest, release_id)
-            return release_content(
-                self.survey, self.plan, self.tallies, self.manifest, release_id, joint=joint
-            )
-
-
-def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
-    """Count the reports to one plan."""
     if asks_rows_alone(plan):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
@@ -387,8 +377,15 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> _Counted:
     tallies, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)
-    seconds = 0.0 if is_adaptive(plan) else joint_seconds(plan, survey.tables)
-    return _Counted(survey, plan, tallies, manifest, seconds)
+    adaptive = is_adaptive(plan)
+
+    def content(release_id: str, joint: bool) -> ReleaseBuilder:
+        with one_blas_thread():
+            if adaptive:
+                return adaptive_content(survey, plan, tallies, manifest, release_id)
+            return release_content(survey, plan, tallies, manifest, release_id, joint=joint)
+
+    return content, manifest, 0.0 if adaptive else joint_seconds(plan, survey.tables)
 
 
 def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], CollectionManifest]:
@@ -398,7 +395,17 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
             raise InterfaceError(
                 "tables of a server are counted whole", hint="name all of them, and no state"
             )
-        return _tallied_there(plan, reports, reports.server, progress)
+        session = open_session(reports.server)
+        try:
+            places = list(reports.server.expanded().values())
+            tallies, manifest = tally_tables(
+                session, plan, places, reports.key
+            )  # only counts leave the server
+        finally:
+            session.close()
+        counts = {"reports": manifest.reports, "accepted": manifest.accepted}
+        progress(Stage("counted", session.name, counts))
+        return tallies, manifest
     key = token_key(reports.state, reports.key)
     state = open_state(plan, reports.state, key)
     try:
@@ -417,21 +424,6 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
         state.close()
 
 
-def _tallied_there(
-    plan: Plan, reports: Reports, server: Source, progress: Progress
-) -> tuple[list[ViewTally], CollectionManifest]:
-    """Every table once; only counts leave the server."""
-    session = open_session(server)
-    try:
-        places = list(server.expanded().values())
-        tallies, manifest = tally_tables(session, plan, places, reports.key)
-    finally:
-        session.close()
-    counts = {"reports": manifest.reports, "accepted": manifest.accepted}
-    progress(Stage("counted", session.name, counts))
-    return tallies, manifest
-
-
 def _joined(
     sheet: Sheet, reports: Reports, release_id: str, progress: Progress
 ) -> tuple[ReleaseBuilder, CollectionManifest]:
@@ -442,15 +434,17 @@ def _joined(
         raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
     survey = _survey(sheet.catalog, reports.catalog)
     with one_blas_thread():
-        joined = joined_tables(survey, sheet, spool_files(reports.spools), reports.key, progress)
-    if joined.people < 2:
-        why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
+        tables, people, manifest = joined_tables(
+            survey, sheet, spool_files(reports.spools), reports.key, progress
+        )
+    if people < 2:
+        why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
         raise DataError(
             f"no two people have a sound report of every service under one pseudonym: {why}",
             hint="give the reports of all services, each with the person's pseudonym as its token",
         )
-    progress(Stage("writing", counts={"people": joined.people}))
-    return joined_content(survey, sheet, joined, release_id), joined.manifest
+    progress(Stage("writing", counts={"people": people}))
+    return joined_content(survey, sheet, tables, people, manifest, release_id), manifest
 
 
 def _nothing(manifest: CollectionManifest) -> DataError:
@@ -462,13 +456,7 @@ def _nothing(manifest: CollectionManifest) -> DataError:
 
 
 def _survey(catalog_body: Any, path: Path | None) -> Survey:
-    """The questions of the catalog that the plan carries."""
-    catalog = _catalog(catalog_body, path)
-    return survey_of(catalog, public_axis_maker(catalog))
-
-
-def _catalog(catalog_body: Any, path: Path | None) -> Catalog:
-    """The plan's catalog; from the file where public rows are needed, which the plan does not hold."""
+    """The questions of the plan's catalog; from the file where public rows are needed, which the plan does not hold."""
     if catalog_body is None:
         raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
     if path is None:
@@ -478,11 +466,11 @@ def _catalog(catalog_body: Any, path: Path | None) -> Catalog:
                 "an axis of this plan is a public dimension's rows",
                 hint="pass --catalog CATALOG",
             )
-        return described
-    described = load_catalog(path)
-    if json.loads(described.to_json()) != catalog_body:
-        raise InterfaceError(
-            f"{path.name} is not the catalog that this plan was made from",
-            hint="bring that one back, or leave --catalog out",
-        )
-    return described
+    else:
+        described = load_catalog(path)
+        if json.loads(described.to_json()) != catalog_body:
+            raise InterfaceError(
+                f"{path.name} is not the catalog that this plan was made from",
+                hint="bring that one back, or leave --catalog out",
+            )
+    return survey_of(described, public_axis_maker(described))

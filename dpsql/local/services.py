@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,12 +35,12 @@ from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.local.estimate import one_row_each
 from dpsql.local.files import write_plan_file
+from dpsql.local.forecast import Prediction
 from dpsql.local.mechanisms.truncation import weighting_named
 from dpsql.local.oracles import choose_oracle
 from dpsql.local.plan import ONLY, CollectionDesign, ViewShare, canonical, checked, with_oracle
 from dpsql.local.survey import Survey, design_of
 from dpsql.local.tallies import layout_of, oracle_of
-from dpsql.local.tau import Prediction
 
 MOST_ITEMS = 4096
 """Most items of one service: a report of OUE has a bit for each."""
@@ -95,13 +96,19 @@ class Sheet:
         """True if a service tells a measure."""
         return measure is not None and self.measures.get(name) == measure
 
-    def score(self, name: str, measure: int | None) -> ReportScore:
-        """Score of one report of a service for a statistic."""
+    def score(self, name: str, measure: int | None) -> tuple[float, int, float]:
+        """Score of one report of a service for a statistic.
+
+        Returns:
+            v, variance of one item's score; items of a cell that are added, or taken from each other; by how much an
+            answer of everything is less noisy than its items: 1 where the scores of all cells add up to 1, 0 where
+            items are taken from each other.
+        """
         plan = self.plans[name]
         view, layout = plan.views[0], layout_of(plan.views[0])
         added = 1 if layout.bits is None else 2
         noise_saving = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
-        return ReportScore(oracle_of(plan, view).estimate.item_noise, added, noise_saving)
+        return oracle_of(plan, view).estimate.item_noise, added, noise_saving
 
     @property
     def leaves(self) -> dict[int, int]:
@@ -110,30 +117,6 @@ class Sheet:
             for name, service_axes in self.axes.items()
             for a, planned in zip(service_axes, self.plans[name].axes, strict=True)
         }
-
-    def items_per_cell(self, name: str, part: Positions) -> int:
-        """Items of a service's report in one cell of some of its axes."""
-        leaves = self.leaves
-        return int(np.prod([leaves[a] for a in self.axes[name] if a not in part], dtype=np.int64))
-
-
-class ReportScore(NamedTuple):
-    """Score of one report of a service for a statistic.
-
-    Args:
-        noise: v, variance of one item's score.
-        items: items of a cell that are added, or taken from each other.
-        known: by how much an answer of everything is less noisy than its items: 1 where the scores of all cells add up
-            to 1, 0 where items are taken from each other.
-    """
-
-    noise: float
-    items: int
-    known: float
-
-    def squared(self, cells: float, share: float) -> float:
-        """Mean square of a person's score of a share of the cells, for evenly spread people."""
-        return self.noise * self.items * cells * share * (1 - self.known * share) + share
 
 
 def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Sheet:
@@ -312,16 +295,19 @@ def strengths(
     Returns:
         By positions inside `held`, for the models I - J/m of the axes. A total that is known exactly has none.
     """
-    factors: dict[Positions, float] = {}
+    factors, leaves = dict[Positions, float](), sheet.leaves
     for width in range(len(held) + 1):
         for places in itertools.combinations(range(len(held)), width):
             subset = {held[i] for i in places}
             squared, truth = 1.0, 1.0
             for name, view in sheet.asked(held, measure).items():
-                service_axes, score = tuple(a for a in view if a in subset), sheet.score(name, measure)
-                even = 1 / float(np.prod([sheet.leaves[a] for a in service_axes]))
-                cells = sheet.items_per_cell(name, service_axes) * score.items
-                squared *= score.noise * cells * (1.0 if service_axes else 1 - score.known) + even
+                service_axes, (noise, items, known) = (
+                    [a for a in view if a in subset],
+                    sheet.score(name, measure),
+                )
+                even = 1 / float(np.prod([leaves[a] for a in service_axes]))
+                others = [leaves[a] for a in sheet.axes[name] if a not in service_axes]
+                squared *= noise * (math.prod(others) * items) * (1.0 if service_axes else 1 - known) + even
                 truth *= even
             factors[places] = people * max(squared - truth, 0.0)
     return factors
@@ -331,8 +317,9 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
     """Predicted standard error, in rows, of half of every axis of a view."""
     squared, truth = 1.0, 1.0
     for name, service_axes in sheet.asked(held).items():
-        share = 0.5 ** len(service_axes)
-        squared *= sheet.score(name, None).squared(sheet.plans[name].views[0].cells, share)
+        share, (noise, items, known) = 0.5 ** len(service_axes), sheet.score(name, None)
+        # the mean square of a person's score of a share of the cells, for evenly spread people
+        squared *= noise * items * sheet.plans[name].views[0].cells * share * (1 - known * share) + share
         truth *= share
     return sheet.rows * float(np.sqrt(people * max(squared - truth, 0.0)))
 

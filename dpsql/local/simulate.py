@@ -30,11 +30,11 @@ from dpsql.local import rounds
 from dpsql.local.collector import decode_reports
 from dpsql.local.estimate import one_row_each
 from dpsql.local.files import check_folder, unwritable, write_plan_file
+from dpsql.local.forecast import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.local.rounds import after_round, rounds_design
 from dpsql.local.services import Sheet, make_sheet, write_sheet
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import IntArray, RespondentRows, kind_of, oracle_of
-from dpsql.local.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import registered
 from dpsql.row_expressions import identifier
@@ -269,7 +269,8 @@ def people_of(survey: Survey, raw: RawSide) -> RespondentRows:
         place = _place(axis.path)
         if isinstance(axis.rule, KeyRule):
             name = f"leaf_of_{i}"
-            _store_lookup(raw, name, axis.rule)
+            with registered(raw.connection, "incoming", {"key": axis.rule.keys, "leaf": axis.rule.leaf}):
+                raw.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM incoming")
             key = f"{place}.{identifier(axis.rule.key)}"
             joins.append(f"LEFT JOIN {name} ON {key} = {name}.key")
             leaves.append(
@@ -329,8 +330,3 @@ def _joins(survey: Survey, raw: RawSide) -> list[str]:
         match = f"{_place(path[:-1])}.{identifier(path[-1])} = {_place(path)}.{identifier(hop.key)}"
         joins.append(f"LEFT JOIN {_table(catalog, raw, hop.table)} AS {_place(path)} ON {match}")
     return joins
-
-
-def _store_lookup(raw: RawSide, name: str, rule: KeyRule) -> None:
-    with registered(raw.connection, "incoming", {"key": rule.keys, "leaf": rule.leaf}):
-        raw.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM incoming")

@@ -111,11 +111,7 @@ def joint_table(
     Returns:
         The fit; `shares` has the shape of the axes' leaves, with a last axis of 2 for a measure.
     """
-    sizes = [plan.axes[a].leaves for a in axes]
-    smooth = [plan.axes[a].smooth for a in axes]
-    if measure is not None:
-        sizes, smooth = [*sizes, 2], [*smooth, 0]
-    seen = _held_together(plan, axes, measure)
+    sizes, smooth, seen = _shape(plan, axes, measure)
     halves = [
         marginals(plan, tallies, axes, measure, filled, folds)
         for folds in (range(FOLDS // 2), range(FOLDS // 2, FOLDS))
@@ -141,9 +137,7 @@ def told(plan: Plan, axes: Sequence[int]) -> bool:
 
 def joint_fits(plan: Plan, axes: Sequence[int]) -> bool:
     """True if a joint fit of these axes' counts is small enough to make."""
-    sizes = [plan.axes[a].leaves for a in axes]
-    smooth = [plan.axes[a].smooth for a in axes]
-    return fits(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
+    return fits(*_shape(plan, axes, None), _lattices(plan, axes)[0])
 
 
 def fitted_together(plan: Plan, axes: Sequence[int], measure: int | None) -> bool:
@@ -173,11 +167,8 @@ def joint_seconds(plan: Plan, views: Iterable[tuple[Sequence[int], Sequence[int]
 
 
 def _fit_seconds(plan: Plan, axes: Sequence[int], measure: int | None) -> float:
-    sizes, smooth = [plan.axes[a].leaves for a in axes], [plan.axes[a].smooth for a in axes]
-    if measure is not None:
-        sizes, smooth = [*sizes, 2], [*smooth, 0]
-    weights = weights_of(sizes, smooth, _held_together(plan, axes, measure), _lattices(plan, axes)[0])
-    entries = weights * math.prod(sizes)
+    shape = _shape(plan, axes, measure)
+    entries = weights_of(*shape, _lattices(plan, axes)[0]) * math.prod(shape[0])
     return (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
 
 
@@ -197,15 +188,21 @@ def _lattices(plan: Plan, axes: Sequence[int]) -> tuple[int, int]:
     return USUAL, finer if finer > USUAL else 0
 
 
-def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list[tuple[int, ...]]:
-    """Sets of three positions or more that one grid tells about, with the measure's bit where it is in."""
+def _shape(
+    plan: Plan, axes: Sequence[int], measure: int | None
+) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+    """Leaves and smooth leaves of each axis, a measure's bit last, and sets of three positions or more that one grid
+    tells about, with the bit where it is in."""
+    sizes, smooth = [plan.axes[a].leaves for a in axes], [plan.axes[a].smooth for a in axes]
+    if measure is not None:
+        sizes, smooth = [*sizes, 2], [*smooth, 0]
     sets = []
     for view in plan.views:
         inside = tuple(sorted(list(axes).index(a) for a in view.axes if a in axes))
         if view.asks.table and len(inside) > 2:
             with_bit = measure is not None and view.measure == measure
             sets.append((*inside, len(axes)) if with_bit else inside)
-    return sets
+    return sizes, smooth, sets
 
 
 def _choose(

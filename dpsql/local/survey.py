@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
@@ -164,7 +164,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
             f"everybody has one row of `{survey.of}`",
             hint="write tau: 1 in `collection:`, and neither row_weighting nor row_bit_cap",
         )
-    rows = _row_design(collection, table)
+    tau, source, guess, cap, share = _row_design(collection, table)
     return CollectionDesign(
         collection=":".join(name for name in (catalog.name, catalog.privacy.lineage, label) if name),
         epsilon=report_epsilon(catalog.privacy.epsilon, collection),
@@ -173,33 +173,29 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
         joint=_joint_grids(survey, collection),
-        asked=_asked(survey, collection, rows.share),
+        asked=_asked(survey, collection, share),
         branching=collection.branching,
         kind=collection.kind,
-        tau=rows.tau,
-        tau_from=rows.source,
-        row_guess=rows.guess,
+        tau=tau,
+        tau_from=source,
+        row_guess=guess,
         rows_floor=1 if table.one_row else 0,
-        rows_cap=rows.cap,
-        row_share=rows.share,
+        rows_cap=cap,
+        row_share=share,
         row_weighting=weighting_of(collection, table.one_row),
         shuffled=collection.shuffled,
         catalog=json.loads(catalog.to_json()),
     )
 
 
-class _RowDesign(NamedTuple):
-    """Design of rows a person: declared tau, its origin, the public guess, and the largest number of rows."""
+def _row_design(
+    collection: Collection, table: StarTable
+) -> tuple[int, str, tuple[float, ...], int, Fraction]:
+    """Slots or the bit's cap. Without a guess, people of r rows are taken to be r^-2 as many as those of one.
 
-    tau: int
-    source: str
-    guess: tuple[float, ...]
-    cap: int
-    share: Fraction
-
-
-def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
-    """Slots or the bit's cap. Without a guess, people of r rows are taken to be r^-2 as many as those of one."""
+    Returns:
+        Declared tau, its origin, the public guess, the largest number of rows, and who reports how many there are.
+    """
     share, source = counted_share(collection, table.one_row), collection.slots.name
     row_guess = collection.row_guess
     guess = tuple(float(row_guess.get(r, 0)) for r in range(max(row_guess, default=-1) + 1))
@@ -211,14 +207,12 @@ def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
         )
     if not bit:
         declared = collection.tau if isinstance(collection.tau, int) else 1
-        return _RowDesign(
-            declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share
-        )
+        return declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
     cap = max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1)
     if collection.cap_from.guessed:
-        return _RowDesign(1, "theory", guess or first_guess(cap), cap, share)
-    return _RowDesign(declared, source, guess, cap, share)
+        return 1, "theory", guess or first_guess(cap), cap, share
+    return declared, source, guess, cap, share
 
 
 def first_guess(cap: int) -> tuple[float, ...]:

@@ -60,7 +60,7 @@ from dpsql.local.mechanisms.blue import (
     signed_gains,
 )
 from dpsql.local.mechanisms.truncation import ValueWithError, clipped_share, lost_by_histogram
-from dpsql.local.oracles.oracle import FloatArray, Structure
+from dpsql.local.oracles.oracle import FloatArray
 from dpsql.local.plan import facts_of
 from dpsql.local.tallies import Tallies, oracle_of, shares
 
@@ -107,19 +107,15 @@ def _covariance(plan: Plan, tallies: Tallies, influences: list[Influences]) -> F
     """Covariance of the axes' totals."""
     covariance = np.zeros((len(influences), len(influences)))
     for number in sorted({number for of_axis in influences for number in of_axis}):
-        noise = _noise(plan, number, tallies)
+        item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
+        # of a view's items, times its reports
+        noise = oracle_of(plan, plan.views[number]).estimate.structure(item_shares)
         matrix = np.array(
             [axis_influences.get(number, np.zeros(noise.diagonal.size)) for axis_influences in influences]
         )
         along = matrix @ noise.tilt
         covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / tallies[number].total
     return covariance
-
-
-def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
-    """Covariance of a view's items, times its reports."""
-    item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
-    return oracle_of(plan, plan.views[number]).estimate.structure(item_shares)
 
 
 def _influences(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Influences:
@@ -268,7 +264,8 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
     if one_row_each(plan):
         return _weighted_scale(plan, tallies, float(people), filled_share(plan, tallies))
-    rows_within = _kept(plan, tallies, known)
+    total = total_of(plan, tallies, known)
+    rows_within = ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
     counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
     if counted is not None:
         mean = ValueWithError(plan.rows_floor + counted.value, counted.error)
@@ -281,12 +278,6 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     support = np.array(first.support, dtype=np.float64)
     lost = lost_by_histogram(first.oracle, support, float(first.reports), plan.tau)
     return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
-
-
-def _kept(plan: Plan, tallies: Tallies, axis_tables: Mapping[int, AxisTable]) -> ValueWithError:
-    """Rows a person within tau."""
-    total = total_of(plan, tallies, axis_tables)
-    return ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
 
 
 def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: ValueWithError) -> Scale:

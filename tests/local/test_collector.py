@@ -19,12 +19,12 @@ from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.local.collector import add_spool, close_collection, decode_reports
 from dpsql.local.estimate import axis_table
 from dpsql.local.files import open_state
+from dpsql.local.forecast import predict, range_variances
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.local.simulate import simulate_reports
 from dpsql.local.spools import counted_file
 from dpsql.local.tallies import RespondentRows
-from dpsql.local.tau import predict, range_variances
 from tests.local_plans import InsecureTestEntropy
 
 KEY = b"k" * 32

@@ -15,12 +15,11 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.cli import cli
 from dpsql.local.estimate import axis_table
-from dpsql.local.forecast import NOISE_SHARE, is_noise, people_needed
+from dpsql.local.forecast import NOISE_SHARE, is_noise, people_needed, predict
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.mechanisms.truncation import bit_cap
 from dpsql.local.run import write_plan
 from dpsql.local.survey import first_guess
-from dpsql.local.tau import predict
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 CATALOG = """

@@ -16,6 +16,7 @@ from dpsql.errors import CatalogError, MachineFault
 from dpsql.faults import advice
 from dpsql.local import parts, run, smooth
 from dpsql.local.estimate import FittedTable, axis_table, model_of, table
+from dpsql.local.forecast import predict
 from dpsql.local.mechanisms import joint
 from dpsql.local.mechanisms.truncation import granularity, joint_granularity
 from dpsql.local.parts import Fits, interactions
@@ -23,7 +24,6 @@ from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, Planned
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports
 from dpsql.local.smooth import joint_seconds, joint_table, positive_shares
-from dpsql.local.tau import predict
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 from dpsql.release.verify import verify

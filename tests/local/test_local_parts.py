@@ -13,10 +13,10 @@ import pytest
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local.estimate import axis_table, interaction, model_of, rest, table
+from dpsql.local.forecast import expected_tallies
 from dpsql.local.parts import grid_part, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import RespondentRows
-from dpsql.local.tau import expected_tallies
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 

@@ -94,7 +94,7 @@ def test_splits_come_nearer_than_smooth_priors_where_long_stretches_are_empty() 
 def test_the_usual_priors_are_where_they_are_said_to_be() -> None:
     kinks, spikes, splits = smooth.USUAL
     bends = smooth.penalties(LEAVES)
-    assert bends[kinks - 1] == smooth.Absolute(2, 10 * LEAVES / 256)
+    assert bends[kinks - 1] == smooth.Penalty(2, 10 * LEAVES / 256, absolute=True)
     assert spikes == len(bends) + len(smooth.spiky_priors(LEAVES))
     assert splits == spikes + 1
 
@@ -115,7 +115,7 @@ def test_a_lone_spike_is_found_and_its_neighbours_stay_smooth() -> None:
     noise = np.random.default_rng(5).normal(scale=known, size=LEAVES)
     equations, weight = blue.System(precision, precision @ (shares + noise)), 1e6 * (LEAVES / 256) ** 5
     logs = spiky_smooth(equations, Spiky(3, weight, 3.0), LEAVES, np.zeros(LEAVES))
-    bent = smooth.log_smooth(equations, smooth.SquaredBends(3, weight), LEAVES, np.zeros(LEAVES))
+    bent = smooth.log_smooth(equations, smooth.Penalty(3, weight), LEAVES, np.zeros(LEAVES))
     off, without = softmax(logs) - shares, softmax(bent) - shares
     assert abs(off[20]) < 2 * known
     assert np.sqrt(np.mean(off**2)) < 0.65 * known < 0.1 * np.sqrt(np.mean(without**2))

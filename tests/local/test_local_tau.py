@@ -23,12 +23,7 @@ from dpsql.federation.tables import read_table
 from dpsql.interfaces.cli import cli
 from dpsql.interfaces.web.report import report_page
 from dpsql.local.estimate import axis_table
-from dpsql.local.mechanisms.blue import range_workload
-from dpsql.local.mechanisms.truncation import clipped_fraction, lost_rows
-from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, facts_of, plan_body
-from dpsql.local.simulate import chosen
-from dpsql.local.tallies import RespondentRows, empty_tallies
-from dpsql.local.tau import (
+from dpsql.local.forecast import (
     asks_rows_alone,
     best_tau,
     first_plan,
@@ -37,6 +32,11 @@ from dpsql.local.tau import (
     second_plan,
     typical_question,
 )
+from dpsql.local.mechanisms.blue import range_workload
+from dpsql.local.mechanisms.truncation import clipped_fraction, lost_rows
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, facts_of, plan_body
+from dpsql.local.simulate import chosen
+from dpsql.local.tallies import RespondentRows, empty_tallies
 from dpsql.local.totals import Scale, row_scale
 from dpsql.planner.plan import views_of
 from dpsql.release.read import open_release

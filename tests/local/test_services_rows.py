@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
-from dpsql.local.pseudonyms import PARTS, joined_people, spooled_reports
+from dpsql.local.joined import PARTS, joined_people, spooled_reports
 from dpsql.local.run import Collected, Reports, collect, write_plan
 from dpsql.local.services import predict_services, read_sheet
 from dpsql.local.simulate import known_to, simulate_reports, simulate_to_files, write_spool

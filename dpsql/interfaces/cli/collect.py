@@ -12,10 +12,9 @@ from dpsql.catalog.source import POSTGRESQL, SPARK
 from dpsql.client import Plan
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
-from dpsql.local.forecast import CollectionForecast
+from dpsql.local.forecast import CollectionForecast, asks_rows_alone
 from dpsql.local.plan import facts_of
 from dpsql.local.smooth import SLOW
-from dpsql.local.tau import asks_rows_alone
 
 ENGINE = click.option(
     "--engine", type=click.Choice([kind.name for kind in (POSTGRESQL, SPARK)]),

@@ -25,9 +25,9 @@ All of it is post-processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -231,53 +231,27 @@ ROUGH = 0.2
 an answer that is rougher than the truth."""
 
 
-class Penalty(Protocol):
-    """One smoothness prior over differences of log shares."""
+class Penalty(NamedTuple):
+    """One smoothness prior over differences of log shares.
 
-    @property
-    def order(self) -> int:
-        """Order of the difference."""
+    Args:
+        order: of the difference.
+        weight: of the penalty.
+        absolute: whether bends count by their absolute values, smooth near 0, so that a few may be large; else by half
+            their squares, and none may be.
+    """
 
-    @property
-    def weight(self) -> float:
-        """Weight of the penalty."""
+    order: int
+    weight: float
+    absolute: bool = False
 
     def energy(self, bends: FloatArray) -> float:
-        """Energy of the bends, times `weight`."""
+        """sum sqrt(|D^k theta|^2 + SOFT^2), or |D^k theta|^2 / 2; times `weight` it is the prior's."""
+        return float((self.size(bends) if self.absolute else bends**2 / 2).sum())
 
     def size(self, bends: FloatArray) -> FloatArray:
         """Divisor of each bend in the slope of the energy, and in its curvature."""
-
-
-@dataclass(frozen=True)
-class SquaredBends:
-    """Half the squares of bends: none may be large."""
-
-    order: int
-    weight: float
-
-    def energy(self, bends: FloatArray) -> float:
-        """|D^k theta|^2 / 2."""
-        return float((bends**2 / 2).sum())
-
-    def size(self, bends: FloatArray) -> FloatArray:
-        return np.ones_like(bends)
-
-
-@dataclass(frozen=True)
-class Absolute:
-    """Absolute values of bends, smooth near 0: a few may be large."""
-
-    order: int
-    weight: float
-
-    def energy(self, bends: FloatArray) -> float:
-        """sum sqrt(|D^k theta|^2 + SOFT^2)."""
-        return float(self.size(bends).sum())
-
-    def size(self, bends: FloatArray) -> FloatArray:
-        """The same, bend by bend."""
-        return np.asarray(np.sqrt(bends**2 + SOFT**2))
+        return np.sqrt(bends**2 + SOFT**2) if self.absolute else np.ones_like(bends)
 
 
 class Stack(NamedTuple):
@@ -293,10 +267,10 @@ def penalties(leaves: int) -> list[Penalty]:
     """The priors without spikes, scaled so that a histogram seen at another grain is as rough as before."""
     grain = leaves / 256
     return [
-        SquaredBends(3, 1e6 * grain**5),
-        SquaredBends(2, 1e2 * grain**3),
-        *(Absolute(2, w * grain) for w in (10.0, 100.0, 1000.0)),
-        *(Absolute(1, w) for w in (1.0, 3.0)),
+        Penalty(3, 1e6 * grain**5),
+        Penalty(2, 1e2 * grain**3),
+        *(Penalty(2, w * grain, absolute=True) for w in (10.0, 100.0, 1000.0)),
+        *(Penalty(1, w, absolute=True) for w in (1.0, 3.0)),
     ]
 
 

@@ -128,15 +128,7 @@ def chi_square_tail(value: float, freedom: int) -> float:
     return tail
 
 
-class ShrunkShares(NamedTuple):
-    """The mix's shares and covariance, and the likelihood's share of "missing at random"."""
-
-    shares: FloatArray
-    covariance: FloatArray
-    at_random: float
-
-
-def shrink(laws: TwoLaws, smooth: int) -> ShrunkShares:
+def shrink(laws: TwoLaws, smooth: int) -> tuple[ShareEstimate, float]:
     """Shares of rows from both estimates, the second trusted as far as the reports bear it out.
 
     Args:
@@ -145,7 +137,7 @@ def shrink(laws: TwoLaws, smooth: int) -> ShrunkShares:
 
     Returns:
         The mean over the tilt's variances s^2 by likelihood, made non-negative in its own norm; its covariance is that
-        within and between them.
+        within and between them. And the likelihood's share of "missing at random".
     """
     size = laws.rows.size
     free, prior = slice(0, size - 1), _tilt_prior(laws.person, smooth)
@@ -175,7 +167,7 @@ def shrink(laws: TwoLaws, smooth: int) -> ShrunkShares:
     last = np.append(mean, 1 - mean.sum())
     covariance = np.asarray(lift @ inner @ lift.T)
     precision = constrained_inverse(covariance)
-    return ShrunkShares(simplex_fit(precision, precision @ last), covariance, float(weights[0]))
+    return ShareEstimate(simplex_fit(precision, precision @ last), covariance), float(weights[0])
 
 
 def _tilt_prior(person: FloatArray, smooth: int) -> FloatArray:
