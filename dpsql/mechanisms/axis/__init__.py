@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -132,7 +131,7 @@ def auto_strategy(
     **Privacy** Reads no data: the arguments are public.
     """
     if workload is None:
-        return _best_of_all_ranges(MECHANISMS, _AllRanges(n, law, whole, scale, joint))
+        return _best_of_all_ranges(MECHANISMS, (n, law, whole, scale, joint))
     return least(all_offers(AxisProblem(n, law, workload, whole, scale, joint)))
 
 
@@ -173,9 +172,13 @@ def axis_strategy(question: AxisProblem, word: Word, shared: bool) -> AxisChoice
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
     if question.workload is None:
-        all_ranges = _AllRanges(question.leaves, question.law, question.whole, question.scale, question.joint)
+        all_ranges = question.leaves, question.law, question.whole, question.scale, question.joint
         return _for_all_ranges(MECHANISMS, all_ranges, word, shared)
     return _chosen(question, word, shared)
+
+
+_AllRanges = tuple[int, NoiseDistribution, float, int, JointCells | None]
+"""A question that a cache can hold: leaves, law, whole, scale and joint of an `AxisProblem`."""
 
 
 @lru_cache(maxsize=64)  # a stream plans the same axes at every append
@@ -190,16 +193,6 @@ def _for_all_ranges(
 def _best_of_all_ranges(mechanisms: tuple[Mechanism, ...], question: _AllRanges) -> AxisChoice:
     leaves, law, whole, scale, joint = question
     return least(all_offers(AxisProblem(leaves, law, None, whole, scale, joint)))
-
-
-class _AllRanges(NamedTuple):
-    """A question that a cache can hold."""
-
-    leaves: int
-    law: NoiseDistribution
-    whole: float
-    scale: int
-    joint: JointCells | None
 
 
 def _chosen(original: AxisProblem, word: Word, shared: bool) -> AxisChoice:

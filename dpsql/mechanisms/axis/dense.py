@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,8 +27,8 @@ from dpsql.matrices.leaves import PrefixVariance
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisProblem,
-    AxisStrategy,
     Candidate,
+    EvenRows,
     Frozen,
     NamedAxisMechanism,
     Proposal,
@@ -205,8 +206,36 @@ NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class DenseStrategy:
+class SquareRows(EvenRows):
     """A full matrix of integer rows of equal budgets, for Gaussian noise. See `AxisStrategy` for its methods.
+
+    Args:
+        matrix: shape (n, n).
+        total: bound of the column norms.
+    """
+
+    matrix: IntArray
+    total: int
+    law: ClassVar[NoiseDistribution] = GAUSSIAN
+
+    @property
+    def leaves(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def budget(self) -> IntArray:
+        return np.ones(len(self.matrix), np.int64)
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        return self.matrix @ x
+
+    def entries(self) -> SparseRows:
+        return square_rows(self.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseStrategy(SquareRows):
+    """The best rows for Gaussian noise. See `AxisStrategy` for what its methods answer.
 
     Args:
         matrix: H, shape (n, n), of full rank.
@@ -217,32 +246,17 @@ class DenseStrategy:
         InternalError: if a column norm passes `total`.
     """
 
-    matrix: IntArray
-    total: int
     entry_scale: int
     kind: ClassVar[str] = "dense"
-    law: ClassVar[NoiseDistribution] = GAUSSIAN
-    refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Refuse rows that are more sensitive than they say."""
         check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
 
-    @property
-    def leaves(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def budget(self) -> IntArray:
-        return np.ones(len(self.matrix), np.int64)
-
     @cached_property
     def _scaled(self) -> FloatArray:
         """The rows at unit noise."""
         return np.asarray(self.matrix / self.total, np.float64)
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return self.matrix @ x
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
         rows = self._scaled
@@ -255,12 +269,6 @@ class DenseStrategy:
     def _variance(self) -> PrefixVariance:
         """The inverse of the Gram matrix; a plan asks for it once a candidate, and a release once more."""
         return PrefixVariance(np.linalg.inv(self._scaled.T @ self._scaled).astype(np.float64))
-
-    def entries(self) -> SparseRows:
-        return square_rows(self.matrix)
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
 
     def frozen(self) -> dict[str, Any]:
         return {"matrix": self.matrix.tolist(), "total": self.total, "grain": self.entry_scale}
@@ -294,25 +302,12 @@ def dense_strategy(
         squares = int((integer_rows * integer_rows).sum(axis=0).max())
         if squares <= scale**2:
             break
-    return DenseStrategy(integer_rows, max(scale, _ceil_sqrt(squares)), scale)
-
-
-def _ceil_sqrt(value: int) -> int:
-    """The least integer whose square is not below `value`."""
-    root = int(np.sqrt(value))
-    while root * root < value:
-        root += 1
-    return root
+    return DenseStrategy(integer_rows, max(scale, isqrt(squares - 1) + 1), scale)
 
 
 def reaches(question: AxisProblem) -> bool:
     """True if the axis is short enough for a dense optimum, and the noise is right."""
     return question.allows(DenseStrategy.law) and question.leaves <= DENSE_LEAVES
-
-
-def is_optimal(question: AxisProblem) -> bool:
-    """True if nothing can err less than the dense optimum: all ranges are asked."""
-    return reaches(question) and question.workload is None
 
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:

@@ -25,10 +25,10 @@ import numpy as np
 
 from dpsql.matrices import mean_variance
 from dpsql.matrices.levels import LevelMoments, LevelVariance, level_moments, level_weights
+from dpsql.mechanisms.axis.leaves import LeafRows
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisProblem,
-    AxisStrategy,
     Frozen,
     NamedAxisMechanism,
     Proposal,
@@ -36,9 +36,9 @@ from dpsql.mechanisms.axis.strategy import (
     check_sensitivity,
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.integer_rows import LevelShares, SparseRows, rows_of_ones
+from dpsql.mechanisms.integer_rows import LevelShares
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import IntArray
 
 TOTAL = 1 << 12
 COARSE = 0.1
@@ -56,8 +56,28 @@ LEAF_SHARE = TOTAL // 64
 """The least share of the leaves."""
 
 
+class JointLevels:
+    """What follows from the levels of a tree whose leaves are drawn together, and from their shares of `TOTAL`."""
+
+    levels: LevelShares
+
+    @cached_property
+    def moments(self) -> LevelMoments:
+        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
+        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
+
+    def tree_draws(self, numbers: int) -> float:
+        """Expected leaf draws of one tree of so many numbers."""
+        return prod(self.levels.arities) * self.moments.draws**numbers
+
+    def level_variance(self, leaves: int) -> LevelVariance:
+        """By level, of the first leaves; half of the variance at epsilon 1, as of every model under Laplace noise."""
+        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
+        return LevelVariance(leaves, self.levels.arities, self.levels.shares, weights)
+
+
 @dataclass(frozen=True)
-class JointTreeStrategy:
+class JointTreeStrategy(LeafRows, JointLevels):
     """Leaves drawn together. See `AxisStrategy` for what its methods answer.
 
     Args:
@@ -72,8 +92,6 @@ class JointTreeStrategy:
     kind: ClassVar[str] = "joint_tree"
     law: ClassVar[NoiseDistribution] = LAPLACE
     total: ClassVar[int] = TOTAL
-    entry_scale: ClassVar[int] = 1
-    refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Refuse levels that spend more than the whole, or fewer leaves than the axis has."""
@@ -88,33 +106,8 @@ class JointTreeStrategy:
         """Of the leaves' level, shape (n,)."""
         return np.full(self.leaves, self.levels.shares[-1], np.int64)
 
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return x.copy()
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        return y
-
-    @cached_property
-    def moments(self) -> LevelMoments:
-        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
-        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
-
     def variance(self) -> LevelVariance:
-        """By level; half of the variance at epsilon 1, as of every model under Laplace noise."""
-        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
-        return LevelVariance(self.leaves, self.levels.arities, self.levels.shares, weights)
-
-    def entries(self) -> SparseRows:
-        """One row of one leaf each."""
-        leaf = np.arange(self.leaves)
-        return rows_of_ones(self.leaves, leaf, leaf + 1)
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
-
-    def tree_draws(self, numbers: int) -> float:
-        """Expected leaf draws of one tree of so many numbers."""
-        return prod(self.levels.arities) * self.moments.draws**numbers
+        return self.level_variance(self.leaves)
 
     def frozen(self) -> dict[str, Any]:
         return {

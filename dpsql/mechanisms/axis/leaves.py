@@ -12,8 +12,7 @@ from dpsql.matrices.leaves import IdentityVariance
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
     AxisProblem,
-    AxisStrategy,
-    Candidate,
+    EvenRows,
     Frozen,
     NamedAxisMechanism,
     Proposal,
@@ -27,8 +26,26 @@ from dpsql.mechanisms.offers import Offer
 from dpsql.tree import FloatArray, IntArray
 
 
+class LeafRows(EvenRows):
+    """A row for each leaf. See `AxisStrategy` for what its methods answer."""
+
+    leaves: int
+    entry_scale: ClassVar[int] = 1
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        return x.copy()
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        return y
+
+    def entries(self) -> SparseRows:
+        """One row of one leaf each."""
+        leaf = np.arange(self.leaves)
+        return rows_of_ones(self.leaves, leaf, leaf + 1)
+
+
 @dataclass(frozen=True)
-class LeafStrategy:
+class LeafStrategy(LeafRows):
     """The identity. See `AxisStrategy` for what its methods answer.
 
     Args:
@@ -42,31 +59,15 @@ class LeafStrategy:
     law: NoiseDistribution = LAPLACE
     kind: ClassVar[str] = "identity"
     total: ClassVar[int] = 1
-    entry_scale: ClassVar[int] = 1
-    refinements: ClassVar[int] = 1
 
     @property
     def budget(self) -> IntArray:
         """Ones, shape (n,)."""
         return np.ones(self.leaves, np.int64)
 
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return x.copy()
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        return y
-
     def variance(self) -> IdentityVariance:
         """The same for every leaf."""
         return IdentityVariance(self.leaves, 1.0)
-
-    def entries(self) -> SparseRows:
-        """One row of one leaf each."""
-        leaf = np.arange(self.leaves)
-        return rows_of_ones(self.leaves, leaf, leaf + 1)
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
 
     def frozen(self) -> dict[str, Any]:
         return {"leaves": self.leaves, "norm": self.law.norm}
@@ -74,11 +75,6 @@ class LeafStrategy:
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:
         return cls(int(frozen["leaves"]), LAWS[frozen["norm"]])
-
-
-def identity(question: AxisProblem) -> Candidate:
-    """Every leaf by itself."""
-    return candidate(LeafStrategy(question.leaves, question.law), "identity", question)
 
 
 def named(question: AxisProblem, word: Word) -> AxisChoice:
@@ -91,4 +87,5 @@ NAMED: Mapping[str, NamedAxisMechanism] = {"identity": NamedAxisMechanism(named)
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Fits every axis."""
-    yield Offer("identity", 0.0, lambda: identity(question))
+    leaf = LeafStrategy(question.leaves, question.law)
+    yield Offer("identity", 0.0, lambda: candidate(leaf, "identity", question))

@@ -36,7 +36,7 @@ from dpsql.matrices.sine import SineVariance, cosine_sums, half_angles, sine_tra
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.mechanisms.axis.strategy import (
     AxisProblem,
-    AxisStrategy,
+    EvenRows,
     Frozen,
     NamedAxisMechanism,
     Proposal,
@@ -173,13 +173,8 @@ def measure_sine(x: IntArray, scale: int) -> IntArray:
     return rows
 
 
-def estimate_sine(y: FloatArray, scale: int) -> FloatArray:
-    """A^-1 y / scale, shape (n, m): the leaves up to what rounding the rows changed, which a second pass takes out."""
-    return transform(y, -0.25) / scale
-
-
 @dataclass(frozen=True)
-class SineStrategy:
+class SineStrategy(EvenRows):
     """V^(1/4) of all ranges, for axes too long for dense rows. See `AxisStrategy` for what its methods answer.
 
     Args:
@@ -218,8 +213,8 @@ class SineStrategy:
         return measure_sine(x, self.scale)
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """By the transform of the rows before rounding."""
-        return estimate_sine(y, self.scale)
+        """A^-1 y / D: the leaves up to what rounding the rows changed, which a second pass takes out."""
+        return transform(y, -0.25) / self.scale
 
     def variance(self) -> SineVariance:
         return SineVariance(self.leaves, column_norm(self.leaves) * (self.total / self.scale) ** 2)
@@ -227,9 +222,6 @@ class SineStrategy:
     def entries(self) -> SparseRows | None:
         """None: n^2 of them."""
         return None
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
 
     def frozen(self) -> dict[str, Any]:
         """The scale; the rest follows from n."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,8 +28,8 @@ from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisChoice,
     AxisProblem,
-    AxisStrategy,
     Candidate,
+    EvenRows,
     Frozen,
     NamedAxisMechanism,
     Proposal,
@@ -47,7 +47,7 @@ from dpsql.tree import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class IntervalStrategy:
+class IntervalStrategy(EvenRows):
     """An identity and interval rows of equal budgets, for Laplace noise. See `AxisStrategy` for its methods.
 
     Args:
@@ -62,7 +62,8 @@ class IntervalStrategy:
     total: int
     kind: ClassVar[str] = "intervals"
     law: ClassVar[NoiseDistribution] = LAPLACE
-    refinements: ClassVar[int] = 1
+    entry_scale: ClassVar[int] = 1
+    """Hats are checked like all integers when they are measured."""
 
     def __post_init__(self) -> None:
         """Refuse rows that are more sensitive than they say."""
@@ -76,11 +77,6 @@ class IntervalStrategy:
     def budget(self) -> IntArray:
         """Ones; what a row weighs is in its entries."""
         return np.ones(self.rows.number, np.int64)
-
-    @property
-    def entry_scale(self) -> int:
-        """1: hats are checked like all integers when they are measured."""
-        return 1
 
     @cached_property
     def _layout(self) -> tuple[IntervalRows, IntArray]:
@@ -103,10 +99,6 @@ class IntervalStrategy:
 
     def entries(self) -> SparseRows:
         return self.rows
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        """Itself: every row has the same budget."""
-        return self
 
     def frozen(self) -> dict[str, Any]:
         rows = self.rows
@@ -192,7 +184,7 @@ def tents(
         raise InterfaceError(f"tents of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
     if not 0 <= root < 1 or not 0 <= left < 1:
         raise InterfaceError("shares of a strategy lie in [0, 1)")
-    total = total or _power_of_two(max(256, 8 * max(widths, default=1)))
+    total = total or 1 << (max(256, 8 * max(widths, default=1)) - 1).bit_length()
     starts, rows = _real_rows(n, widths, root, left, graded)
     return _with_identity(n, starts, [np.floor(total * row + 1e-9).astype(np.int64) for row in rows], total)
 
@@ -253,11 +245,6 @@ def graded_hats(n: int, h: int) -> tuple[IntArray, list[FloatArray]]:
     return knots[:-2] + 1, rows
 
 
-def _power_of_two(least: int) -> int:
-    """The least power of two that is not below `least`."""
-    return 1 << (least - 1).bit_length()
-
-
 def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> IntervalStrategy:
     """Give each leaf what the rows leave of its column; `rows` are blocks of equally long rows."""
     entries = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
@@ -274,19 +261,6 @@ def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) ->
 
 
 _ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
-
-
-class _Tents(NamedTuple):
-    """Arguments of `tents`."""
-
-    widths: tuple[int, ...]
-    graded: bool
-    root: float
-
-    @property
-    def name(self) -> str:
-        rule = f"{'graded ' if self.graded else ''}tents of half-width {', '.join(map(str, self.widths))}"
-        return f"{rule}, root" if self.root else rule
 
 
 def named(question: AxisProblem, word: Word) -> AxisChoice:
@@ -326,14 +300,16 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
 
 def _search(question: AxisProblem) -> Candidate:
     """The best levels at the middle width, the best width, then extra rows."""
-    tried: dict[_Tents, Candidate] = {}
+    tried: dict[tuple[tuple[int, ...], bool, float], Candidate] = {}
     n, work, reach = question.leaves, question.workload, question.reach
     long = LONG if work is None else LONG_LOG
 
     def attempt(widths: tuple[int, ...], graded: bool, root: float) -> float:
-        key = _Tents(widths, graded, root)
+        key = widths, graded, root
         if key not in tried:
-            tried[key] = candidate(tents(n, widths, root=root, graded=graded), key.name, question)
+            name = f"{'graded ' if graded else ''}tents of half-width {', '.join(map(str, widths))}"
+            name += ", root" if root else ""
+            tried[key] = candidate(tents(n, widths, root=root, graded=graded), name, question)
         return tried[key].error
 
     root = _ROOT_SHARES[2] if question.whole > 0 else 0.0
@@ -350,7 +326,7 @@ def _search(question: AxisProblem) -> Candidate:
         widths = min(sets, key=lambda candidate_widths: attempt(candidate_widths, graded, root))
         for share in () if question.whole == 0 else _ROOT_SHARES if n <= LONG else _ROOT_SHARES[:3]:
             attempt(widths, graded, share)
-    return best(trial for key, trial in tried.items() if key.widths)
+    return best(trial for (widths, *_), trial in tried.items() if widths)
 
 
 def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:

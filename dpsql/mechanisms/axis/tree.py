@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.errors import InternalError
 from dpsql.matrices.tree import TreeVariance, node_spread
-from dpsql.mechanisms.axis.dense import is_optimal
+from dpsql.mechanisms.axis.dense import reaches
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisProblem,
@@ -207,7 +207,7 @@ def refuses_trees(question: AxisProblem) -> str:
         return "a joint tree has less error on all ranges"
     if question.leaves < FEWEST_LEAVES:
         return f"takes axes of {FEWEST_LEAVES} leaves or more"
-    if is_optimal(question):
+    if reaches(question) and question.workload is None:  # all ranges are asked
         return "the dense optimum has less error than any rows"
     if question.leaves > _TREE_LEAVES:
         return f"loses by a quarter from {_TREE_LEAVES} leaves on"

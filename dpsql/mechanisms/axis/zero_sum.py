@@ -25,10 +25,8 @@ import numpy as np
 
 from dpsql.errors import InterfaceError
 from dpsql.matrices.leaves import PrefixVariance
-from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, Mixing, workload_gram
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, Frozen, check_sensitivity, expected_error
-from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.integer_rows import SparseRows, square_rows
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, Mixing, SquareRows, workload_gram
+from dpsql.mechanisms.axis.strategy import AxisChoice, Frozen, check_sensitivity, expected_error
 from dpsql.tree import FloatArray, IntArray, Workload, single_leaves
 
 
@@ -82,7 +80,7 @@ def _roots(s: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroSumStrategy:
+class ZeroSumStrategy(SquareRows):
     """Zero-sum rows. See `AxisStrategy` for what its methods answer; estimates are deviations from the mean.
 
     Args:
@@ -93,33 +91,18 @@ class ZeroSumStrategy:
         InternalError: if a column norm passes `total`.
     """
 
-    matrix: IntArray
-    total: int
     kind: ClassVar[str] = "zero_sum"
-    law: ClassVar[NoiseDistribution] = GAUSSIAN
     entry_scale: ClassVar[int] = 1
-    refinements: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Refuse rows that are more sensitive than they say."""
         check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
-
-    @property
-    def leaves(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def budget(self) -> IntArray:
-        return np.ones(len(self.matrix), np.int64)
 
     @cached_property
     def _deviations(self) -> FloatArray:
         """X^+: covariance of the leaves' deviations from their mean at unit noise, shape (n, n)."""
         rows = self.matrix / self.total
         return np.asarray(np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True), np.float64)
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return self.matrix @ x
 
     def estimate_columns(self, y: FloatArray) -> FloatArray:
         """The leaves' deviations from their mean."""
@@ -129,12 +112,6 @@ class ZeroSumStrategy:
     def variance(self) -> PrefixVariance:
         """The axis's total is taken as measured with noise of variance 1."""
         return PrefixVariance(self._deviations + 1 / self.leaves**2)
-
-    def entries(self) -> SparseRows:
-        return square_rows(self.matrix)
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
 
     def frozen(self) -> dict[str, Any]:
         return {"matrix": self.matrix.tolist(), "total": self.total}

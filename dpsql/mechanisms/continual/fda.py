@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance
-from dpsql.mechanisms.continual.nodes import NodeErrors, NoiseNodes, node_errors
+from dpsql.mechanisms.continual.nodes import NodeErrors, NoiseNodes
 from dpsql.mechanisms.continual.time_strategy import (
     UNIT,
     Emission,
@@ -198,7 +198,8 @@ class FdaStrategy:
         return fenwick_nodes(self.horizon).within(batches).covariance(node_variance)
 
     def errors(self, batches: int) -> NodeErrors:
-        return node_errors(fenwick_nodes(self.horizon).within(batches), self.node_shares(), self.law)
+        variance = self.law.error_at_unit_budget * share_variance(self.law, self.node_shares())
+        return NodeErrors(fenwick_nodes(self.horizon).within(batches), variance)
 
 
 def fda_strategy(law: NoiseDistribution, horizon: int) -> FdaStrategy:

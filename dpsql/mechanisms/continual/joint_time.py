@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -27,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import mean_variance
-from dpsql.matrices.levels import LevelMoments, LevelVariance, level_moments, level_weights
-from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, TreeSearch
+from dpsql.matrices.levels import LevelVariance
+from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, JointLevels, TreeSearch
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
@@ -53,7 +52,7 @@ NAME = "tree drawn ahead"
 
 
 @dataclass(frozen=True)
-class JointTimeStrategy:
+class JointTimeStrategy(JointLevels):
     """Batches drawn together. See `TimeStrategy` for what its methods answer.
 
     Args:
@@ -91,15 +90,6 @@ class JointTimeStrategy:
         """Of the leaves' level."""
         return Fraction(self.levels.shares[-1], TOTAL)
 
-    @cached_property
-    def moments(self) -> LevelMoments:
-        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
-        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
-
-    def tree_draws(self, numbers: int) -> float:
-        """Expected leaf draws of one cell of so many numbers."""
-        return prod(self.levels.arities) * self.moments.draws**numbers
-
     def emissions(self, batch: int) -> tuple[Emission, ...]:
         refuse_past(self, batch)
         return (Emission(0, batch, batch + 1, (NodeRead(batch, 1, self.share, batch + 2),)),)
@@ -118,9 +108,8 @@ class JointTimeStrategy:
         return check_rows(published, batches)
 
     def variance(self, batches: int) -> LevelVariance:
-        """Of the first batches of the whole tree; half of the variance at epsilon 1."""
-        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
-        return LevelVariance(batches, self.levels.arities, self.levels.shares, weights)
+        """Of the first batches of the whole tree."""
+        return self.level_variance(batches)
 
     def errors(self, batches: int) -> LevelErrors:
         return LevelErrors(self.variance(batches), self.law.error_at_unit_budget)

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsql.matrices.leaves import PrefixVariance
-from dpsql.mechanisms.continual.time_strategy import exponent, share_variance
+from dpsql.mechanisms.continual.time_strategy import exponent
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.tree import FloatArray, IntArray
 
@@ -120,11 +120,6 @@ def window_starts(batches: int, length: int) -> int:
     if not 1 <= length <= batches:
         raise ValueError("a window must hold at least one batch and fit into the horizon")
     return batches - length + 1
-
-
-def node_errors(nodes: NoiseNodes, shares: FloatArray, law: NoiseDistribution) -> NodeErrors:
-    """The errors of nodes that spend these shares."""
-    return NodeErrors(nodes, law.error_at_unit_budget * share_variance(law, shares))
 
 
 class Split(NamedTuple):

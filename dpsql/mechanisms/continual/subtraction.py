@@ -32,7 +32,6 @@ from dpsql.mechanisms.continual.nodes import (
     best_shares,
     check_paths,
     integer_budgets,
-    node_errors,
 )
 from dpsql.mechanisms.continual.time_strategy import (
     UNIT,
@@ -117,7 +116,8 @@ class SubtractionStrategy:
         return self.nodes.within(batches).covariance(share_variance(self.law, self.budget / UNIT))
 
     def errors(self, batches: int) -> NodeErrors:
-        return node_errors(self.nodes.within(batches), self.budget / UNIT, self.law)
+        variance = self.law.error_at_unit_budget * share_variance(self.law, self.budget / UNIT)
+        return NodeErrors(self.nodes.within(batches), variance)
 
     def frozen(self) -> dict[str, Any]:
         shape = {"horizon": self.horizon, "arity": self.arity, "levels": self.levels}

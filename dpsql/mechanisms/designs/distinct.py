@@ -46,6 +46,7 @@ from dpsql.mechanisms.designs.measurement import (
     DrawParameters,
     MeasuredAxis,
     MeasurementFacts,
+    OwnParts,
     estimated,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, NoisyView, joined, picked
@@ -59,8 +60,15 @@ UNIT = 1 << 20
 """Integers that make a person of weight 1."""
 
 
+class BoundedRows(OwnParts):
+    """Rows of one budget that one person changes by so much at most, in the law's own norm."""
+
+    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+        return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
+
+
 @dataclass(frozen=True)
-class Gaps:
+class Gaps(BoundedRows):
     """Everybody and each gap between the leaves of one axis. See `Measurement` for what its methods answer.
 
     Args:
@@ -89,10 +97,6 @@ class Gaps:
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """Everybody and each gap, a cell of the other axes."""
         return self.cells * len(gap_weights(self.leaves[self.place]))
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        """Of a row of budget B."""
-        return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
 
     @cached_property
     def facts(self) -> MeasurementFacts:
@@ -141,11 +145,6 @@ class Gaps:
         budget = np.broadcast_to(weights, cells.shape)
         return NoisyView(noisy, budget.ravel(), self.variance_at_unit_budget(terms), terms.sensitivity)
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        return dict(family)
-
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """People of every range, for each cell of the other axes."""
         other_leaves = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
@@ -157,7 +156,7 @@ class Gaps:
 
 
 @dataclass(frozen=True)
-class Touched:
+class Touched(BoundedRows):
     """Single cells, each person with one weight. See `Measurement` for what its methods answer.
 
     Args:
@@ -180,10 +179,6 @@ class Touched:
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         return prod(self.leaves)
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        """Of a cell; `terms.sensitivity` is what one person adds, in the law's own norm."""
-        return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
 
     @cached_property
     def facts(self) -> MeasurementFacts:
@@ -216,11 +211,6 @@ class Touched:
         drawn = terms.law.draw_bounded(Exact(cells.ravel()), terms.sensitivity, terms.spend, noise)
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        return dict(family)
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """The cells as they are."""

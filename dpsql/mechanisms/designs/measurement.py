@@ -324,6 +324,15 @@ class Measurement(Protocol):
         """
 
 
+class OwnParts:
+    """Statistics of a measurement that share no part: each keeps its own variance."""
+
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        return dict(family)
+
+
 def estimated(
     measurement: Measurement,
     family: Sequence[DrawnMember],

@@ -12,8 +12,8 @@ turn, and at last into cells; a quiet one is a leaf, and spends on a number of i
 | `Partition` | nodes n: split ones, and leaves of a cells | - |
 | `look` | y_n, noise of variance v_l on grid l | drawn integers |
 | `rows` | z, noise of variance w_l for a leaf of grid l, v for a cell | drawn integers |
-| `NodeTotals.below`, `.below_variance` | S_n, R_n | drawn integers, their squares |
-| `NodeTotals.total`, `.variance` | T_n, V_n | the same |
+| `below`, `below_variance` | S_n, R_n | drawn integers, their squares |
+| `total`, `variance` | T_n, V_n | the same |
 | `selection_bias` | c(y): E[noise of the look; loud], estimated without bias from the look alone | drawn integers |
 | `LeafGroups.of` | the group that each leaf's mean square M is measured in | - |
 
@@ -310,20 +310,6 @@ class BlockRows:
         return np.asarray(self.variances.leaf[self.partition.level[~self.partition.is_split]])
 
 
-class NodeTotals(NamedTuple):
-    """Each node's total, by rows and looks of the node and of all nodes below it, shape (nodes,) each.
-
-    Args:
-        below, below_variance: by what lies below its look: its own row, its cells or its children.
-        total, variance: with its look.
-    """
-
-    below: FloatArray
-    below_variance: FloatArray
-    total: FloatArray
-    variance: FloatArray
-
-
 class Selection(NamedTuple):
     """Selection of blocks by their noisy values.
 
@@ -380,12 +366,18 @@ def _inside(coarse: BlockGrid, fine: BlockGrid) -> IntArray:
     return np.asarray(reduce(np.multiply.outer, counts), np.int64)
 
 
-def node_totals(of: BlockRows, selection: Selection | None) -> NodeTotals:
+def node_totals(
+    of: BlockRows, selection: Selection | None
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Totals of all nodes from the finest up: best linear estimates of what lies below, given the partition.
 
     Args:
         of: the noisy integers.
         selection: what the looks decided; None where other numbers did.
+
+    Returns:
+        Each node's total and its variance by what lies below its look (its own row, its cells or its children), then
+        both with its look, by rows and looks of the node and of all nodes below it; shape (nodes,) each.
     """
     partition, nodes = of.partition, len(of.partition.level)
     row_node = np.empty(len(of.rows), np.int64)
@@ -409,7 +401,7 @@ def node_totals(of: BlockRows, selection: Selection | None) -> NodeTotals:
             parent = partition.parent[node]
             below += np.bincount(parent, weights=total[node], minlength=nodes)
             below_variance += np.bincount(parent, weights=variance[node], minlength=nodes)
-    return NodeTotals(below, below_variance, total, variance)
+    return below, below_variance, total, variance
 
 
 def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
@@ -422,14 +414,14 @@ def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
     Returns:
         In the shape of the cells.
     """
-    partition, totals = of.partition, node_totals(of, selection)
-    total = totals.total.copy()
+    partition = of.partition
+    below, below_variance, total, variance = node_totals(of, selection)
     for level in range(1, len(partition.grids)):
         node = partition.level == level
         parent = partition.parent[node]
-        missing = total[parent] - totals.below[parent]
-        total[node] += missing * totals.variance[node] / totals.below_variance[parent]
-    step = (total - totals.below) / partition.cells
+        missing = total[parent] - below[parent]
+        total[node] += missing * variance[node] / below_variance[parent]
+    step = (total - below) / partition.cells
     loud = partition.loud[partition.piece]
     by_cell = of.rows[partition.rows].astype(np.float64) + step[partition.piece]
     return np.asarray(np.where(loud, by_cell, (total / partition.cells)[partition.piece]))
@@ -497,12 +489,12 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
         groups: of the leaves.
         count: those of the view's count; None where it is this one.
     """
-    partition, totals = of.partition, node_totals(of, None)
+    partition, (_, below_variance, _, variance) = of.partition, node_totals(of, None)
     split, parent = partition.is_split, partition.parent
-    weight = np.where(parent < 0, 0.0, totals.variance / totals.below_variance[parent])
+    weight = np.where(parent < 0, 0.0, variance / below_variance[parent])
     noise = np.zeros((len(split), 2))
     noise[partition.loud, 0] = of.variances.cell
-    noise[:, 1] = np.where(split, totals.variance - totals.below_variance, totals.variance)
+    noise[:, 1] = np.where(split, variance - below_variance, variance)
     mean_square = ALIGNED * mean_squares(of, groups)
     within = _within(partition, mean_square[groups.of])
     shared = np.zeros_like(within)

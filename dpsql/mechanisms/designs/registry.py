@@ -69,13 +69,6 @@ class Family(NamedTuple):
     choice: FamilyChoice
 
 
-class _Group(NamedTuple):
-    """Views that name one mechanism and are measured together: the word, and what they have in common."""
-
-    word: str
-    kin: str
-
-
 class _Rival(NamedTuple):
     """A data-dependent offer for one view.
 
@@ -99,16 +92,16 @@ def choose_families(table: DesignProblem) -> list[Family]:
     Raises:
         CatalogError: a view names a mechanism that does not fit it.
     """
-    groups: dict[_Group, list[FamilyView]] = {}
+    groups: dict[tuple[str, str], list[FamilyView]] = {}  # by the word that views name, and what they share
     for view in table.views:
         owner = _owner(view.word.name)
-        group = _Group("", "") if owner is None else _Group(view.word.name, owner[1].kin(view.name))
+        group = ("", "") if owner is None else (view.word.name, owner[1].kin(view.name))
         groups.setdefault(group, []).append(view)
     families = []
-    for group, views in groups.items():
+    for (word, _), views in groups.items():
         alone = len(groups) == 1
-        if group.word:
-            families.append(_named(_named_question(table, group.word, views, alone)))
+        if word:
+            families.append(_named(_named_question(table, word, views, alone)))
         else:
             families += _competing(replace(table, views=tuple(views), alone=alone))
     order = {view.name: place for place, view in enumerate(table.views)}

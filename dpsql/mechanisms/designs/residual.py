@@ -50,6 +50,7 @@ from dpsql.mechanisms.designs.measurement import (
     DrawParameters,
     MeasuredAxis,
     MeasurementFacts,
+    OwnParts,
     StatisticShare,
     asked_sets,
     estimated,
@@ -77,7 +78,7 @@ BY_SETS = "by sets"
 
 
 @dataclass(frozen=True)
-class Residual(ExpectedProduct):
+class Residual(OwnParts, ExpectedProduct):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
@@ -103,11 +104,6 @@ class Residual(ExpectedProduct):
     def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
         """Products of zero-sum rows, drawn by the law."""
         return PRODUCT.draw(cells, terms, noise)
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        return dict(family)
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Every set adds up its subsets."""

@@ -48,6 +48,7 @@ from dpsql.mechanisms.designs.measurement import (
     DrawParameters,
     MeasuredAxis,
     MeasurementFacts,
+    OwnParts,
     estimated,
 )
 from dpsql.mechanisms.designs.question import (
@@ -194,7 +195,7 @@ TOTAL = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class AskedRows:
+class AskedRows(OwnParts):
     """Integer rows over classes of cells. See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
@@ -265,11 +266,6 @@ class AskedRows:
         """
         exact = Exact(self.measure(cells, terms.strategies))
         return terms.law.draw(exact, [self._axis], terms.spend, terms.sensitivity, noise)
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        return dict(family)
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
