@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import key_of, roots
@@ -25,20 +24,8 @@ from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
 from dpsql.row_expressions import identifier
 
-
-class KeyColumn(NamedTuple):
-    """A column that holds keys of a group.
-
-    Args:
-        table, column: where it is.
-        sql_type: its DuckDB type.
-        place: how the catalog names it, for messages.
-    """
-
-    table: str
-    column: str
-    sql_type: str
-    place: str
+KeyColumn = tuple[str, str, str, str]
+"""A column that holds keys of a group: its table and name, its DuckDB type, and how messages name it."""
 
 
 def open_star(
@@ -83,34 +70,32 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
     casts: dict[str, dict[str, tuple[str, str]]] = {}
     for root, members in _groups(catalog, raw).items():
         target = raw.key_types[root] = group_type(catalog, root, members, first.get(root))
-        for member in members:
-            value = exact_cast(identifier(member.column), member.sql_type, target)
+        for table, column, sql_type, place in members:
+            value = exact_cast(identifier(column), sql_type, target)
             if value is None:
                 raise SourceError(
-                    f"{member.place}: {type_word(member.sql_type)} is never equal to "
+                    f"{place}: {type_word(sql_type)} is never equal to "
                     f"{root}.{catalog.tables[root].key}, which has {type_word(family(target))} values",
                     hint="write both in one type, or declare the key's column `type: int` if its text contains numbers",
                 )
-            if value != identifier(member.column):
-                _not_joined(catalog, raw, member.table, target)
-                casts.setdefault(member.table, {})[member.column] = (value, target)
+            if value != identifier(column):
+                _not_joined(catalog, raw, table, target)
+                casts.setdefault(table, {})[column] = (value, target)
     for table, columns in casts.items():
-        every = {name: (identifier(name), sql_type) for name, sql_type in raw.columns[table].items()}
+        every = {name: (identifier(name), kind) for name, kind in raw.columns[table].items()}
         retyped(raw, table, every | columns)
 
 
 def group_type(catalog: Catalog, root: str, members: list[KeyColumn], first: str | None) -> str:
     """The type of a group's keys: its own where all agree, else one that holds every value of its family."""
-    members = [m for m in members if m.sql_type != EMPTY] or members
-    key = next(
-        (m.sql_type for m in members if (m.table, m.column.lower()) == (root, key_of(catalog, root))),
-        members[0].sql_type,
-    )
+    types = {(table, column.lower()): kind for table, column, kind, _ in members if kind != EMPTY}
+    types = types or {(table, column.lower()): kind for table, column, kind, _ in members}
+    key = types.get((root, key_of(catalog, root)), next(iter(types.values())))
     base = first or (key if key != EMPTY else "VARCHAR")
     declared = catalog.tables[root].columns.get(str(catalog.tables[root].key))
     if declared is not None and declared.type == "int" and family(base) == "text":
         base = "HUGEINT"
-    if {member.sql_type for member in members} == {base}:
+    if set(types.values()) == {base}:
         return base
     # A public key keeps its type where it can: its axis shows it.
     keeps = catalog.tables[root].is_public and key == base and family(base) == "integer"
@@ -125,7 +110,7 @@ def _groups(catalog: Catalog, raw: RawSide) -> dict[str, list[KeyColumn]]:
         place = f"tables.{table}.foreign_keys.{foreign[0]}" if foreign else f"tables.{table}.key"
         for name, sql_type in raw.columns.get(table, {}).items():
             if name.lower() == column:
-                groups.setdefault(root, []).append(KeyColumn(table, name, sql_type, place))
+                groups.setdefault(root, []).append((table, name, sql_type, place))
     return groups
 
 

@@ -53,7 +53,7 @@ from dpsql.local.mechanisms.row_bits import (
 from dpsql.local.mechanisms.truncation import ValueWithError, shuffled_epsilon
 from dpsql.local.oracles.oracle import FloatArray, influence
 from dpsql.local.parts import Fits, interactions
-from dpsql.local.plan import facts_of
+from dpsql.local.plan import plan_body, row_reports_of
 from dpsql.local.smooth import Positive, outside, positive_shares
 from dpsql.local.survey import Survey
 from dpsql.local.tallies import Tallies, layout_of, oracle_of, shares
@@ -132,10 +132,9 @@ def release_content(
         if positive is not None and not other_axes
     }
     at_random = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
-    facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
-        facts.catalog or {},
+        plan_body(plan).get("catalog") or {},
         spec_hash(survey.catalog),
         survey_promise(survey, plan),
         [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
@@ -270,13 +269,12 @@ def survey_promise(survey: Survey, plan: Plan) -> Promise:
         rows_per_unit={survey.of: plan.tau},
         adds_up="no central cap is charged; whoever is also in a central release of the same people is "
         "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
-        simulated=facts_of(plan).simulated or None,
+        simulated=bool(plan_body(plan).get("simulated")) or None,
     )
 
 
 def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
     """Metadata of the last of several rounds."""
-    facts = facts_of(plan)
     return LocalMeta(
         collection=plan.collection,
         participation=survey.participation.name,
@@ -284,14 +282,13 @@ def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> 
         tau=1,
         plan_hash=plan.hash.hex(),
         influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views)),
-        simulated=facts.simulated or None,
+        simulated=bool(plan_body(plan).get("simulated")) or None,
     )
 
 
 def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: Scale) -> LocalMeta:
     """Metadata of the collected reports, and of shuffling."""
-    facts, clipped = facts_of(plan), scale.clipped
-    first = facts.row_reports
+    body, clipped, first = plan_body(plan), scale.clipped, row_reports_of(plan)
     return LocalMeta(
         collection=plan.collection,
         participation=survey.participation.name,
@@ -305,8 +302,8 @@ def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: 
         clipped_fraction_error=None if clipped is None else clipped.error,
         first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
         people=None if first is None else manifest.accepted + first.reports,
-        shuffled=_shuffled(plan, manifest) if facts.shuffled else None,
-        simulated=facts.simulated or None,
+        shuffled=_shuffled(plan, manifest) if body.get("shuffled") else None,
+        simulated=bool(body.get("simulated")) or None,
     )
 
 
@@ -375,7 +372,7 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> 
     for of_rows, of_person, a, b in zip(first, second, row_gains, person_gains, strict=True):
         view = plan.views[of_rows.number]
         item_shares = np.clip(shares(plan, of_rows.number, tallies[of_rows.number]), 0, 1)
-        structure = oracle_of(plan, view).estimate.structure(item_shares)
+        structure = oracle_of(plan, view).structure(item_shares)
         left, right = a @ of_rows.items, b @ of_person.items
         cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
         plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports

@@ -60,7 +60,7 @@ class UnbiasedShares:
 
     def noise(self, cells: FloatArray, fan: float) -> FloatArray:
         """Variance of plugged-in cells of so many items."""
-        spread = self.oracle.estimate.structure(cells / self.stretch, fan).diagonal
+        spread = self.oracle.structure(cells / self.stretch, fan).diagonal
         return np.asarray(spread * self.stretch**2 / self.reports)
 
 

@@ -48,7 +48,7 @@ from dpsql.local.plan import (
     RowReports,
     build_plan,
     checked,
-    facts_of,
+    plan_body,
     with_oracle,
 )
 from dpsql.local.survey import first_guess
@@ -80,7 +80,7 @@ def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
     tallies = []
     for view in plan.views:
         reports = people * view.share / total / FOLDS
-        support = oracle_of(plan, view).estimate.even_support() * reports
+        support = oracle_of(plan, view).even_support() * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
         tallies.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
     return tallies
@@ -99,7 +99,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     """
     if asks_rows_alone(plan):
         oracle = oracle_of(plan, plan.views[0])
-        even = oracle.estimate.even_support() * people
+        even = oracle.even_support() * people
         return [Prediction("the rows of a person", lost_by_histogram(oracle, even, float(people), 0).error)]
     predictions = []
     for axis, variance in enumerate(range_variances(plan, people)):
@@ -113,7 +113,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     total = sum(v.share for v in plan.views)
     for axes, view in sorted(grids.items(), key=lambda grid: (len(grid[0]), grid[0])):
         fan = 1.0 if view.measure is None else 2.0
-        noise = oracle_of(plan, view).estimate.structure(np.full(1, 1 / view.domain), fan).diagonal[0]
+        noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a].name for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
         predictions.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
@@ -204,8 +204,8 @@ def second_plan(design: CollectionDesign, first: Plan, rows: RowReports) -> byte
 
     **Privacy**: a function of reports that are private already; the people asked now have not answered before.
     """
-    facts = facts_of(first)
-    if facts.catalog != design.catalog or FIRST_PLANS[design.tau_from] is not _row_counts:
+    body = plan_body(first)
+    if body.get("catalog") != design.catalog or FIRST_PLANS[design.tau_from] is not _row_counts:
         raise DataError(
             "the catalog is not the one of the first round",
             hint="bring it back, or start under another --label",
@@ -214,7 +214,7 @@ def second_plan(design: CollectionDesign, first: Plan, rows: RowReports) -> byte
         design,
         collection=first.collection,
         row_share=weighting_named(design.row_weighting).counted_again(design.row_share),
-        simulated=design.simulated or facts.simulated,
+        simulated=design.simulated or bool(body.get("simulated")),
     )
     people = max(round(design.people * (1 - design.row_share)), 1)
     tau = best_tau(second_design, rows.shares)

@@ -72,11 +72,8 @@ PARTS = 64
 """Parts of all people: of ten million reports one holds 160,000."""
 
 
-class LinkedReports(NamedTuple):
-    """Some of the people known to every service: by service, its oracle and their payloads (same order)."""
-
-    people: int
-    heard: Mapping[str, tuple[Oracle, Packed]]
+LinkedReports = Mapping[str, tuple[Oracle, Packed]]
+"""Some of the people known to every service: by service, its oracle and their payloads (same order)."""
 
 
 class Spooled(NamedTuple):
@@ -168,7 +165,7 @@ def _records(
     return records
 
 
-def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[LinkedReports]:
+def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[tuple[int, LinkedReports]]:
     """People known to every service, one part of them after the other; each report is read once.
 
     Args:
@@ -185,7 +182,7 @@ def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[LinkedReports]:
             oracle = oracle_of(plan, plan.views[0])
             heard[name] = oracle, oracle.packed([payloads[person] for person in everywhere])
         if everywhere:
-            yield LinkedReports(len(everywhere), heard)
+            yield len(everywhere), heard
 
 
 def _payloads(spooled: Spooled, service: int, shard: int) -> dict[bytes, bytes]:
@@ -272,18 +269,18 @@ def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | Non
     return RunningSums(held, measure, boxes, np.zeros(shape), np.zeros(shape), np.zeros((4, BOXES)))
 
 
-def add_people(sheet: Sheet, sums: RunningSums, some: LinkedReports) -> None:
+def add_people(sheet: Sheet, sums: RunningSums, people: int, heard: LinkedReports) -> None:
     """Add some people's products to a view's sums."""
     services = sheet.asked(sums.held, sums.measure)
     widest = max(sums.counts.size, *(plan.views[0].domain for plan in sheet.plans.values()))
     step = max(CHUNK // widest, 1)
-    for first in range(0, some.people, step):
-        size = min(step, some.people - first)
+    for first in range(0, people, step):
+        size = min(step, people - first)
         counts = signed = np.ones((size, 1))
         inside = values = np.ones((size, BOXES))
         for name, service_axes in services.items():
             covered = _covered([sums.boxes[a] for a in service_axes]).T
-            rows, bits = _cell_scores(sheet, some, name, first, first + size, service_axes)
+            rows, bits = _cell_scores(sheet, heard, name, first, first + size, service_axes)
             signed_scores = bits if sheet.tells(name, sums.measure) else rows
             counts, signed = _outer(counts, rows), _outer(signed, signed_scores)
             inside, values = inside * (rows @ covered), values * (signed_scores @ covered)
@@ -294,10 +291,10 @@ def add_people(sheet: Sheet, sums: RunningSums, some: LinkedReports) -> None:
 
 
 def _cell_scores(
-    sheet: Sheet, cohort: LinkedReports, name: str, first: int, last: int, service_axes: Positions
+    sheet: Sheet, heard: LinkedReports, name: str, first: int, last: int, service_axes: Positions
 ) -> tuple[FloatArray, FloatArray]:
     """One service's scores over the cells of some of its axes: of rows, and of bit 1 minus bit 0, (people, cells)."""
-    plan, (oracle, packed) = sheet.plans[name], cohort.heard[name]
+    plan, (oracle, packed) = sheet.plans[name], heard[name]
     scores, layout = item_scores(oracle, oracle.supports(packed[first:last])), layout_of(plan.views[0])
     rows = scores[:, layout.rows]
     bits = np.zeros_like(rows) if layout.bits is None else scores[:, layout.bits]
@@ -412,10 +409,10 @@ def joined_tables(
     ]
     people = 0
     with spooled_reports(sheet, spools, key, progress) as spooled:
-        for cohort in joined_people(sheet, spooled):
-            people += cohort.people
+        for some, heard in joined_people(sheet, spooled):
+            people += some
             for _, _, sums in view_sums:
-                add_people(sheet, sums, cohort)
+                add_people(sheet, sums, some, heard)
         manifest = spooled.manifest(sheet, people)
     statistics = [
         (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))

@@ -102,29 +102,6 @@ ONLY = PlannedRound()
 """The one round of most collections."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Facts of a plan for its collector alone.
-
-    Args:
-        catalog: the catalog, as JSON; None in plans made without one.
-        service: whose plan of several services it is.
-        simulated: whether nobody is protected.
-        shuffled: whether reports reach the collector through an anonymous shuffler.
-        row_weighting: what becomes of rows beyond tau, by name.
-        threshold: in an adaptive collection, the share above which a box is split.
-        row_reports: what the round before brought.
-    """
-
-    catalog: Mapping[str, Any] | None
-    service: str | None
-    simulated: bool
-    shuffled: bool
-    row_weighting: str
-    threshold: float
-    row_reports: RowReports | None
-
-
 class PlannedGrid(NamedTuple):
     """A declared joint grid: its name, positions of its axes, and the part of the people who are asked it."""
 
@@ -244,31 +221,23 @@ def canonical(body: Mapping[str, Any]) -> bytes:
 
 
 def plan_body(plan: Plan) -> dict[str, Any]:
-    """The whole JSON of a plan, with the fields that devices do not read."""
+    """The whole JSON of a plan, with the fields that devices do not read.
+
+    Those for its collector alone: `catalog`, absent in plans made without one; `service`, whose plan of several
+    services it is; `simulated`, true if nobody is protected; `shuffled`, true if reports reach the collector through an
+    anonymous shuffler; `threshold`, in an adaptive collection the share above which a box is split; `row_reports`.
+    """
     body: dict[str, Any] = json.loads(plan.raw)
     return body
 
 
-def facts_of(plan: Plan) -> Facts:
-    """Facts of a plan for its collector alone."""
-    body = plan_body(plan)
-    row_reports = body.get("row_reports")
-    if row_reports is not None:
-        oracle = oracle_named(
-            row_reports["oracle"], row_reports["domain"], row_reports["own"], row_reports["extra"]
-        )
-        row_reports = RowReports(
-            row_reports["plan"], oracle, tuple(row_reports["support"]), row_reports["reports"]
-        )
-    return Facts(
-        catalog=body.get("catalog"),
-        service=body.get("service"),
-        simulated=bool(body.get("simulated")),
-        shuffled=bool(body.get("shuffled")),
-        row_weighting=body.get("row_weighting", "none"),
-        threshold=float(body.get("threshold", 0)),
-        row_reports=row_reports,
-    )
+def row_reports_of(plan: Plan) -> RowReports | None:
+    """Reports that the round before a plan's brought."""
+    told = plan_body(plan).get("row_reports")
+    if told is None:
+        return None
+    oracle = oracle_named(told["oracle"], told["domain"], told["own"], told["extra"])
+    return RowReports(told["plan"], oracle, tuple(told["support"]), told["reports"])
 
 
 SHARES = 1_000_000
@@ -387,7 +356,7 @@ def _groups(design: CollectionDesign) -> list[list[View]]:
         if axis.smooth >= WAVES and waves:
             levels.append(View("wave", (position,), (tuple(range(axis.leaves + 1)),)))
         groups.append(levels)
-    cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2)).two
+    _, cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2))
     pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
     return groups + [[_grid(design, pair, _edges(design, pair, cells))] for pair in pairs]
 

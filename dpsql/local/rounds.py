@@ -45,7 +45,7 @@ from dpsql.local.mechanisms.ahead import (
 from dpsql.local.mechanisms.blue import ShareEstimate
 from dpsql.local.mechanisms.priors import with_hidden
 from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate, spread
-from dpsql.local.plan import CollectionDesign, facts_of, plan_body, read_back
+from dpsql.local.plan import CollectionDesign, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
 from dpsql.local.tallies import Tallies, ViewTally, shares
@@ -148,7 +148,8 @@ def after_round(plan: Plan, tally: ViewTally) -> bytes:
             f"round {plan.rounds} was the last",
             hint="make the release: dpsql collect PLAN REPORTS -o RELEASE",
         )
-    view, body = _view(next_boxes(done, facts_of(plan).threshold)), plan_body(plan)
+    body = plan_body(plan)
+    view = _view(next_boxes(done, float(body["threshold"])))
     counted = {
         "plan": plan.hash.hex(),
         "boxes": [list(box) for box in plan.views[0].boxes],
@@ -251,10 +252,9 @@ def adaptive_content(
         [PrefixVariance(margin) for margin in margins],
         [axis.content.tree for axis in axes],
     )
-    facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
-        facts.catalog or {},
+        plan_body(plan).get("catalog") or {},
         spec_hash(survey.catalog),
         survey_promise(survey, plan),
         [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],

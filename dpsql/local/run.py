@@ -66,7 +66,7 @@ from dpsql.local.forecast import (
     ways_out,
 )
 from dpsql.local.joined import joined_content, joined_tables
-from dpsql.local.plan import CollectionDesign, RowReports, facts_of
+from dpsql.local.plan import CollectionDesign, RowReports, plan_body
 from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
 from dpsql.local.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.local.smooth import SLOW, joint_seconds
@@ -281,7 +281,7 @@ def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | 
         raw = rounds.first_plan(design)
     else:
         done = plan_file(reports.plan)
-        if not is_adaptive(done) or facts_of(done).catalog != design.catalog:
+        if not is_adaptive(done) or plan_body(done).get("catalog") != design.catalog:
             raise DataError(
                 "the plan is not a round of this catalog's collection",
                 hint="bring its catalog back, or start under another --label",
@@ -367,13 +367,13 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> tuple[Content,
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    facts = facts_of(plan)
-    if facts.service is not None:
+    body = plan_body(plan)
+    if (service := body.get("service")) is not None:
         raise InterfaceError(
-            f"this plan is that of the service {facts.service} alone",
+            f"this plan is that of the service {service} alone",
             hint="name the plan that was written alongside it, and the reports of all services",
         )
-    survey = _survey(facts.catalog, reports.catalog)
+    survey = _survey(body.get("catalog"), reports.catalog)
     tallies, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)

@@ -108,7 +108,7 @@ class Sheet:
         view, layout = plan.views[0], layout_of(plan.views[0])
         added = 1 if layout.bits is None else 2
         noise_saving = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
-        return oracle_of(plan, view).estimate.item_noise, added, noise_saving
+        return oracle_of(plan, view).item_noise, added, noise_saving
 
     @property
     def leaves(self) -> dict[int, int]:
@@ -327,9 +327,7 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
 def penalty(sheet: Sheet, held: Positions) -> float:
     """Variance of a view's half, over one report that is joined on the device with all of epsilon."""
     cells, share = int(np.prod([sheet.leaves[a] for a in held])), 0.5 ** len(held)
-    joined = (
-        choose_oracle(cells, largest_weight(sheet.epsilon)).estimate.item_noise * cells * share * (1 - share)
-    )
+    joined = choose_oracle(cells, largest_weight(sheet.epsilon)).item_noise * cells * share * (1 - share)
     return half_error(sheet, held, 1) ** 2 / (joined * sheet.rows**2)
 
 

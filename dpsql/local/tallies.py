@@ -254,7 +254,7 @@ def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | 
         return None
     item_shares, counted = shares(plan, number, tally), np.ones(view.domain)
     counted[_weighted_layout(view).silent] = 0.0
-    structure = oracle_of(plan, view).estimate.structure(np.clip(item_shares, 0, 1))
+    structure = oracle_of(plan, view).structure(np.clip(item_shares, 0, 1))
     noise = float(counted**2 @ structure.diagonal - (counted @ structure.tilt) ** 2) / tally.total
     return ValueWithError(float(counted @ item_shares), float(np.sqrt(noise)))
 

@@ -61,7 +61,7 @@ from dpsql.local.mechanisms.blue import (
 )
 from dpsql.local.mechanisms.truncation import ValueWithError, clipped_share, lost_by_histogram
 from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.plan import facts_of
+from dpsql.local.plan import row_reports_of
 from dpsql.local.tallies import Tallies, oracle_of, shares
 
 Influences = dict[int, FloatArray]
@@ -109,7 +109,7 @@ def _covariance(plan: Plan, tallies: Tallies, influences: list[Influences]) -> F
     for number in sorted({number for of_axis in influences for number in of_axis}):
         item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
         # of a view's items, times its reports
-        noise = oracle_of(plan, plan.views[number]).estimate.structure(item_shares)
+        noise = oracle_of(plan, plan.views[number]).structure(item_shares)
         matrix = np.array(
             [axis_influences.get(number, np.zeros(noise.diagonal.size)) for axis_influences in influences]
         )
@@ -259,8 +259,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         tallies: counts per view.
         known: every axis's table.
     """
-    facts = facts_of(plan)
-    first = facts.row_reports
+    first = row_reports_of(plan)
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
     if one_row_each(plan):
         return _weighted_scale(plan, tallies, float(people), filled_share(plan, tallies))
@@ -312,7 +311,7 @@ def axis_moved(groups: Sequence[ViewReports], leaves: int) -> float:
         leaves: its leaves; what `groups` hold beyond them ("no row") is counted by no answer.
     """
     moved = [
-        group.oracle.estimate.moved(gain[:leaves] * group.stretch, group.shares / group.stretch, group.fan)
+        group.oracle.moved(gain[:leaves] * group.stretch, group.shares / group.stretch, group.fan)
         / group.reports
         for group, gain in zip(groups, gains(groups), strict=True)
     ]

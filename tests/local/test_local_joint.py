@@ -257,7 +257,7 @@ def test_joint_grids_get_their_share_and_a_size_that_fits_the_noise() -> None:
     assert grid.cells == 125  # a tree level near the four knots of the fit
     assert predict(plan, 200_000)[-1].question == "a grid cell of a0 and a1 and a2"
     groups = 3 + 3
-    assert joint_granularity(1e6 / groups, 1.0, 2) == pytest.approx(granularity(1e6, 1.0, 3).two)
+    assert joint_granularity(1e6 / groups, 1.0, 2) == pytest.approx(granularity(1e6, 1.0, 3)[1])
     assert joint_granularity(1e5, 1.0, 2, 50) < joint_granularity(1e5, 1.0, 2, 2)
 
 
@@ -266,7 +266,7 @@ def test_a_grid_is_as_fine_as_its_noise_allows_and_no_finer_than_its_leaves() ->
     for people in (10_000, 5_000_000, 1_000_000_000):
         made = ordered(None, people, 1)
         (cells,) = {v.cells for v in read_plan(build_plan(made)).views if len(v.axes) == 2}
-        fine = min(max(round(granularity(people, 1.0, 3).two), 5), 12)
+        fine = min(max(round(granularity(people, 1.0, 3)[1]), 5), 12)
         assert cells == fine**2
         counts.append(fine)
     assert counts == sorted(set(counts)) and counts[-1] == 12

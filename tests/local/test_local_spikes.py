@@ -11,7 +11,7 @@ from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
 from dpsql.local.mechanisms import blue, truncation
 from dpsql.local.mechanisms import priors as smooth
-from dpsql.local.mechanisms.priors import SOFT, Spiky, difference, misfit, softmax, spiky_smooth
+from dpsql.local.mechanisms.priors import SOFT, Penalty, difference, misfit, softmax, spiky_smooth
 from dpsql.local.oracles import choose_oracle
 from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
 from dpsql.local.oracles.oracle import estimate
@@ -114,7 +114,7 @@ def test_a_lone_spike_is_found_and_its_neighbours_stay_smooth() -> None:
     precision = np.eye(LEAVES) / known**2
     noise = np.random.default_rng(5).normal(scale=known, size=LEAVES)
     equations, weight = blue.System(precision, precision @ (shares + noise)), 1e6 * (LEAVES / 256) ** 5
-    logs = spiky_smooth(equations, Spiky(3, weight, 3.0), LEAVES, np.zeros(LEAVES))
+    logs = spiky_smooth(equations, Penalty(3, weight, spike=3.0), LEAVES, np.zeros(LEAVES))
     bent = smooth.log_smooth(equations, smooth.Penalty(3, weight), LEAVES, np.zeros(LEAVES))
     off, without = softmax(logs) - shares, softmax(bent) - shares
     assert abs(off[20]) < 2 * known
@@ -126,7 +126,7 @@ def test_the_fit_is_a_minimum_and_special_leaves_are_free(spike: float) -> None:
     rng = np.random.default_rng(6)
     kept = LEAVES - 1
     shares = 0.8 * rounded() + 0.2 * (np.arange(LEAVES) == kept)
-    equations, prior = equations_of(reports(3000, shares, rng)), Spiky(3, 1e3, spike)
+    equations, prior = equations_of(reports(3000, shares, rng)), Penalty(3, 1e3, spike=spike)
     logs = spiky_smooth(equations, prior, kept, np.zeros(LEAVES))
     rough = difference(LEAVES, 3, kept)
     stiff = prior.weight * rough.T @ rough

@@ -34,7 +34,7 @@ from dpsql.local.forecast import (
 )
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.mechanisms.truncation import clipped_fraction, lost_rows
-from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, facts_of, plan_body
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, plan_body, row_reports_of
 from dpsql.local.simulate import chosen
 from dpsql.local.tallies import RespondentRows, empty_tallies
 from dpsql.local.totals import Scale, row_scale
@@ -97,14 +97,14 @@ def test_the_second_round_is_the_same_collection_and_carries_what_the_first_said
     plan, scale = two_rounds(
         design(), some_people(60_000, np.random.default_rng(1)), np.random.default_rng(2)
     )
-    held = facts_of(plan).row_reports
+    held = row_reports_of(plan)
     assert (plan.collection, plan.round, plan.rounds, plan.round_shares) == ("c", 1, 2, (1, 9))
     assert not asks_rows_alone(plan)
     assert all(not v.kind.startswith("rows") for v in plan.views)
     assert held is not None
     assert np.abs(held.shares - ROWS).max() < 0.05
     assert scale.slots == 60_000 * plan.tau  # people of both rounds are counted
-    assert facts_of(read_plan(build_plan(design()))).row_reports is None
+    assert row_reports_of(read_plan(build_plan(design()))) is None
 
 
 def test_the_estimated_tau_is_near_the_best_for_the_true_distribution() -> None:

@@ -321,10 +321,10 @@ def test_scores_are_unbiased_and_as_noisy_as_said(name: str) -> None:
     truth = items[:, None] == np.arange(6)
     off = scores - truth
     means = np.array([off[items == i].mean(axis=0) for i in range(6)])
-    assert np.abs(means).max() < 5 * np.sqrt(tool.estimate.item_noise / 20_000)
+    assert np.abs(means).max() < 5 * np.sqrt(tool.item_noise / 20_000)
     spread = sum(off[items == i].T @ off[items == i] for i in range(6)) / len(items)
-    wanted = tool.estimate.item_noise * (np.eye(6) - 1 / 6)
-    assert np.abs(spread - wanted).max() < 0.04 * tool.estimate.item_noise
+    wanted = tool.item_noise * (np.eye(6) - 1 / 6)
+    assert np.abs(spread - wanted).max() < 0.04 * tool.item_noise
     for size in range(1, 6):  # a set and its complement are equally noisy
         chosen = np.isin(np.arange(6), list(itertools.islice(range(6), size)))
         assert scores[:, chosen].sum(axis=1) == pytest.approx(1 - scores[:, ~chosen].sum(axis=1))

@@ -233,7 +233,7 @@ def test_people_are_joined_part_by_part(tmp_path: Path) -> None:
         )
     with spooled_reports(sheet, files, b"k" * 32, silent) as spooled:
         assert not any(b"person" in file.read_bytes() for file in spooled.folder.iterdir())
-        sizes = [some.people for some in joined_people(sheet, spooled)]
+        sizes = [people for people, _ in joined_people(sheet, spooled)]
         assert spooled.manifest(sheet, sum(sizes)).accepted == 2 * PEOPLE
         folder = spooled.folder
     assert sum(sizes) == PEOPLE

@@ -13,7 +13,7 @@ from dpsql.client import Plan
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
 from dpsql.local.forecast import CollectionForecast, asks_rows_alone
-from dpsql.local.plan import facts_of
+from dpsql.local.plan import plan_body
 from dpsql.local.smooth import SLOW
 
 ENGINE = click.option(
@@ -97,7 +97,7 @@ def collection_plan(
             for row in predictions
         ]
         lines += _cost_lines(forecast)
-    if plan is not None and facts_of(plan).threshold > 0:
+    if plan is not None and plan_body(plan).get("threshold", 0) > 0:
         lines.append(_dominated(plan))
     if forecast.seconds >= SLOW:
         lines.append(

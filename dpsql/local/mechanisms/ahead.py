@@ -152,7 +152,7 @@ def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Genera
         again = []
         for done, group in zip(rounds, groups, strict=True):
             cells = group.design @ shares
-            noise = np.sqrt(group.oracle.estimate.structure(cells).diagonal / done.reports)
+            noise = np.sqrt(group.oracle.structure(cells).diagonal / done.reports)
             again.append(
                 close_round(done.boxes, cells + noise * rng.standard_normal(cells.size), done.reports)
             )

@@ -65,9 +65,7 @@ class ShareEstimate(NamedTuple):
 
 def group_structure(group: ViewReports, cells: FloatArray) -> Structure:
     """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
-    structure = group.oracle.estimate.structure(
-        group.oracle.estimate.plugged(cells / group.stretch), group.fan
-    )
+    structure = group.oracle.structure(group.oracle.plugged(cells / group.stretch), group.fan)
     return Structure(structure.diagonal * group.stretch**2, structure.tilt * group.stretch)
 
 
@@ -90,7 +88,7 @@ def system(groups: Sequence[ViewReports], leaves: FloatArray, tilted: bool = Tru
         weighted = group.design * weight[:, None]
         precision += group.design.T @ weighted
         pull += weighted.T @ group.shares
-        if tilted and group.oracle.estimate.tilted:
+        if tilted and group.oracle.tilted:
             slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
             lean = weighted.T @ structure.tilt / np.sqrt(group.reports * slack)
             along = float((structure.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
@@ -224,7 +222,7 @@ def crossed(
         twin_gain, twin_cells = next(twin_gains), twin.design @ values
         lean = gain @ group_structure(group, group.design @ shares).tilt
         slope_term = (
-            gain[:, : twin_cells.size] * (group.oracle.estimate.slope * group.stretch * twin_cells)
+            gain[:, : twin_cells.size] * (group.oracle.slope * group.stretch * twin_cells)
         ) @ twin_gain.T
         covariance += (slope_term - np.outer(lean, twin_gain @ twin_cells)) / group.reports
     return covariance
@@ -234,7 +232,7 @@ def _weights(group: ViewReports, cells: FloatArray) -> FloatArray:
     structure = group_structure(group, cells)
     weight = group.reports / structure.diagonal
     weighted = (group.design * weight[:, None]).T
-    if group.oracle.estimate.tilted:
+    if group.oracle.tilted:
         slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
         weighted = weighted + np.outer(weighted @ structure.tilt, structure.tilt * weight) / (
             group.reports * slack

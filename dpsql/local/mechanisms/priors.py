@@ -82,14 +82,6 @@ LONGEST = 4.0
 """Longest step of a log share."""
 
 
-class Spiky(NamedTuple):
-    """One prior: order and weight of the smooth part's difference, weight of the spikes' absolute values."""
-
-    order: int
-    weight: float
-    spike: float
-
-
 class _Point(NamedTuple):
     """Both parts and what the fit looks like there."""
 
@@ -101,7 +93,7 @@ class _Point(NamedTuple):
     bend: FloatArray
 
 
-def spiky_smooth(equations: System, prior: Spiky, smooth: int, start: FloatArray) -> FloatArray:
+def spiky_smooth(equations: System, prior: Penalty, smooth: int, start: FloatArray) -> FloatArray:
     """Fit log shares as a smooth part plus spikes, by Gauss-Newton steps with Levenberg damping.
 
     Args:
@@ -132,7 +124,7 @@ def spiky_smooth(equations: System, prior: Spiky, smooth: int, start: FloatArray
     return point.even + point.tall
 
 
-def _look(equations: System, prior: Spiky, stiff: FloatArray, even: FloatArray, tall: FloatArray) -> _Point:
+def _look(equations: System, prior: Penalty, stiff: FloatArray, even: FloatArray, tall: FloatArray) -> _Point:
     even = even - even.mean()
     value, slope, curve = misfit(equations, even + tall)
     bend = stiff @ even
@@ -140,7 +132,7 @@ def _look(equations: System, prior: Spiky, stiff: FloatArray, even: FloatArray, 
     return _Point(even, tall, value, slope, curve, bend)
 
 
-def _step(point: _Point, prior: Spiky, stiff: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
+def _step(point: _Point, prior: Penalty, stiff: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
     """Step of both parts; the spikes' own equations are diagonal, so they are solved for and put in."""
     mean = float(np.diag(point.curve).mean())
     curve = point.curve + np.diag(damping * np.diag(point.curve) + mean * max(1e-3 * damping, 1e-10))
@@ -239,11 +231,13 @@ class Penalty(NamedTuple):
         weight: of the penalty.
         absolute: whether bends count by their absolute values, smooth near 0, so that a few may be large; else by half
             their squares, and none may be.
+        spike: weight of the absolute values of spikes beside the smooth part; 0 of a prior without spikes.
     """
 
     order: int
     weight: float
     absolute: bool = False
+    spike: float = 0.0
 
     def energy(self, bends: FloatArray) -> float:
         """sum sqrt(|D^k theta|^2 + SOFT^2), or |D^k theta|^2 / 2; times `weight` it is the prior's."""
@@ -274,10 +268,10 @@ def penalties(leaves: int) -> list[Penalty]:
     ]
 
 
-def spiky_priors(leaves: int) -> list[Spiky]:
+def spiky_priors(leaves: int) -> list[Penalty]:
     """The priors with spikes: a third difference that may bend, with few or fewer spikes, and one that hardly may."""
     grain = (leaves / 256) ** 5
-    return [Spiky(3, w * grain, spike) for w, spike in ((1e6, 1.0), (1e6, 3.0), (1e8, 1.5))]
+    return [Penalty(3, w * grain, spike=spike) for w, spike in ((1e6, 1.0), (1e6, 3.0), (1e8, 1.5))]
 
 
 def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArray) -> FloatArray:

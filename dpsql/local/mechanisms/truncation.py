@@ -252,14 +252,7 @@ UNEVEN_ONE = 0.7
 UNEVEN_TWO = 0.03
 
 
-class Granularity(NamedTuple):
-    """Real-valued number of cells of a one-axis grid, and per axis of a two-axis grid."""
-
-    one: float
-    two: float
-
-
-def granularity(people: float, epsilon: float, axes: int) -> Granularity:
+def granularity(people: float, epsilon: float, axes: int) -> tuple[float, float]:
     """Best number of cells when people are split over all axes and all pairs of axes.
 
     Args:
@@ -268,7 +261,7 @@ def granularity(people: float, epsilon: float, axes: int) -> Granularity:
         axes: number of axes d; d + d (d - 1) / 2 groups share the people.
 
     Returns:
-        Cells of a one-axis grid and cells per axis of a pair's grid.
+        Cells of a one-axis grid and cells per axis of a pair's grid, real numbers.
 
     Example:
         >>> [round(g, 2) for g in granularity(1e6, 1.0, 6)]
@@ -278,7 +271,7 @@ def granularity(people: float, epsilon: float, axes: int) -> Granularity:
     grown = math.exp(epsilon)
     single_cells = (people * (grown - 1) ** 2 * UNEVEN_ONE**2 / (2 * groups * grown)) ** (1 / 3)
     pair_cells = math.sqrt(2 * UNEVEN_TWO * (grown - 1) * math.sqrt(people / (groups * grown)))
-    return Granularity(single_cells, pair_cells)
+    return single_cells, pair_cells
 
 
 def joint_granularity(people: float, epsilon: float, ordered: int, others: int = 1) -> float:

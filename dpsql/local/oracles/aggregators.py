@@ -37,7 +37,6 @@ from dpsql.local.oracles.oracle import (
     FloatArray,
     IntArray,
     ItemAggregator,
-    ItemErrors,
     OracleLaw,
     Packed,
     Structure,
@@ -48,7 +47,6 @@ from dpsql.local.oracles.oracle import (
 )
 
 
-@dataclass(frozen=True)
 class RandomisedResponseAggregator(ItemAggregator):
     """One item of the domain.
 
@@ -58,6 +56,7 @@ class RandomisedResponseAggregator(ItemAggregator):
     """
 
     name: ClassVar[str] = "GRR"
+    tilted: ClassVar[bool] = False
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:
@@ -75,11 +74,6 @@ class RandomisedResponseAggregator(ItemAggregator):
         total = self.own + (self.domain - 1) * OTHER
         return Fraction(self.own, total), Fraction(OTHER, total)
 
-    @property
-    def estimate(self) -> ResponseErrors:
-        """One report names one item."""
-        return ResponseErrors(self.law)
-
     def check(self, payloads: Bytes) -> Checked:
         """A number of an item."""
         return check_numbers(payloads, self.domain)
@@ -96,12 +90,6 @@ class RandomisedResponseAggregator(ItemAggregator):
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         return [varint(item) for item in responses(self.domain, self.own, items, rng).tolist()]
-
-
-class ResponseErrors(ItemErrors):
-    """Errors of shares where a report names one item. See `ShareErrors`."""
-
-    tilted: ClassVar[bool] = False
 
     @property
     def slope(self) -> float:
@@ -138,7 +126,6 @@ SEED = 2
 """Bytes of a seed."""
 
 
-@dataclass(frozen=True)
 class LocalHashingAggregator(BitOracle):
     """A seed and one of `extra` buckets.
 
@@ -224,7 +211,6 @@ CHUNK = 252
 """Rows added in single bytes before they could overflow."""
 
 
-@dataclass(frozen=True)
 class UnaryEncodingAggregator(BitOracle):
     """A bit per item.
 
@@ -296,6 +282,8 @@ class SquareWaveAggregator:
     """
 
     name: ClassVar[str] = "WAVE"
+    tilted: ClassVar[bool] = False
+    slope: ClassVar[float] = 1.0
     domain: int
     own: int
     extra: int = 0
@@ -314,11 +302,6 @@ class SquareWaveAggregator:
         """A tally counts bins, each told as it is."""
         width = self.domain + 2 * self.extra
         return OracleLaw(self.domain, self.own, self.extra, width, 0, (Fraction(1), Fraction(0)))
-
-    @property
-    def estimate(self) -> WaveErrors:
-        """A report names one bin."""
-        return WaveErrors(self)
 
     def check(self, payloads: Bytes) -> Checked:
         """A number of a bin."""
@@ -346,15 +329,6 @@ class SquareWaveAggregator:
         bins = np.where(items < leaves, spoken, rng.integers(0, leaves + near - 1, size=items.shape))
         return [varint(bin_) for bin_ in bins.tolist()]
 
-
-@dataclass(frozen=True)
-class WaveErrors:
-    """Errors of shares of bins. See `ShareErrors`."""
-
-    oracle: SquareWaveAggregator
-    tilted: ClassVar[bool] = False
-    slope: ClassVar[float] = 1.0
-
     @property
     def item_noise(self) -> float:
         raise InternalError("Square Wave's reports are not joined person by person")
@@ -367,7 +341,7 @@ class WaveErrors:
         return np.asarray(np.maximum(cells, FLOOR / cells.size))
 
     def even_support(self) -> FloatArray:
-        return np.asarray(wave_matrix(self.oracle).mean(axis=1))
+        return np.asarray(wave_matrix(self).mean(axis=1))
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report says one bin."""

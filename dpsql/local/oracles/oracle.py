@@ -9,8 +9,8 @@
 | spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
 
 What several oracles share stands here too: `ItemAggregator`, whose reports support the own item with probability p
-and any other with q, with `ItemErrors` of their shares; `BitOracle`, whose reports support each item independently of
-the others, with `BitErrors`; and payloads of one number in LEB128, of a cell that the report names.
+and any other with q; `BitOracle`, whose reports support each item independently of the others; and payloads of one
+number in LEB128, of a cell that the report names.
 
 **Source**: docs/method/local.md, "Oracles".
 """
@@ -82,8 +82,22 @@ class OracleLaw(NamedTuple):
         return float(self.exact[1])
 
 
-class ShareErrors(Protocol):
-    """Errors of estimated shares of one oracle's cells."""
+class Oracle(Protocol):
+    """One randomizer over a number of items, as whoever collects its reports sees it.
+
+    **Privacy**: it reads reports, which are private already. The probabilities are the device's
+    (`dpsql.client.oracles`), exactly.
+    """
+
+    name: ClassVar[str]
+    """What plans and reports call it."""
+
+    def __init__(self, domain: int, own: int, extra: int) -> None:
+        """Take what a plan says of it."""
+
+    @property
+    def law(self) -> OracleLaw:
+        """Distribution of its reports."""
 
     @property
     def tilted(self) -> bool:
@@ -119,28 +133,6 @@ class ShareErrors(Protocol):
             shares: the estimated shares of the cells, which the report dilutes.
             fan: how many items each cell adds up.
         """
-
-
-class Oracle(Protocol):
-    """One randomizer over a number of items, as whoever collects its reports sees it.
-
-    **Privacy**: it reads reports, which are private already. The probabilities are the device's
-    (`dpsql.client.oracles`), exactly.
-    """
-
-    name: ClassVar[str]
-    """What plans and reports call it."""
-
-    def __init__(self, domain: int, own: int, extra: int) -> None:
-        """Take what a plan says of it."""
-
-    @property
-    def law(self) -> OracleLaw:
-        """Distribution of its reports."""
-
-    @property
-    def estimate(self) -> ShareErrors:
-        """Errors of the shares estimated from a tally."""
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:
@@ -207,7 +199,7 @@ def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
 
 def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
     """Exact covariance matrix of the estimated shares, shape (width, width)."""
-    structure = oracle.estimate.structure(shares)
+    structure = oracle.structure(shares)
     return np.asarray((np.diag(structure.diagonal) - np.outer(structure.tilt, structure.tilt)) / reports)
 
 
@@ -291,17 +283,6 @@ class ItemAggregator(ABC):
         """A tally counts items."""
         return OracleLaw(self.domain, self.own, self.extra, self.domain, self.apart, self.exact)
 
-
-@dataclass(frozen=True)
-class ItemErrors:
-    """Covariance shared by tallies of items.
-
-    Args:
-        law: of the reports.
-    """
-
-    law: OracleLaw
-
     @property
     def gap(self) -> float:
         """p - q."""
@@ -319,21 +300,13 @@ class ItemErrors:
 class BitOracle(ItemAggregator):
     """An oracle whose reports support items independently: by a bit for each, or by a seed."""
 
+    tilted: ClassVar[bool] = True
+
     @property
     def cost(self) -> Fraction:
         """v(eps) = 4 e^eps / (e^eps - 1)^2, whatever the number of items; rounding of buckets is never far."""
         ratio = Fraction(self.own, OTHER)
         return 4 * ratio / (ratio - 1) ** 2
-
-    @property
-    def estimate(self) -> BitErrors:
-        return BitErrors(self.law)
-
-
-class BitErrors(ItemErrors):
-    """Errors of shares where a report supports items independently. See `ShareErrors`."""
-
-    tilted: ClassVar[bool] = True
 
     @property
     def slope(self) -> float:

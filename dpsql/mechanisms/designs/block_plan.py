@@ -75,7 +75,7 @@ class StageBudgets(NamedTuple):
         return StageVariances(look, leaf, float(cell))
 
     def selection(self, bar: int) -> Selection:
-        return Selection(bar, np.array(self.look) / self.denominator)
+        return bar, np.array(self.look) / self.denominator
 
 
 def stages(spend: Fraction, sensitivity: int) -> StageBudgets:

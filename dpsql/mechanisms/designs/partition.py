@@ -310,16 +310,8 @@ class BlockRows:
         return np.asarray(self.variances.leaf[self.partition.level[~self.partition.is_split]])
 
 
-class Selection(NamedTuple):
-    """Selection of blocks by their noisy values.
-
-    Args:
-        bar: theta.
-        rate: of the discrete Laplace noise of a look at each grid.
-    """
-
-    bar: int
-    rate: FloatArray
+Selection = tuple[int, FloatArray]
+"""Selection of blocks by their noisy values: theta, and the rate of a look's discrete Laplace noise at each grid."""
 
 
 def selection_bias(look: FloatArray, bar: int, rate: FloatArray) -> FloatArray:
@@ -343,7 +335,7 @@ def look_bias(of: BlockRows, selection: Selection) -> FloatArray:
     A look counts for more in the total of a node that is split than in that of a leaf. Children of a split node count
     as leaves here, which they mostly are where its look is near the bar.
     """
-    partition, variances = of.partition, of.variances
+    partition, variances, (bar, rate) = of.partition, of.variances, selection
     leaf = 1 / (1 / variances.look + 1 / variances.leaf)
     below = np.concatenate(
         [
@@ -354,7 +346,7 @@ def look_bias(of: BlockRows, selection: Selection) -> FloatArray:
     )
     row_variance = variances.leaf[partition.level]
     weight = below / (below + of.look_variance) - row_variance / (row_variance + of.look_variance)
-    bias = selection_bias(of.look.astype(np.float64), selection.bar, selection.rate[partition.level])
+    bias = selection_bias(of.look.astype(np.float64), bar, rate[partition.level])
     return np.asarray(np.where(partition.cells > 1, weight * bias, 0.0))
 
 

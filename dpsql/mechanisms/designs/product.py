@@ -10,7 +10,6 @@ and so does `auto` where no way to measure several axes at once errs less.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
@@ -93,7 +92,6 @@ class ExpectedProduct:
         return component_variances(family, totals)
 
 
-@dataclass(frozen=True)
 class Product(ExpectedProduct):
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 

@@ -10,7 +10,7 @@ of families gets it or is refused. All other views of a table compete together:
 | here | meaning | unit |
 |---|---|---|
 | `MOST` | 1.1: what data-dependent selection may cost where it gains nothing | times E |
-| `_Rival.times` | bound on the view's error over the least data-independent error of the view alone | 1 |
+| `times` | bound on the view's error over the least data-independent error of the view alone | 1 |
 | `_split_error` | sum over families of share^(1 - 2/p) error; p: 1 under pure epsilon, 2 under a delta | error |
 
 **Privacy**: a function of the catalog and of numbers of leaves, all public.
@@ -67,20 +67,6 @@ class Family(NamedTuple):
 
     question: DesignProblem
     choice: FamilyChoice
-
-
-class _Rival(NamedTuple):
-    """A data-dependent offer for one view.
-
-    Args:
-        question: the view alone.
-        choice: the offer, with its bound.
-        times: see the module.
-    """
-
-    question: DesignProblem
-    choice: FamilyChoice
-    times: float
 
 
 def choose_families(table: DesignProblem) -> list[Family]:
@@ -152,11 +138,11 @@ def _named(question: DesignProblem) -> Family:
 def _competing(question: DesignProblem) -> list[Family]:
     """Views that name no mechanism of families: see the module for the rule."""
     refused: list[Refusal] = []
-    rivals: list[_Rival] = []
+    rivals: list[Family] = []
     for view in question.views:
         for answer in _data_dependent(question, view):
             (refused if isinstance(answer, Refusal) else rivals).append(answer)  # type: ignore[arg-type]
-    taken: dict[str, _Rival] = {}
+    taken: dict[str, Family] = {}
     if rivals:
         least_error = _independent(question).expected_error
         for rival in rivals:
@@ -175,8 +161,8 @@ def _competing(question: DesignProblem) -> list[Family]:
     return families
 
 
-def _data_dependent(question: DesignProblem, view: FamilyView) -> Iterable[_Rival | Refusal]:
-    """Offers and refusals of data-dependent mechanisms for one view of a family."""
+def _data_dependent(question: DesignProblem, view: FamilyView) -> Iterable[Family | Refusal]:
+    """Offers, each with its bound, and refusals of data-dependent mechanisms for one view of a family."""
     for mechanism in DATA_DEPENDENT:
         alone = replace(question, views=(view,), alone=question.alone and len(question.views) == 1)
         for answer in mechanism.offers(replace(alone, whole=mechanism.WHOLE)):
@@ -186,21 +172,24 @@ def _data_dependent(question: DesignProblem, view: FamilyView) -> Iterable[_Riva
                 yield _rival(replace(alone, whole=mechanism.WHOLE), answer)
 
 
-def _rival(question: DesignProblem, offer: Offer) -> _Rival:  # type: ignore[type-arg]
+def _rival(question: DesignProblem, offer: Offer) -> Family:  # type: ignore[type-arg]
+    """A data-dependent offer for a view alone; the best without it comes first of those that it is compared with."""
     others, candidate = _independent(question), offer.make()
     without = (others.name, others.expected_error)
     choice = FamilyChoice(candidate.strategy, candidate.name, candidate.error, (without, *others.runners_up))
-    times = candidate.error / others.expected_error if others.expected_error else math.inf
-    return _Rival(question, choice, times)
+    return Family(question, choice)
 
 
-def _split_error(question: DesignProblem, taken: Mapping[str, _Rival]) -> float:
+def _split_error(question: DesignProblem, taken: Mapping[str, Family]) -> float:
     """Bound on the mean error of all views where some are measured by data-dependent selection, each alone."""
     charges = {view.name: float(sum(view.charges.values())) for view in question.views}
     power = 1 - 2 / max(law.norm for law in question.laws)
     total, error = sum(charges.values()), 0.0
     rest = tuple(view for view in question.views if view.name not in taken)
-    parts = [((rival.question.views[0],), rival.times) for rival in taken.values()]
+    parts = []
+    for alone, choice in taken.values():
+        _, least_error = choice.runners_up[0]
+        parts.append((alone.views, choice.expected_error / least_error if least_error else math.inf))
     for views, times in [*parts, *([(rest, 1.0)] if rest else [])]:
         share = sum(charges[view.name] for view in views) / total
         family = replace(question, views=views, alone=question.alone and len(views) == len(question.views))
@@ -208,7 +197,7 @@ def _split_error(question: DesignProblem, taken: Mapping[str, _Rival]) -> float:
     return error
 
 
-def _too_dear(rival: _Rival, bound: float, least_error: float) -> Refusal:
+def _too_dear(rival: Family, bound: float, least_error: float) -> Refusal:
     (view,) = rival.question.views
     return Refusal(
         rival.choice.name,

@@ -29,7 +29,6 @@ post-processing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
 
@@ -77,7 +76,6 @@ BY_SETS = "by sets"
 """All sets of a table are one family, and views that are measured otherwise another."""
 
 
-@dataclass(frozen=True)
 class Residual(OwnParts, ExpectedProduct):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
