@@ -26,10 +26,10 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local import rounds
 from dpsql.local.estimate import axis_table
-from dpsql.local.mechanisms.ahead import spread_evenly
-from dpsql.local.mechanisms.blue import range_workload
+from dpsql.local.mechanisms.ahead import AheadRound, spread_evenly
+from dpsql.local.mechanisms.blue import ShareEstimate, range_workload
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.rounds import FinalBoxes, boxes_of
+from dpsql.local.rounds import boxes_of
 from dpsql.local.smooth import positive_shares, smooth_axis
 from dpsql.matrices.boxes import BoxVariance
 
@@ -46,12 +46,14 @@ def clusters(leaves: int) -> np.ndarray:
 
 def adaptive(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> np.ndarray:
     """AHEAD's histogram of people's leaves, shape (people, axes)."""
-    found = played(said, sizes, epsilon, seed)
-    return spread_evenly(found.rounds[-1].boxes, found.positive, sizes)
+    done, _, positive, _ = played(said, sizes, epsilon, seed)
+    return spread_evenly(done[-1].boxes, positive, sizes)
 
 
-def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> FinalBoxes:
-    """All rounds of a collection."""
+def played(
+    said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int
+) -> tuple[list[AheadRound], ShareEstimate, np.ndarray, np.ndarray]:
+    """All rounds of a collection, as of `boxes_of`."""
     rng = np.random.default_rng(seed)
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))
     plan = read_plan(rounds.first_plan(CollectionDesign("a", Fraction(epsilon), len(said), axes)))
@@ -148,16 +150,16 @@ def boxes_covered(case: Experiment, runs: int) -> float:
         rng = np.random.default_rng([run, 7, *case.sizes])
         said = case.said(rng)
         exact = np.histogramdd(said, bins=[np.arange(size + 1) for size in case.sizes])[0] / len(said)
-        found = played(said, case.sizes, case.epsilon, 300 + run)
-        last = found.rounds[-1].boxes
-        off = spread_evenly(last, found.unbiased.shares, case.sizes) - exact
+        done, unbiased, _, within = played(said, case.sizes, case.epsilon, 300 + run)
+        last = done[-1].boxes
+        off = spread_evenly(last, unbiased.shares, case.sizes) - exact
         boxes = ranges_of(len(case.sizes), case.sizes[0], BOXES, rng)
         leaves = np.arange(case.sizes[0])
         masks = [
             ((leaves >= bounds[:, :1]) & (leaves < bounds[:, 1:])).astype(np.float64)
             for bounds in boxes.transpose(1, 0, 2)
         ]
-        variance = BoxVariance(last, found.unbiased.covariance, found.within).covariance(masks)
+        variance = BoxVariance(last, unbiased.covariance, within).covariance(masks)
         errors = [off[tuple(slice(*ends) for ends in box)].sum() for box in boxes]
         covered += (np.abs(errors) <= 1.96 * np.sqrt(variance)).tolist()
     return float(np.mean(covered))

@@ -168,7 +168,6 @@ class Bound(Protocol):
         """The statement that counts the groups of a table."""
 
 
-@dataclass(frozen=True)
 class EveryRow:
     """All rows count: every row is a unit."""
 

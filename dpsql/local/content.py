@@ -273,13 +273,13 @@ def survey_promise(survey: Survey, plan: Plan) -> Promise:
     )
 
 
-def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
-    """Metadata of the last of several rounds."""
+def local_meta(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
+    """Metadata of the collected reports; of several rounds, of those to the last."""
     return LocalMeta(
         collection=plan.collection,
         participation=survey.participation.name,
         manifest=ManifestMeta(**manifest._asdict()),
-        tau=1,
+        tau=plan.tau,
         plan_hash=plan.hash.hex(),
         influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views)),
         simulated=bool(plan_body(plan).get("simulated")) or None,
@@ -287,23 +287,18 @@ def adaptive_local(survey: Survey, plan: Plan, manifest: CollectionManifest) -> 
 
 
 def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: Scale) -> LocalMeta:
-    """Metadata of the collected reports, and of shuffling."""
-    body, clipped, first = plan_body(plan), scale.clipped, row_reports_of(plan)
-    return LocalMeta(
-        collection=plan.collection,
-        participation=survey.participation.name,
+    """Metadata of the collected reports, of the first round, and of shuffling."""
+    clipped, first = scale.clipped, row_reports_of(plan)
+    return replace(
+        local_meta(survey, plan, manifest),
         everybody=survey.everybody,
-        manifest=ManifestMeta(**manifest._asdict()),
-        tau=plan.tau,
-        plan_hash=plan.hash.hex(),
         row_weight=scale.weight,
         row_weight_error=scale.weight_error,
         clipped_fraction=None if clipped is None else clipped.value,
         clipped_fraction_error=None if clipped is None else clipped.error,
         first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
         people=None if first is None else manifest.accepted + first.reports,
-        shuffled=_shuffled(plan, manifest) if body.get("shuffled") else None,
-        simulated=bool(body.get("simulated")) or None,
+        shuffled=_shuffled(plan, manifest) if plan_body(plan).get("shuffled") else None,
     )
 
 

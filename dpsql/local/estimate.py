@@ -356,17 +356,11 @@ class Seen(NamedTuple):
     edges: list[tuple[int, ...]]
 
 
-class _Grid(NamedTuple):
-    """One view's table over the leaves of some axes, what it errs by, and its cells on each."""
-
-    table: FloatArray
-    noise: NoisyCells
-    edges: list[tuple[int, ...]]
-
-    def seen_by(self, steps: Sequence[FloatArray]) -> _Grid:
-        """The same through an operator on each axis."""
-        spreads = [step @ s for step, s in zip(steps, self.noise.spreads, strict=True)]
-        return _Grid(spread_over(self.table, steps), NoisyCells(self.noise.variance, spreads), self.edges)
+def _through(grid: Seen, steps: Sequence[FloatArray]) -> Seen:
+    """One view's grid through an operator on each axis."""
+    ((variance, spreads),) = grid.noises
+    stepped = [step @ spread for step, spread in zip(steps, spreads, strict=True)]
+    return Seen(spread_over(grid.table, steps), [NoisyCells(variance, stepped)], grid.edges)
 
 
 def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None) -> Seen | None:
@@ -378,7 +372,7 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
     Returns:
         None if no view holds them.
     """
-    grids: list[_Grid] = []
+    grids: list[Seen] = []
     for number, view in enumerate(plan.views):
         if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
@@ -391,7 +385,7 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
         noise = float(cells.noise(np.full(1, 1 / cells.counts.size), cells.fan)[0])
         edges = [view.edges[view.axes.index(a)] for a in axes]
         spreads = [_even_spread(e, plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
-        grids.append(_Grid(spread_over(seen, spreads), NoisyCells(noise, spreads), edges))
+        grids.append(Seen(spread_over(seen, spreads), [NoisyCells(noise, spreads)], edges))
     if not grids:
         return None
     chains = [sorted({grid.edges[i] for grid in grids}, key=len) for i in range(len(axes))]
@@ -403,21 +397,18 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
         steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
         coarsest = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
         fine = [g for g in grids if all(len(e) >= n for e, n in zip(g.edges, coarsest, strict=True))]
-        increment, errors = _pooled([grid.seen_by(steps) for grid in fine])
+        increment, errors = _pooled([_through(grid, steps) for grid in fine])
         table, noises = table + increment, noises + errors
     return Seen(table, noises, finest)
 
 
-def _pooled(grids: Sequence[_Grid]) -> tuple[FloatArray, list[NoisyCells]]:
-    """Several grids' mean over leaves, and its errors."""
-    sizes = [np.prod([(s**2).sum() for s in grid.noise.spreads]) for grid in grids]
-    weights = weights_of(np.array([g.noise.variance * size for g, size in zip(grids, sizes, strict=True)]))
+def _pooled(grids: Sequence[Seen]) -> tuple[FloatArray, list[NoisyCells]]:
+    """Mean of one grid or several over leaves, each with noise of its own, and its errors."""
+    own = [noise for grid in grids for noise in grid.noises]
+    sizes = [np.prod([(s**2).sum() for s in noise.spreads]) for noise in own]
+    weights = weights_of(np.array([n.variance * size for n, size in zip(own, sizes, strict=True)]))
     table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))
-    noises = [
-        NoisyCells(float(w**2) * g.noise.variance, g.noise.spreads)
-        for w, g in zip(weights, grids, strict=True)
-    ]
-    return table, noises
+    return table, [NoisyCells(float(w**2) * n.variance, n.spreads) for w, n in zip(weights, own, strict=True)]
 
 
 def _step(chain: Sequence[tuple[int, ...]], level: int) -> FloatArray:

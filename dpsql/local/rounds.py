@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from dpsql.catalog import spec_hash
 from dpsql.client.plan import Plan, View, largest_weight
 from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
-from dpsql.local.content import adaptive_local, local_estimate, survey_axes, survey_promise
+from dpsql.local.content import local_estimate, local_meta, survey_axes, survey_promise
 from dpsql.local.estimate import model_of
 from dpsql.local.forecast import Prediction
 from dpsql.local.mechanisms.ahead import (
@@ -186,23 +186,12 @@ def predict_round(plan: Plan, people: int) -> list[Prediction]:
     return [Prediction("a box of this round; the last one will forecast the errors of answers", error)]
 
 
-class FinalBoxes(NamedTuple):
-    """The last round's boxes.
-
-    Args:
-        unbiased: their shares and covariance.
-        positive: AHEAD's own shares.
-        within: variance of a part of each box that a mask of variance 1 takes.
-    """
-
-    rounds: Sequence[AheadRound]
-    unbiased: ShareEstimate
-    positive: FloatArray
-    within: FloatArray
-
-
-def boxes_of(plan: Plan, tallies: Tallies) -> FinalBoxes:
+def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstimate, FloatArray, FloatArray]:
     """Estimates of all rounds about the boxes of the last one.
+
+    Returns:
+        The rounds; the boxes' shares and covariance; AHEAD's own shares; the variance of a part of each box that a mask
+        of variance 1 takes.
 
     Raises:
         DataError: the plan is not of the last round, or no report of it was accepted.
@@ -215,20 +204,20 @@ def boxes_of(plan: Plan, tallies: Tallies) -> FinalBoxes:
     rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
     unbiased, positive = unbiased_boxes(rounds, plan.own), positive_boxes(rounds)
     even = max(EVEN / EVEN_MORE ** (len(plan.axes) - 1), 1.0)
-    return FinalBoxes(rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / even)
+    return rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / even
 
 
 def adaptive_content(
     survey: Survey, plan: Plan, tallies: Tallies, manifest: CollectionManifest, release_id: str
 ) -> ReleaseBuilder:
     """All that the release file of an adaptive collection will hold."""
-    boxes, axes = boxes_of(plan, tallies), survey_axes(survey)
+    (rounds, final, own_shares, within), axes = boxes_of(plan, tallies), survey_axes(survey)
     ((view, (view_axes, _)),) = survey.views.items()
-    sizes, people = [survey.axes[a].leaves for a in view_axes], sum(r.reports for r in boxes.rounds)
-    bounds = boxes.rounds[-1].boxes
-    box_variance = BoxVariance(bounds, boxes.unbiased.covariance * people**2, boxes.within * people**2)
-    values = spread_evenly(bounds, boxes.unbiased.shares, sizes) * people
-    positive = spread_evenly(bounds, boxes.positive, sizes)
+    sizes, people = [survey.axes[a].leaves for a in view_axes], sum(r.reports for r in rounds)
+    bounds = rounds[-1].boxes
+    box_variance = BoxVariance(bounds, final.covariance * people**2, within * people**2)
+    values = spread_evenly(bounds, final.shares, sizes) * people
+    positive = spread_evenly(bounds, own_shares, sizes)
     margins = [_margin(box_variance, sizes, place) for place in range(len(sizes))]
     words = f"AHEAD, {plan.rounds} rounds"
     flagged = {}
@@ -236,7 +225,7 @@ def adaptive_content(
         name, total = survey.axes[view_axes[0]].name, float(margins[0].sum())
         unbiased = ShareEstimate(values, margins[0])
         flagged = {name: outside(positive * people, unbiased)}
-        errors = _positive_errors(plan, boxes, positive * people, box_variance, margins[0])
+        errors = _positive_errors(plan, rounds, positive * people, box_variance, margins[0])
         smooth = Smooth(positive * people, errors, compatible(positive * people, unbiased))
         estimated = local_estimate(values, {(): total, (0,): 1.0}, words, smooth)
     else:
@@ -263,7 +252,7 @@ def adaptive_content(
         models=assembled.models,
         statistics=assembled.statistics,
         local=replace(
-            adaptive_local(survey, plan, manifest),
+            local_meta(survey, plan, manifest),
             people=round(people),
             smooth_outside_unbiased=flagged or None,
             rounds=plan.rounds,
@@ -291,12 +280,16 @@ def _margin(box_variance: BoxVariance, sizes: Sequence[int], place: int) -> Floa
 
 
 def _positive_errors(
-    plan: Plan, boxes: FinalBoxes, positive: FloatArray, box_variance: BoxVariance, unbiased: FloatArray
+    plan: Plan,
+    rounds: Sequence[AheadRound],
+    positive: FloatArray,
+    box_variance: BoxVariance,
+    unbiased: FloatArray,
 ) -> StackVariance:
     """Errors of AHEAD's histogram of one axis: redrawn rounds, and a part of the unbiased ones."""
     people = float(positive.sum())
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
-    again = redrawn_errors(boxes.rounds, plan.own, rng) * people**2
+    again = redrawn_errors(rounds, plan.own, rng) * people**2
     redrawn = _margin(BoxVariance(box_variance.bounds, again, 0 * box_variance.within), [positive.size], 0)
     noise = _margin(
         BoxVariance(box_variance.bounds, box_variance.sums, 0 * box_variance.within), [positive.size], 0

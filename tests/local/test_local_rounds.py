@@ -39,8 +39,8 @@ def test_rounds_refine_where_people_are(sizes: tuple[int, ...]) -> None:
         tallies = simulate_tallies(plan, one_row_each(leaves[parts[plan.round]]), rng)
     with pytest.raises(DataError, match="was the last"):
         after_round(plan, tallies[0])
-    final = boxes_of(plan, tallies)
-    found = spread_evenly(final.rounds[-1].boxes, final.positive, sizes)
+    played, _, positive, _ = boxes_of(plan, tallies)
+    found = spread_evenly(played[-1].boxes, positive, sizes)
     exact = np.histogramdd(leaves, bins=[np.arange(s + 1) for s in sizes])[0] / people
     half = tuple(slice(0, s // 2) for s in sizes)
     assert found.shape == sizes

@@ -102,12 +102,12 @@ def test_day_and_block_vector() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
 def test_closed_form_is_the_split_theorem(n: int, law: NoiseDistribution) -> None:
     nodes, power = fenwick_nodes(n), exponent(law)
-    split = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
+    shares, optimum = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
     budgets = fda_strategy(law, n)
-    assert np.allclose(split.shares, budgets.node_shares(), atol=2e-8)  # a few units of 2^-30
-    assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
+    assert np.allclose(shares, budgets.node_shares(), atol=2e-8)  # a few units of 2^-30
+    assert optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
     for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
-        assert fda_share(n, i, power) == pytest.approx(split.shares[i - 1], rel=1e-12)
+        assert fda_share(n, i, power) == pytest.approx(shares[i - 1], rel=1e-12)
         assert float(budgets.share(i)) == budgets.node_shares()[i - 1]
     integers = np.rint(budgets.node_shares() * UNIT).astype(np.int64)
     time_nodes.check_paths(nodes.parent, integers, UNIT)
@@ -118,7 +118,7 @@ def test_closed_form_is_the_split_theorem(n: int, law: NoiseDistribution) -> Non
 
 def test_split_of_lue_trees() -> None:
     """Seed 000's three-leaf tree: the same theorem with coverage as the weight."""
-    shares = time_nodes.optimal_split([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], L).shares
+    shares, _ = time_nodes.optimal_split([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], L)
     assert shares[0] == pytest.approx(0.3432968159063228, rel=1e-12)
     assert np.allclose(shares[1:], 0.6567031840936772)
     error = 2 * (np.array([1 / 6, 1 / 3, 1 / 2, 1 / 3]) / shares**2).sum()
@@ -127,7 +127,7 @@ def test_split_of_lue_trees() -> None:
 
 def test_integer_budgets_hold_the_path_sum() -> None:
     nodes = fenwick_nodes(1023)
-    shares = time_nodes.optimal_split(nodes.parent, nodes.uses, L).shares
+    shares, _ = time_nodes.optimal_split(nodes.parent, nodes.uses, L)
     budget = time_nodes.integer_budgets(nodes.parent, shares, 1 << 30)
     assert int((strategy_matrix(1023).T @ budget).max()) <= 1 << 30
     with pytest.raises(ValueError, match="path"):
@@ -152,4 +152,5 @@ def test_split_refuses(parent: list[int], weight: list[float]) -> None:
 
 
 def test_unused_nodes_spend_nothing() -> None:
-    assert time_nodes.optimal_split([-1, 0, 1, -1], [0, 2, 0, 0], G).shares.tolist() == [0, 1, 0, 0]
+    shares, _ = time_nodes.optimal_split([-1, 0, 1, -1], [0, 2, 0, 0], G)
+    assert shares.tolist() == [0, 1, 0, 0]

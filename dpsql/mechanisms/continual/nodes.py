@@ -122,18 +122,6 @@ def window_starts(batches: int, length: int) -> int:
     return batches - length + 1
 
 
-class Split(NamedTuple):
-    """An optimal split.
-
-    Attributes:
-        shares: float64[n], the part of each root's budget that each node spends; 0 where the weight is 0.
-        optimum: float64[n], T_i, the least weighted variance of the subtree of i at budget 1.
-    """
-
-    shares: FloatArray
-    optimum: FloatArray
-
-
 def node_depth(parent: ArrayLike) -> IntArray:
     """Depth of every node of a forest, by pointer doubling.
 
@@ -163,7 +151,9 @@ def node_depth(parent: ArrayLike) -> IntArray:
     raise ValueError("the parents form a cycle")
 
 
-def optimal_split(parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution) -> Split:
+def optimal_split(
+    parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution
+) -> tuple[FloatArray, FloatArray]:
     """The split of one budget per root that minimises sum of weight_i * variance_i, and what it reaches.
 
     Args:
@@ -172,8 +162,9 @@ def optimal_split(parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution) 
         law: the noise; shares are of what it spends.
 
     Returns:
-        `Split` with the shares and the optimum of each subtree; at unit budget the weighted variance of the
-        whole is the sum of `optimum` over the roots.
+        Shares, float64[n], the part of each root's budget that each node spends, 0 where the weight is 0; and
+        optima, float64[n], T_i, the least weighted variance of the subtree of i at budget 1. That of the whole is their
+        sum over the roots.
 
     Raises:
         ValueError: when the shapes differ, or a weight is negative or not finite.
@@ -185,8 +176,8 @@ def optimal_split(parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution) 
     **Source**: docs/method/streams.md, "The split theorem".
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
-    >>> split = optimal_split([1, -1, -1], [1, 2, 1], LAPLACE)         # the Fenwick tree over three batches
-    >>> split.shares.round(6).tolist(), round(float(split.optimum[1:].sum()), 6)
+    >>> shares, optimum = optimal_split([1, -1, -1], [1, 2, 1], LAPLACE)  # the Fenwick tree over three batches
+    >>> shares.round(6).tolist(), round(float(optimum[1:].sum()), 6)
     ([0.442493, 0.557507, 1.0], 12.541966)
     """
     above = np.asarray(parent, dtype=np.int64)
@@ -201,7 +192,9 @@ def optimal_split(parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution) 
     return _two_passes(above, uses ** exponent(law), exponent(law), levels)
 
 
-def _two_passes(above: IntArray, own: FloatArray, power: float, levels: list[IntArray]) -> Split:
+def _two_passes(
+    above: IntArray, own: FloatArray, power: float, levels: list[IntArray]
+) -> tuple[FloatArray, FloatArray]:
     """Bottom-up optimum and top-down shares, one vectorised step a level; `own` is weight^exponent."""
     optimum = np.zeros(own.size)
     below = np.zeros(own.size)  # S_i while going up
@@ -217,7 +210,7 @@ def _two_passes(above: IntArray, own: FloatArray, power: float, levels: list[Int
         ratio = np.divide(below[up], norm[up], out=np.zeros(nodes.size), where=norm[up] > 0)
         remaining[nodes] = remaining[up] * ratio
     shares = np.divide(remaining * own, norm, out=np.zeros(own.size), where=norm > 0)
-    return Split(shares, optimum)
+    return shares, optimum
 
 
 def best_shares(nodes: NoiseNodes, law: NoiseDistribution) -> FloatArray:
@@ -225,7 +218,7 @@ def best_shares(nodes: NoiseNodes, law: NoiseDistribution) -> FloatArray:
 
     **Source**: docs/method/streams.md, "The split theorem", with the use counts as weights.
     """
-    return optimal_split(nodes.parent, nodes.uses, law).shares
+    return optimal_split(nodes.parent, nodes.uses, law)[0]
 
 
 def integer_budgets(parent: IntArray, shares: FloatArray, total: int) -> IntArray:
