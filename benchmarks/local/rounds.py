@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local import rounds
 from dpsql.local.estimate import axis_table
-from dpsql.local.mechanisms.ahead import AheadRound, spread_evenly
-from dpsql.local.mechanisms.blue import ShareEstimate, range_workload
+from dpsql.local.mechanisms.ahead import spread_evenly
+from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.rounds import boxes_of
 from dpsql.local.smooth import positive_shares, smooth_axis
@@ -50,9 +50,7 @@ def adaptive(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) 
     return spread_evenly(done[-1].boxes, positive, sizes)
 
 
-def played(
-    said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int
-) -> tuple[list[AheadRound], ShareEstimate, np.ndarray, np.ndarray]:
+def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> tuple[Any, ...]:
     """All rounds of a collection, as of `boxes_of`."""
     rng = np.random.default_rng(seed)
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))

@@ -36,6 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -75,9 +76,25 @@ LinkedReports = Mapping[str, tuple[Oracle, Packed]]
 """Some of the people known to every service: by service, its oracle and their payloads (same order)."""
 
 
-Spooled = tuple[Path, int, int, Counter[str]]
-"""Reports by service and part of the people: a private folder with a file for each service, part and length of payload;
-how many spools were read and reports they held; how many were rejected by reason, to which `joined_people` adds."""
+class Spooled(NamedTuple):
+    """Reports by service and part of the people.
+
+    Args:
+        folder: a private one, with a file for each service, part and length of payload.
+        files: spools that were read.
+        reports: what they held.
+        rejected: by reason; `joined_people` adds to it.
+    """
+
+    folder: Path
+    files: int
+    reports: int
+    rejected: Counter[str]
+
+    def manifest(self, sheet: Sheet, people: int) -> CollectionManifest:
+        """Manifest of the count, once all people are joined."""
+        reasons = {reason: n for reason, n in sorted(self.rejected.items()) if n}
+        return CollectionManifest(self.files, self.reports, people * len(sheet.plans), reasons)
 
 
 @contextmanager
@@ -124,7 +141,7 @@ def _read(sheet: Sheet, spools: Sequence[Path], key: bytes, folder: Path, progre
             progress(Stage("counted", path.name, {"reports": count}))
     finally:
         connection.close()
-    return folder, len(seen), total, rejected
+    return Spooled(folder, len(seen), total, rejected)
 
 
 def _records(
@@ -153,14 +170,13 @@ def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[tuple[int, LinkedR
 
     Args:
         sheet: the collection.
-        spooled: from `spooled_reports`; its rejections are complete when the last part is.
+        spooled: from `spooled_reports`; its `rejected` is complete when the last part is.
     """
-    folder, _, _, rejected = spooled
     for shard in range(PARTS):
-        by_service = [_payloads(folder, service, shard, rejected) for service in range(len(sheet.plans))]
+        by_service = [_payloads(spooled, service, shard) for service in range(len(sheet.plans))]
         everywhere = sorted(set.intersection(*(set(payloads) for payloads in by_service)))
         lost = sum(len(payloads) - len(everywhere) for payloads in by_service)
-        rejected["pseudonym not at every service"] += lost
+        spooled.rejected["pseudonym not at every service"] += lost
         heard = {}
         for (name, plan), payloads in zip(sheet.plans.items(), by_service, strict=True):
             oracle = oracle_of(plan, plan.views[0])
@@ -169,14 +185,14 @@ def joined_people(sheet: Sheet, spooled: Spooled) -> Iterator[tuple[int, LinkedR
             yield len(everywhere), heard
 
 
-def _payloads(folder: Path, service: int, shard: int, rejected: Counter[str]) -> dict[bytes, bytes]:
+def _payloads(spooled: Spooled, service: int, shard: int) -> dict[bytes, bytes]:
     """Payload by hashed pseudonym; the least of several."""
     payloads: dict[bytes, bytes] = {}
-    for file in sorted(folder.glob(f"{service}.{shard}.*")):
+    for file in sorted(spooled.folder.glob(f"{service}.{shard}.*")):
         step, content = PERSON + int(file.suffix[1:]), file.read_bytes()
         for at in range(0, len(content), step):
             person, payload = content[at : at + PERSON], content[at + PERSON : at + step]
-            rejected["repeated pseudonym"] += int(person in payloads)
+            spooled.rejected["repeated pseudonym"] += int(person in payloads)
             payloads[person] = min(payload, payloads.get(person, payload))
         file.unlink()
     return payloads
@@ -397,9 +413,7 @@ def joined_tables(
             people += some
             for _, _, sums in view_sums:
                 add_people(sheet, sums, some, heard)
-        _, files, reports, rejected = spooled
-    reasons = {reason: n for reason, n in sorted(rejected.items()) if n}
-    manifest = CollectionManifest(files, reports, people * len(sheet.plans), reasons)
+        manifest = spooled.manifest(sheet, people)
     statistics = [
         (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
         for name, measure, sums in view_sums

@@ -82,15 +82,8 @@ LONGEST = 4.0
 """Longest step of a log share."""
 
 
-class _Point(NamedTuple):
-    """Both parts and what the fit looks like there."""
-
-    even: FloatArray
-    tall: FloatArray
-    value: float
-    slope: FloatArray
-    curve: FloatArray
-    bend: FloatArray
+_Around = tuple[FloatArray, FloatArray, FloatArray]
+"""Slope and curvature of a fit, and the slope of the smooth part's penalty."""
 
 
 def spiky_smooth(equations: System, prior: Penalty, smooth: int, start: FloatArray) -> FloatArray:
@@ -107,45 +100,53 @@ def spiky_smooth(equations: System, prior: Penalty, smooth: int, start: FloatArr
     """
     rough = difference(start.size, prior.order, smooth)
     stiff = prior.weight * rough.T @ rough
-    point = _look(equations, prior, stiff, start - start.mean(), np.zeros_like(start))
+    even, tall = start - start.mean(), np.zeros_like(start)
+    even, value, around = _look(equations, prior, stiff, even, tall)
     damping = 1e-3
     for _ in range(STEPS):
-        even, tall = _step(point, prior, stiff, damping)
-        tried = _look(equations, prior, stiff, point.even + even, point.tall + tall)
-        if tried.value <= point.value:
-            done = point.value - tried.value < 1e-9 * (1 + abs(point.value))
-            point, damping = tried, max(damping / 5, 1e-9)
+        even_step, tall_step = _step(tall, around, prior, stiff, damping)
+        at, tried, there = _look(equations, prior, stiff, even + even_step, tall + tall_step)
+        if tried <= value:
+            done = value - tried < 1e-9 * (1 + abs(value))
+            even, tall, value, around = at, tall + tall_step, tried, there
+            damping = max(damping / 5, 1e-9)
             if done:
                 break
         else:
             damping *= 4
             if damping > 1e8:
                 break
-    return point.even + point.tall
+    return even + tall
 
 
-def _look(equations: System, prior: Penalty, stiff: FloatArray, even: FloatArray, tall: FloatArray) -> _Point:
+def _look(
+    equations: System, prior: Penalty, stiff: FloatArray, even: FloatArray, tall: FloatArray
+) -> tuple[FloatArray, float, _Around]:
+    """The smooth part without its mean, and the value of the fit and what it looks like there."""
     even = even - even.mean()
     value, slope, curve = misfit(equations, even + tall)
     bend = stiff @ even
     value += float(even @ bend) / 2 + prior.spike * float(np.sqrt(tall**2 + SOFT**2).sum())
-    return _Point(even, tall, value, slope, curve, bend)
+    return even, value, (slope, curve, bend)
 
 
-def _step(point: _Point, prior: Penalty, stiff: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
+def _step(
+    tall: FloatArray, around: _Around, prior: Penalty, stiff: FloatArray, damping: float
+) -> tuple[FloatArray, FloatArray]:
     """Step of both parts; the spikes' own equations are diagonal, so they are solved for and put in."""
-    mean = float(np.diag(point.curve).mean())
-    curve = point.curve + np.diag(damping * np.diag(point.curve) + mean * max(1e-3 * damping, 1e-10))
+    slope, curve, bend = around
+    mean = float(np.diag(curve).mean())
+    curve = curve + np.diag(damping * np.diag(curve) + mean * max(1e-3 * damping, 1e-10))
     stiff = stiff + np.diag(damping * np.diag(stiff))
-    size = np.sqrt(point.tall**2 + SOFT**2)
+    size = np.sqrt(tall**2 + SOFT**2)
     give = size / (prior.spike * (1 + damping))  # inverse curvature of each spike's penalty
-    ahead = point.bend - prior.spike * point.tall / size
+    ahead = bend - prior.spike * tall / size
     # A constant added to all logs changes nothing; the mean on every entry fixes that direction.
     combined = curve + stiff + (curve * give) @ stiff + mean
-    even = np.linalg.solve(combined, -point.slope - point.bend - curve @ (give * ahead))
-    tall = give * (stiff @ even + ahead)
-    reach = max(float(np.abs(even).max()), float(np.abs(tall).max()), LONGEST)
-    return np.asarray(even * (LONGEST / reach)), np.asarray(tall * (LONGEST / reach))
+    even = np.linalg.solve(combined, -slope - bend - curve @ (give * ahead))
+    spikes = give * (stiff @ even + ahead)
+    reach = max(float(np.abs(even).max()), float(np.abs(spikes).max()), LONGEST)
+    return np.asarray(even * (LONGEST / reach)), np.asarray(spikes * (LONGEST / reach))
 
 
 SPLIT = 1.0
