@@ -125,21 +125,18 @@ def _row(line: bytes, dialect: Csv) -> list[str] | None:
         text = line.removesuffix(b"\r").decode(dialect.encoding)
         if "\r" not in text and dialect.quote not in text and dialect.escape not in text:
             return text.split(dialect.delimiter)
-        return next(_reader(text, dialect))
+        doubled = dialect.escape == dialect.quote
+        reader = csv.reader(
+            (text,),
+            delimiter=dialect.delimiter,
+            quotechar=dialect.quote,
+            doublequote=doubled,
+            escapechar=None if doubled else dialect.escape,
+            strict=True,
+        )
+        return next(reader)
     except (UnicodeDecodeError, csv.Error):
         return None
-
-
-def _reader(text: str, dialect: Csv) -> Iterator[list[str]]:
-    doubled = dialect.escape == dialect.quote
-    return csv.reader(
-        (text,),
-        delimiter=dialect.delimiter,
-        quotechar=dialect.quote,
-        doublequote=doubled,
-        escapechar=None if doubled else dialect.escape,
-        strict=True,
-    )
 
 
 def _header(stream: IO[bytes], file: Path, dialect: Csv) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def release_content(
     interactions(plan, tallies, [held for held, _ in survey.tables], axis_tables, fits=estimates.fits)
     trees = [axis.content.tree for axis in axes]
     smooth: dict[tuple[int, ...], Positive | None] = {}
-    if survey.by_pairs:
+    if survey.collection.by_pairs:
         assembled = by_pairs(survey, plan, tallies, estimates, trees)
     else:
         smooth = _smooth_views(survey, plan, tallies, estimates, bits)
@@ -277,7 +277,7 @@ def local_meta(survey: Survey, plan: Plan, manifest: CollectionManifest) -> Loca
     """Metadata of the collected reports; of several rounds, of those to the last."""
     return LocalMeta(
         collection=plan.collection,
-        participation=survey.participation.name,
+        participation=survey.collection.participation.name,
         manifest=ManifestMeta(**manifest._asdict()),
         tau=plan.tau,
         plan_hash=plan.hash.hex(),
@@ -291,7 +291,7 @@ def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: 
     clipped, first = scale.clipped, row_reports_of(plan)
     return replace(
         local_meta(survey, plan, manifest),
-        everybody=survey.everybody,
+        everybody=survey.collection.everybody,
         row_weight=scale.weight,
         row_weight_error=scale.weight_error,
         clipped_fraction=None if clipped is None else clipped.value,

@@ -449,7 +449,17 @@ def joined_content(
         release_id,
         sheet.catalog,
         spec_hash(survey.catalog),
-        _promise(survey, sheet),
+        Promise(
+            unit=survey.catalog.privacy.unit.name,
+            neighbours="replace_one",
+            trust="local",
+            epsilon=str(sheet.epsilon),
+            rows_per_unit={survey.of: sheet.rows},
+            adds_up="the services' epsilons add up to this one; that a person is known to a service is not hidden, "
+            "and whoever is also in a central release of the same people is promised, for replacing one person, twice "
+            "its add-or-remove epsilon plus this one",
+            simulated=sheet.simulated or None,
+        ),
         [SpentAmount(f"one report of {p.collection}", str(p.epsilon)) for p in sheet.plans.values()],
         insecure=False,
         axes=axes,
@@ -461,27 +471,13 @@ def joined_content(
     )
 
 
-def _promise(survey: Survey, sheet: Sheet) -> Promise:
-    return Promise(
-        unit=survey.catalog.privacy.unit.name,
-        neighbours="replace_one",
-        trust="local",
-        epsilon=str(sheet.epsilon),
-        rows_per_unit={survey.of: sheet.rows},
-        adds_up="the services' epsilons add up to this one; that a person is known to a service is not hidden, "
-        "and whoever is also in a central release of the same people is promised, for replacing one person, twice "
-        "its add-or-remove epsilon plus this one",
-        simulated=sheet.simulated or None,
-    )
-
-
 def _collected(survey: Survey, sheet: Sheet, people: int, manifest: CollectionManifest) -> LocalMeta:
     """Metadata of the reports, and how much noisier they are than reports of devices that hold all axes."""
     crossing = {view_axes for view_axes, _ in survey.views.values() if len(sheet.asked(view_axes)) > 1}
     return LocalMeta(
         collection=sheet.collection,
-        participation=survey.participation.name,
-        everybody=survey.everybody,
+        participation=survey.collection.participation.name,
+        everybody=survey.collection.everybody,
         manifest=ManifestMeta(**manifest._asdict()),
         tau=sheet.rows,
         people=people,

@@ -238,9 +238,8 @@ class _Plans(NamedTuple):
         def at_epsilon(epsilon: float) -> list[Prediction]:
             return self.predictions(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
 
-        collection = self.survey.catalog.collection
         unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
-        unguessed &= collection is not None and not collection.row_guess
+        unguessed &= not self.survey.collection.row_guess
         views = {name: axes for name, (axes, _) in self.survey.views.items()}
         helped = {
             prediction.question: [

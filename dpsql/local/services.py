@@ -131,8 +131,7 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
         CatalogError: rows of a person at several services or at none, or a service or view with too many cells.
     """
     design = replace(design_of(survey, 1, label), simulated=simulated)
-    collection = survey.catalog.collection
-    assert collection is not None
+    collection = survey.collection
     shares, places = service_shares(collection), _places(survey)
     axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
     measures = _measures(survey, collection)

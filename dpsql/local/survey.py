@@ -19,8 +19,6 @@ from dpsql.axis.public import as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import (
-    UNKNOWN,
-    Participation,
     counted_share,
     has_bit,
     report_epsilon,
@@ -56,29 +54,17 @@ class Survey:
     views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
 
     @property
-    def by_pairs(self) -> bool:
-        """True if a release holds the pairs of its view, in the place of the joint table."""
-        collection = self.catalog.collection
-        return collection is not None and collection.by_pairs
+    def collection(self) -> Collection:
+        """The catalog's `collection:`, which `survey_of` has seen."""
+        assert self.catalog.collection is not None
+        return self.catalog.collection
 
     @property
     def tables(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Positions of the axes and of the measures of every table that a release holds."""
-        if not self.by_pairs:
+        if not self.collection.by_pairs:
             return tuple(self.views.values())
         return tuple((pair, ()) for axes, _ in self.views.values() for pair in combinations(axes, 2))
-
-    @property
-    def participation(self) -> Participation:
-        """Population that the reporting people represent."""
-        collection = self.catalog.collection
-        return UNKNOWN if collection is None else collection.participation
-
-    @property
-    def everybody(self) -> int | None:
-        """Declared size of the population."""
-        collection = self.catalog.collection
-        return None if collection is None else collection.everybody
 
 
 def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
@@ -155,9 +141,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
         people: how many are expected to report.
         label: tells repeated collections of one catalog apart; a device answers each of them once.
     """
-    catalog, collection = survey.catalog, survey.catalog.collection
-    if collection is None:
-        raise CatalogError("the catalog has no `collection:`")
+    catalog, collection = survey.catalog, survey.collection
     table = catalog.star.tables[survey.of]
     if table.one_row and collection.settled & {"tau", "row_weighting", "row_bit_cap"}:
         raise CatalogError(
