@@ -284,9 +284,9 @@ def test_ahead_boxes_partition_the_plane() -> None:
 
 def test_granularity_vectors() -> None:
     for key, axes in (("d6", 6), ("d2", 2)):
-        found, wanted = granularity(1e6, 1.0, axes), VECTORS["hdg_granularity"][key]
-        assert found.one == pytest.approx(wanted["g1"], rel=1e-4)
-        assert found.two == pytest.approx(wanted["g2"], rel=1e-4)
+        (one, two), wanted = granularity(1e6, 1.0, axes), VECTORS["hdg_granularity"][key]
+        assert one == pytest.approx(wanted["g1"], rel=1e-4)
+        assert two == pytest.approx(wanted["g2"], rel=1e-4)
     assert even_edges(7, 3.2).size == 4
     assert snapped_edges(25, 5, 4.0).tolist() == [0, 5, 10, 15, 20, 25]
 
