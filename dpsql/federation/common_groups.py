@@ -14,7 +14,7 @@ be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date, datetime
 from functools import partial
 from itertools import pairwise
@@ -68,11 +68,6 @@ class CommonAxis(NamedTuple):
     left_groups: FloatArray
     right_groups: FloatArray
 
-    @property
-    def groups(self) -> int:
-        """Number of common groups."""
-        return len(self.left_groups)
-
 
 class Overlap(NamedTuple):
     """Columns that a view of one release has in common with a view of another."""
@@ -84,10 +79,7 @@ class Overlap(NamedTuple):
     @property
     def cells(self) -> int:
         """Cells over all common columns."""
-        return math.prod(axis.groups for axis in self.axes)
-
-    def only(self, axes: Sequence[CommonAxis]) -> Overlap:
-        return self._replace(axes=tuple(axes))
+        return math.prod(len(axis.left_groups) for axis in self.axes)
 
     def tables(self, left: Release, right: Release) -> tuple[ViewTable | None, ViewTable | None]:
         """Both releases' numbers over the common groups."""
@@ -182,11 +174,10 @@ def _numbers(atoms: dict[str, Any], name: str) -> FloatArray | None:
     values = np.ma.getdata(atoms[name])[atoms["kind"] == DOMAIN]
     if np.issubdtype(values.dtype, np.number):
         return np.asarray(values, np.float64)
-    if np.issubdtype(values.dtype, np.datetime64):
-        return np.asarray(values.astype("datetime64[s]").astype(np.int64), np.float64)
-    if values.dtype == object and len(values) and all(isinstance(v, date | datetime) for v in values):
-        return np.asarray(values.astype("datetime64[s]").astype(np.int64), np.float64)
-    return None
+    times = values.dtype == object and len(values) and all(isinstance(v, date | datetime) for v in values)
+    if not times and not np.issubdtype(values.dtype, np.datetime64):
+        return None
+    return np.asarray(values.astype("datetime64[s]").astype(np.int64), np.float64)
 
 
 def _between_edges(
@@ -255,9 +246,6 @@ def _connected(
             node = parent[node]
         return node
 
-    def connect(first: int, second: int) -> None:
-        parent[root(first)] = root(second)
-
     outside = [
         elsewhere if meta.other_leaf is None else offset + meta.other_leaf
         for meta, offset in zip(metas, (0, sizes[0]), strict=True)
@@ -266,8 +254,8 @@ def _connected(
         nodes = list(leaf_of[0].get(value, ())) or [outside[0]]
         nodes += [sizes[0] + leaf for leaf in leaf_of[1].get(value, ())] or [outside[1]]
         for first, second in pairwise(nodes):
-            connect(first, second)
-    connect(outside[0], outside[1])  # values that neither lists
+            parent[root(first)] = root(second)
+    parent[root(outside[0])] = root(outside[1])  # values that neither lists
     groups: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     special = [_special(meta) for meta in metas]
     for component in dict.fromkeys(root(node) for node in range(elsewhere)):

@@ -24,8 +24,8 @@ LARGEST cells all cells share one weight, which is linear too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -73,82 +73,61 @@ def shared_axes(left: Release, right: Release) -> list[tuple[str, tuple[tuple[ob
     return sorted(shared, key=lambda pair: -len(pair[1]))
 
 
-@dataclass(frozen=True, eq=False)
-class TablePair:
-    """Two tables of the same cells.
+Crossed = Callable[[str, str], tuple[BilinearForm, ...]]
+"""Cov(left a, right b) of two tables, by their measures a and b."""
+
+
+def together(left: ViewTable | None, right: ViewTable, *, scaled_by_left: bool = False) -> ViewTable:
+    """The best linear mean: cell by cell in one solution up to LARGEST numbers, else by one weight.
 
     Args:
-        left, right: the tables.
+        left, right: tables of the same cells; the right one as it is where there is no other.
         scaled_by_left: whether the right one was scaled by the left one's total, whose error is not in its errors yet.
     """
+    if left is None:
+        return right
+    # counts first; sums of different scales do not match
+    held = right.measures
+    measures = [m for m, s in left.measures.items() if m in held and held[m].scale == s.scale]
+    relative = math.sqrt(left.total_variance) / left.total if scaled_by_left else 0.0
+    first, second = left.only(measures), right.sharing(relative).only(measures)
 
-    left: ViewTable
-    right: ViewTable
-    scaled_by_left: bool = False
-
-    def crossed(self, a: str, b: str) -> tuple[BilinearForm, ...]:
-        """Cov(left a, right b)."""
-        if not self.scaled_by_left:
+    def crossed(a: str, b: str) -> tuple[BilinearForm, ...]:
+        if not scaled_by_left:
             return ()
-        return (TotalInfluence(self.left.with_count(a), self.right.values[b] / self.left.total),)
+        return (TotalInfluence(first.with_count(a), second.values[b] / first.total),)
 
-    def right_errors(self) -> ViewTable:
-        """The right table with all of its errors."""
-        return self.right.sharing(
-            math.sqrt(self.left.total_variance) / self.left.total if self.scaled_by_left else 0.0
+    if first.cells > LARGEST:
+        return _by_one_weight(first, second, crossed)
+    a, b = first.stacked(measures), second.stacked(measures)
+    c = np.block([[first.matrix(crossed(m, n)) for n in measures] for m in measures])
+    x, z = (np.concatenate([t.values[m].ravel() for m in measures]) for t in (first, second))
+    unit = np.sqrt(np.maximum(np.diag(a), np.diag(a).max() * 1e-12))  # rows and cents do not mix well
+    gain = (a - c) / np.outer(unit, unit)
+    apart = (a + b - c - c.T) / np.outer(unit, unit)
+    k = gain @ np.linalg.pinv((apart + apart.T) / 2, rcond=RANK, hermitian=True)
+    mean = x + unit * (k @ ((z - x) / unit))
+    spread = a - np.outer(unit, unit) * (k @ gain.T)
+    return first.measured(mean, (spread + spread.T) / 2)
+
+
+def _by_one_weight(left: ViewTable, right: ViewTable, crossed: Crossed) -> ViewTable:
+    """The weight with the least mean variance of boxes of the counts."""
+    boxes = _boxes(left.shape)
+    pieces = (left.errors[COUNT, COUNT], right.errors[COUNT, COUNT], crossed(COUNT, COUNT))
+    a, b, c = (
+        float(np.mean(sum((p.between(boxes, boxes) for p in summands), np.zeros(1)))) for summands in pieces
+    )
+    w = float(np.clip((b - c) / max(a + b - 2 * c, 1e-300), 0.0, 1.0))
+    errors = {}
+    for m, n in left.pairs():
+        errors[m, n] = (
+            *(p.times(w * w) for p in left.errors[m, n]),
+            *(p.times((1 - w) ** 2) for p in right.errors[m, n]),
+            *(p.times(w * (1 - w)) for p in (*crossed(m, n), *(p.transposed() for p in crossed(n, m)))),
         )
-
-    @property
-    def measures(self) -> list[str]:
-        """Measures that both tables hold, counts first; sums of different scales do not match."""
-        right_measures = self.right.measures
-        return [
-            m
-            for m, s in self.left.measures.items()
-            if m in right_measures and right_measures[m].scale == s.scale
-        ]
-
-    def matrices(self, measures: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A, B and C over the cells of some measures, one after the other."""
-        right = self.right_errors()
-        crossed = np.block([[_sum(self.crossed(a, b), self.left) for b in measures] for a in measures])
-        return stacked(self.left, measures), stacked(right, measures), crossed
-
-    def together(self) -> ViewTable:
-        """The best linear mean: cell by cell in one solution up to LARGEST numbers, else by one weight."""
-        measures = self.measures
-        left, right = self.left.only(measures), self.right_errors().only(measures)
-        if left.cells > LARGEST:
-            return self._by_one_weight(left, right)
-        a, b, c = self.matrices(measures)
-        x, z = (np.concatenate([t.values[m].ravel() for m in measures]) for t in (left, right))
-        unit = np.sqrt(np.maximum(np.diag(a), np.diag(a).max() * 1e-12))  # rows and cents do not mix well
-        gain = (a - c) / np.outer(unit, unit)
-        apart = (a + b - c - c.T) / np.outer(unit, unit)
-        k = gain @ np.linalg.pinv((apart + apart.T) / 2, rcond=RANK, hermitian=True)
-        mean = x + unit * (k @ ((z - x) / unit))
-        spread = a - np.outer(unit, unit) * (k @ gain.T)
-        return left.measured(mean, (spread + spread.T) / 2)
-
-    def _by_one_weight(self, left: ViewTable, right: ViewTable) -> ViewTable:
-        """The weight with the least mean variance of boxes of the counts."""
-        boxes = _boxes(left.shape)
-        pieces = (left.errors[COUNT, COUNT], right.errors[COUNT, COUNT], self.crossed(COUNT, COUNT))
-        a, b, c = (
-            float(np.mean(sum((p.between(boxes, boxes) for p in summands), np.zeros(1))))
-            for summands in pieces
-        )
-        w = float(np.clip((b - c) / max(a + b - 2 * c, 1e-300), 0.0, 1.0))
-        errors = {}
-        for m, n in left.pairs():
-            crossed = [*self.crossed(m, n), *(p.transposed() for p in self.crossed(n, m))]
-            errors[m, n] = (
-                *(p.times(w * w) for p in left.errors[m, n]),
-                *(p.times((1 - w) ** 2) for p in right.errors[m, n]),
-                *(p.times(w * (1 - w)) for p in crossed),
-            )
-        values = {m: w * left.values[m] + (1 - w) * right.values[m] for m in left.measures}
-        return replace(left, values=values, errors=errors)
+    values = {m: w * left.values[m] + (1 - w) * right.values[m] for m in left.measures}
+    return replace(left, values=values, errors=errors)
 
 
 POOL = "pooled"
@@ -167,32 +146,8 @@ def _boxes(shape: tuple[int, ...]) -> list[FloatArray]:
     return masks
 
 
-def _sum(pieces: Sequence[BilinearForm], table: ViewTable) -> FloatArray:
-    cells = math.prod(table.shape)
-    return np.asarray(sum((piece.matrix() for piece in pieces), np.zeros((cells, cells))))
-
-
-def stacked(table: ViewTable, measures: Sequence[str]) -> FloatArray:
-    """Covariances of all cells of some measures, one after the other."""
-    order = {m: i for i, m in enumerate(table.measures)}
-
-    def block(a: str, b: str) -> FloatArray:
-        return _sum(table.errors[a, b], table) if order[a] <= order[b] else block(b, a).T
-
-    return np.block([[block(a, b) for b in measures] for a in measures])
-
-
-@dataclass(frozen=True)
-class Pool:
-    """One table from several releases.
-
-    Args:
-        release: the table as a release in memory.
-        names: whose reports and rows are in it.
-    """
-
-    release: Release
-    names: tuple[str, ...]
+Pool = tuple[Release, tuple[str, ...]]
+"""One table from several releases: the table as a release in memory, and whose reports and rows are in it."""
 
 
 def pools(centrals: Sequence[Release], samples: Sequence[Sample], called: Mapping[str, str]) -> list[Pool]:
@@ -231,14 +186,12 @@ def _pool(
     called: Mapping[str, str],
 ) -> Pool | None:
     """All tables on some axes: those about everybody first, then samples scaled by what they say together."""
-    tables = [(release, _on(release, of, keys)) for release in centrals]
     population_table: ViewTable | None = None
     names: list[str] = []
-    for release, table in tables:
+    for release in centrals:
+        table = _on(release, of, keys)
         if table is not None and not release.meta.unasked(table.of):
-            population_table = (
-                table if population_table is None else TablePair(population_table, table).together()
-            )
+            population_table = together(population_table, table)
             names.append(called[release.meta.release_id])
     few: ViewTable | None = None
     for sample in samples:
@@ -248,24 +201,18 @@ def _pool(
             continue
         scaled_table = scaled_to(sample, table, population_table or table)[0]
         if sample.local.everybody is not None:
-            population_table = (
-                scaled_table
-                if population_table is None
-                else TablePair(population_table, scaled_table).together()
-            )
+            population_table = together(population_table, scaled_table)
         else:
-            few = scaled_table if few is None else TablePair(few, scaled_table).together()
+            few = together(few, scaled_table)
         names.append(called[sample.release.meta.release_id])
     if len(names) < 2 or population_table is None:
         return None
-    best = (
-        population_table if few is None else TablePair(population_table, few, scaled_by_left=True).together()
-    )
+    best = population_table if few is None else together(population_table, few, scaled_by_left=True)
     base = population_table.release
     title = f"{best.of} of {' and '.join(names)}"
     catalog = {**base.meta.catalog, "name": POOL}
     meta = replace(base.meta, catalog=catalog, local=None, scales=(), bounding=(), stream=None)
-    return Pool(release_of([replace(best, view=title)], meta), tuple(names))
+    return release_of([replace(best, view=title)], meta), tuple(names)
 
 
 def _on(release: Release, of: str, keys: Sequence[tuple[object, ...]]) -> ViewTable | None:

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.federation.common_groups import Overlap, overlaps_of
-from dpsql.federation.population import RANK, stacked
+from dpsql.federation.population import RANK
 from dpsql.federation.sample_test import Sample
 from dpsql.federation.tables import COUNT, DECLARED, Everybody, ViewTable, read_table, release_of, scaled
 from dpsql.planner.axis_query import FloatArray
@@ -122,7 +122,7 @@ def _margins(central: Release, table: ViewTable, overlaps: Sequence[Overlap]) ->
         columns = () if margins is None else margins.columns
         if any(axis.column not in columns for axis in overlap.axes):
             small = overlap.cells <= LARGEST_MARGIN
-            for margin_overlap in [overlap] if small else [overlap.only([axis]) for axis in overlap.axes]:
+            for margin_overlap in [overlap] if small else [overlap._replace(axes=(a,)) for a in overlap.axes]:
                 margin = _margin(margin_overlap, central, table)
                 if margin is not None:
                     margins = margin if margins is None else _with_shares(margins, margin)
@@ -200,7 +200,7 @@ def _margin(overlap: Overlap, central: Release, table: ViewTable) -> Margins | N
 def _cells(table: ViewTable, order: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Counts of a table's cells with its axes in another order, and their covariances."""
     index = np.arange(table.values[COUNT].size).reshape(table.shape).transpose(order).ravel()
-    covariance = stacked(table.only([COUNT]), [COUNT])
+    covariance = table.stacked([COUNT])
     return table.values[COUNT].ravel()[index], covariance[np.ix_(index, index)]
 
 
@@ -248,7 +248,7 @@ def _weighted(table: ViewTable, margins: Margins) -> ViewTable | None:
     gain = (repeated * values)[:, None] * np.tile(design.T, (len(measures), 1)) @ inverse
     linear = np.diag(repeated)
     linear[:, :cells] -= gain @ (design * weights)
-    covariance = linear @ stacked(table, measures) @ linear.T + gain @ margins.covariance @ gain.T
+    covariance = linear @ table.stacked(measures) @ linear.T + gain @ margins.covariance @ gain.T
     if measures == [COUNT]:
         off_margins = np.eye(cells) - gain @ design
         drawn = np.maximum(weights * x, 0.0) * np.minimum(weights, 1.0)

@@ -71,11 +71,10 @@ class RouteCandidate:
 
 
 class PopulationSources(NamedTuple):
-    """Releases that can answer for the whole population, the tests of local ones, and tables of several releases."""
+    """Releases that can answer for the whole population, and the tests of local ones."""
 
     candidates: tuple[RouteCandidate, ...]
     tests: tuple[SampleTest, ...]
-    pooled: tuple[Pool, ...]
 
 
 Rank = tuple[int, float]
@@ -156,7 +155,13 @@ class RoutedStatement:
         able = [(c, rank) for c in self.statements if (rank := self.rank(c, part)) is not None]
         if not able:
             raise self.refusals[0]
-        _check_alternatives([candidate for candidate, _ in able])
+        # releases may answer for each other only if they are about the same people
+        if len({_population(candidate.answerer.release) for candidate, _ in able}) > 1:
+            called = list(dict.fromkeys(candidate.name for candidate, _ in able))
+            raise UnknownName(
+                f"the tables stand in several releases ({', '.join(called)}) about different people",
+                hint=f"qualify them, for instance {_qualifier(called[0])}.table",
+            )
         reads = self.reads(part)
         eligible = able if len(able) == 1 else [option for option in able if reads in option[0].everybody]
         eligible = [option for option in eligible if not option[0].last] or eligible
@@ -211,8 +216,46 @@ class Router:
 
     @cached_property
     def standing(self) -> PopulationSources:
-        """Population sources of the open releases, computed on first use."""
-        return population_sources(self.answerers, self.names, self.combine)
+        """Population that every open release can answer for, according to the others; computed on first use."""
+        answerers, names = self.answerers, self.names
+        candidates: list[RouteCandidate] = []
+        tests: list[SampleTest] = []
+        pooled: list[Pool] = []
+        populations: dict[str, list[int]] = {}
+        for i, answerer in enumerate(answerers):
+            populations.setdefault(_population(answerer.release), []).append(i)
+        for members in populations.values():
+            central = [answerers[i].release for i in members if answerers[i].release.meta.local is None]
+            population_releases = list(central)
+            for i in members:  # reports of all people first: samples may be scaled by them
+                local = answerers[i].release.meta.local
+                if local is not None and local.whole:
+                    local_tests = _tested(Sample(answerers[i].release, local, None), names[i], central)
+                    tests += local_tests
+                    if not any(test.rejected for test in local_tests):
+                        population_releases.append(answerers[i].release)
+            samples: list[Sample] = []
+            for i in members:
+                answerer, name = answerers[i], names[i]
+                local = answerer.release.meta.local
+                if local is None or answerer.release in population_releases:
+                    candidates.append(RouteCandidate(name, answerer, frozenset(Reads), (name,)))
+                    continue
+                sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
+                local_tests = _tested(sample, name, population_releases) if local.sampled else []
+                tests += local_tests
+                passed = not local.whole and not any(test.rejected for test in local_tests)
+                candidate, usable = _candidate(sample, name, answerer, central, passed)
+                candidates.append(candidate)
+                samples += [sample] if usable else []
+            if self.combine:
+                called = {answerers[i].release.meta.release_id: names[i] for i in members}
+                # Respondents whom no test rejects may differ all the same, and raked ones err with the central margins.
+                pooled += pools(population_releases, [] if central else samples, called)
+        for release, held in pooled:
+            like = _like(answerers[0], release)
+            candidates.append(RouteCandidate(" and ".join(held), like, frozenset(Reads), held))
+        return PopulationSources(tuple(candidates), tuple(tests))
 
     @cached_property
     def _shapes(self) -> Mapping[RouteCandidate, Shapes]:
@@ -386,60 +429,6 @@ class Router:
                     candidate.answerer.release.close()
 
 
-def population_sources(
-    answerers: Sequence[ReleaseEngine], names: Sequence[str], combine: bool
-) -> PopulationSources:
-    """Population that every release can answer for, according to the others.
-
-    Args:
-        answerers: of open releases.
-        names: what they are called.
-        combine: whether tables of several are wanted too.
-    """
-    candidates: list[RouteCandidate] = []
-    tests: list[SampleTest] = []
-    pooled: list[Pool] = []
-    populations: dict[str, list[int]] = {}
-    for i, answerer in enumerate(answerers):
-        populations.setdefault(_population(answerer.release), []).append(i)
-    for members in populations.values():
-        central = [answerers[i].release for i in members if answerers[i].release.meta.local is None]
-        population_releases = list(central)
-        for i in members:  # reports of all people first: samples may be scaled by them
-            local = answerers[i].release.meta.local
-            if local is not None and local.whole:
-                local_tests = _tested(Sample(answerers[i].release, local, None), names[i], central)
-                tests += local_tests
-                population_releases += (
-                    [] if any(test.rejected for test in local_tests) else [answerers[i].release]
-                )
-        samples: list[Sample] = []
-        for i in members:
-            answerer, name = answerers[i], names[i]
-            local = answerer.release.meta.local
-            if local is None or answerer.release in population_releases:
-                candidates.append(RouteCandidate(name, answerer, frozenset(Reads), (name,)))
-                continue
-            sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
-            local_tests = _tested(sample, name, population_releases) if local.sampled else []
-            tests += local_tests
-            passed = not local.whole and not any(test.rejected for test in local_tests)
-            candidate, usable = _candidate(sample, name, answerer, central, passed)
-            candidates.append(candidate)
-            samples += [sample] if usable else []
-        if combine:
-            called = {answerers[i].release.meta.release_id: names[i] for i in members}
-            # Respondents whom no test rejects may differ all the same, and raked ones err with the central margins.
-            pooled += pools(population_releases, [] if central else samples, called)
-    pooled_candidates = [
-        RouteCandidate(
-            " and ".join(pool.names), _like(answerers[0], pool.release), frozenset(Reads), pool.names
-        )
-        for pool in pooled
-    ]
-    return PopulationSources((*candidates, *pooled_candidates), tuple(tests), tuple(pooled))
-
-
 def _tested(sample: Sample, name: str, references: Sequence[Release]) -> list[SampleTest]:
     """A local release against all that answer for the population."""
     return [
@@ -539,16 +528,6 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
             known = (drawn if cell is None else cell for cell, drawn in zip(cells, noise, strict=True))
             errors += [cell for cell in known if cell is not None]
     return missing, sum(errors) / len(errors) if errors else 0.0
-
-
-def _check_alternatives(candidates: Sequence[RouteCandidate]) -> None:
-    """Releases may answer for each other only if they are about the same people."""
-    if len({_population(candidate.answerer.release) for candidate in candidates}) > 1:
-        names = list(dict.fromkeys(candidate.name for candidate in candidates))
-        raise UnknownName(
-            f"the tables stand in several releases ({', '.join(names)}) about different people",
-            hint=f"qualify them, for instance {_qualifier(names[0])}.table",
-        )
 
 
 def _qualifier(name: str) -> str:

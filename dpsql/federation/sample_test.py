@@ -178,17 +178,13 @@ class Sample:
     local: LocalMeta
     central: Release | None
 
-    @property
-    def people(self) -> float:
-        return float(self.local.reporters)
-
     def everybody(self, table: ViewTable) -> Everybody | None:
         """Rows that the population has in a table; None where nobody says.
 
         A declared number is of people. It is exact for them, and the rows of a person are as uncertain as reports say.
         """
         if self.local.everybody is not None:
-            share = self.local.everybody / self.people
+            share = self.local.everybody / float(self.local.reporters)
             error = 0.0 if table.total_known else share * math.sqrt(table.total_variance)
             return Everybody(share * table.total, error, DECLARED)
         # Shares of rows that people were asked about are no shares of all rows.
@@ -217,11 +213,6 @@ def scaled_to(sample: Sample, table: ViewTable, central: ViewTable) -> tuple[Vie
         return scaled(table, declared), False
     rows = Everybody(central.total, math.sqrt(central.total_variance), central.release.name)
     return sampled(table, rows), True
-
-
-def pure(release: Release) -> bool:
-    """True if a release's noise is Laplace's."""
-    return release.meta.local is None and not release.meta.privacy.mu2
 
 
 def sample_test(sample: Sample, central: Release, *, scaled: bool = False) -> SampleTest:
@@ -267,7 +258,7 @@ def _comparisons(overlaps: Sequence[Overlap]) -> Iterator[tuple[Overlap, frozens
             measures = frozenset(measure for measure in shared if (columns, measure) not in compared)
             if measures:
                 compared |= {(columns, measure) for measure in measures}
-                yield overlap.only(axes), measures
+                yield overlap._replace(axes=tuple(axes)), measures
 
 
 def _differences(
@@ -286,22 +277,14 @@ def _differences(
     for measure, meta in left.measures.items():
         if measure in measures and measure in right.measures and right.measures[measure].scale == meta.scale:
             apart, covariance, magnitude = _residuals(left, right, measure, by_central)
-            noise = np.diag(_matrix(left, measure)) if pure(central) else np.zeros(len(apart))
+            laplace = central.meta.local is None and not central.meta.privacy.mu2
+            noise = np.diag(left.stacked([measure])) if laplace else np.zeros(len(apart))
             unit = math.sqrt(float(magnitude.max(initial=0.0)))
             if unit:
                 differences.append(
                     difference(apart / unit, covariance / unit**2, magnitude / unit**2, noise / unit**2)
                 )
     return [difference for difference in differences if difference.freedom]
-
-
-def _matrix(table: ViewTable, measure: str) -> FloatArray:
-    """Covariances of all cells of one measure."""
-    cells = math.prod(table.shape)
-    zero = np.zeros((cells, cells))
-    return np.asarray(sum((piece.matrix() for piece in table.errors[measure, measure]), zero)).reshape(
-        cells, cells
-    )
 
 
 def _residuals(
@@ -313,13 +296,11 @@ def _residuals(
     Cov(d) = A + B - a f' - f a' + Var(t) f f', a = Cov(x, t).
     """
     x, z = left.values[measure].ravel(), right.values[measure].ravel()
-    covariance = _matrix(left, measure) + _matrix(right, measure)
+    covariance = left.stacked([measure]) + right.stacked([measure])
     magnitude = np.abs(np.diag(covariance))
     if by_central:
         share = z / left.total
-        with_count = sum((piece.matrix() for piece in left.with_count(measure)), np.zeros((len(x), len(x))))
-        total = np.asarray(with_count).reshape(len(x), len(x)).sum(axis=1)
-        crossed = np.outer(total, share)
+        crossed = np.outer(left.matrix(left.with_count(measure)).sum(axis=1), share)
         scaled = left.total_variance * np.outer(share, share)
         covariance = covariance - crossed - crossed.T + scaled
         magnitude = magnitude + 2 * np.abs(np.diag(crossed)) + np.diag(scaled)

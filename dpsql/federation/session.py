@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,13 +84,14 @@ class OpenReleases:
         """
         router = self.router
         with requested(self.answerers[0].timeout):
-            return _stoppable(
-                lambda: (
-                    self.answerers[0].query(sql, dialect=dialect)
-                    if router is None
-                    else router.query(sql, dialect)
-                )
-            )
+            try:
+                if router is None:
+                    return self.answerers[0].query(sql, dialect=dialect)
+                return router.query(sql, dialect)
+            except RuntimeError as error:  # of Ctrl-C DuckDB makes an error of its own
+                if "interrupted" not in str(error):
+                    raise
+                raise QueryTimeout("the statement was stopped") from error
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
         """Explain a statement: the chosen release and the reason, then numbered stages in words."""
@@ -217,16 +218,6 @@ def open_session(
         for release in opened:
             release.close()
         raise
-
-
-def _stoppable(ask: Callable[[], Result]) -> Result:
-    """Ask; Ctrl-C, which DuckDB turns into a RuntimeError of its own, becomes a typed error."""
-    try:
-        return ask()
-    except RuntimeError as error:
-        if "interrupted" not in str(error):
-            raise
-        raise QueryTimeout("the statement was stopped") from error
 
 
 def _label(release: Release, releases: Sequence[Release]) -> str:

@@ -116,6 +116,19 @@ class ViewTable:
         names = list(self.measures)
         return [(a, b) for i, a in enumerate(names) for b in names[i:]]
 
+    def matrix(self, pieces: Sequence[BilinearForm]) -> FloatArray:
+        """A covariance of all cells of two measures, from its pieces."""
+        cells = int(np.prod(self.shape))
+        summed = sum((piece.matrix() for piece in pieces), np.zeros((cells, cells)))
+        return np.asarray(summed).reshape(cells, cells)
+
+    def stacked(self, measures: Sequence[str]) -> FloatArray:
+        """Covariances of all cells of some measures, one after the other."""
+        blocks = {pair: self.matrix(self.errors[pair]) for pair in self.pairs() if {*pair} <= {*measures}}
+        return np.block(
+            [[blocks[a, b] if (a, b) in blocks else blocks[b, a].T for b in measures] for a in measures]
+        )
+
     def with_count(self, measure: str) -> tuple[BilinearForm, ...]:
         """Covariance of a measure with counts, the measure on the left."""
         return tuple(piece.transposed() for piece in self.errors[COUNT, measure])
