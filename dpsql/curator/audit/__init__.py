@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,9 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
     """
     if path.is_dir():
         return audit_stream(path, catalog)
-    release = open_release(path, insecure=True)
-    try:
+    with closing(open_release(path, insecure=True)) as release:
         bought = None if catalog is None else as_bought(catalog, release)
         return AuditReport(path, tuple(_checks(release, noise, bought, samples)))
-    finally:
-        release.close()
 
 
 def as_bought(catalog: Catalog, release: Release) -> Catalog:
@@ -145,13 +143,9 @@ def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples
     yield check_noise(stored)
     yield from check_replayed(release, replanned)
     recomputable = replanned.linear.keys() | replays(replanned).keys()
-    apart = sorted({s.view for i, s in enumerate(replanned.plan.statistics) if i not in recomputable})
-    if apart:
-        yield Check(
-            f"numbers of {', '.join(apart)}",
-            None,
-            "mechanism or bounds were chosen from released numbers, or people are counted by gaps or cells",
-        )
+    if apart := sorted({s.view for i, s in enumerate(replanned.plan.statistics) if i not in recomputable}):
+        why = "mechanism or bounds were chosen from released numbers, or people are counted by gaps or cells"
+        yield Check(f"numbers of {', '.join(apart)}", None, why)
     if samples:
         yield from check_sampled(replanned, stored, samples, noise)
 
@@ -159,11 +153,7 @@ def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples
 def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
     """The file is the one that was charged, for this specification and these amounts."""
     identity = release.meta.release_id
-    entries = [
-        ledger_entry
-        for ledger_entry in ledger_entries(ledger_path(catalog))
-        if ledger_entry.release_id == identity
-    ]
+    entries = [entry for entry in ledger_entries(ledger_path(catalog)) if entry.release_id == identity]
     if not entries:
         yield Check("charged to the ledger", False, f"no entry for release {identity}")
         return
@@ -193,11 +183,8 @@ def audit_stream(directory: Path, catalog: Catalog | None) -> AuditReport:
 
     **Privacy**: reads public files and, with a catalog, the ledger; never the private state.
     """
-    release = open_release(directory, insecure=True)
-    try:
+    with closing(open_release(directory, insecure=True)) as release:
         return AuditReport(directory, tuple(_stream_checks(directory, release, catalog)))
-    finally:
-        release.close()
 
 
 def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -> Iterator[Check]:
@@ -210,7 +197,7 @@ def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -
         if catalog is not None:
             yield from _check_stream_ledger(directory, promise, catalog)
         inside = catalog_from_json(json.dumps(promise["catalog"]))
-        plan = thawed(inside, axes_from_file(release, inside), 0, promise["strategies"])
+        plan = thawed(inside, axes_from_file(release, inside, {}, {}), 0, promise["strategies"])
         columns = read_segments(directory, manifest)
         yield _check_schedule(plan, columns, manifest.batches)
         published = published_numbers(columns, plan)
@@ -287,10 +274,8 @@ def _check_state(
     ):  # fmt: skip
         wrong = []
         for i, values in enumerate(wanted):
-            stored = read_table(release, f"{table}_{i}")[column]
-            wrong += (
-                [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
-            )
+            stored = np.asarray(read_table(release, f"{table}_{i}")[column], dtype=np.int64)
+            wrong += [] if np.array_equal(stored, values.ravel()) else [f"{table}_{i}"]
         yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
     factors = [sorted(s2 for _, s2 in part.meta.components) for part in recomputed.statistics]
     stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]

@@ -168,7 +168,7 @@ def lower_bound(first: FloatArray, second: FloatArray, confidence: float, delta:
     ]
     _, event, score = max(candidates, key=lambda best: best[0])
     judged = score(first[cut[0] :]), score(second[cut[1] :])
-    return max(0.0, event.bound(judged, risk, delta, exact_bounds))
+    return max(0.0, _bound(event, judged, risk, delta, exact_bounds))
 
 
 def _steps(first: FloatArray, second: FloatArray) -> Score:
@@ -213,34 +213,28 @@ def _line(first: FloatArray, second: FloatArray) -> Score:
     return lambda outputs: np.asarray(((outputs - mean) / unit) @ weight, np.float64)
 
 
-class _Event(NamedTuple):
-    """A score at or beyond a threshold; `upwards` events are likely on the first input, the others on the second."""
-
-    threshold: float
-    upwards: bool
-
-    def hits(self, scores: FloatArray) -> int:
-        """Number of occurrences."""
-        seen = scores >= self.threshold if self.upwards else scores <= self.threshold
-        return int(seen.sum())
-
-    def bound(
-        self, scores: tuple[FloatArray, FloatArray], risk: float, delta: float, bounds: Bounds
-    ) -> float:
-        """Log of the least likely-side less delta over the most unlikely-side probability, each at its risk."""
-        likely, unlikely = scores if self.upwards else scores[::-1]
-        low = bounds(self.hits(likely), len(likely), risk)[0]
-        high = bounds(self.hits(unlikely), len(unlikely), risk)[1]
-        return float(np.log((low - delta) / high)) if low > delta else -np.inf
+Event: TypeAlias = tuple[float, bool]
+"""A score at or beyond a threshold, and whether upwards: likely on the first input, else on the second."""
 
 
-def _best_event(scores: tuple[FloatArray, FloatArray], risk: float, delta: float) -> tuple[float, _Event]:
+def _bound(
+    event: Event, scores: tuple[FloatArray, FloatArray], risk: float, delta: float, bounds: Bounds
+) -> float:
+    """Log of the least likely-side less delta over the most unlikely-side probability, each at its risk."""
+    threshold, upwards = event
+    likely, unlikely = scores if upwards else scores[::-1]
+    hits = [int((s >= threshold if upwards else s <= threshold).sum()) for s in (likely, unlikely)]
+    low, high = bounds(hits[0], len(likely), risk)[0], bounds(hits[1], len(unlikely), risk)[1]
+    return float(np.log((low - delta) / high)) if low > delta else -np.inf
+
+
+def _best_event(scores: tuple[FloatArray, FloatArray], risk: float, delta: float) -> tuple[float, Event]:
     """The best rough bound on the learning part, with its event."""
     values = np.unique(np.concatenate(scores))
     if len(values) > THRESHOLDS:
         values = values[np.linspace(0, len(values) - 1, THRESHOLDS).astype(np.int64)]
-    events = [_Event(float(value), upwards) for upwards in (True, False) for value in values]
-    return max((event.bound(scores, risk, delta, rough_bounds), event) for event in events)
+    events = [(float(value), upwards) for upwards in (True, False) for value in values]
+    return max((_bound(event, scores, risk, delta, rough_bounds), event) for event in events)
 
 
 def rough_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
@@ -329,6 +323,16 @@ def check_sampled(
         yield Check(claim, None if finding is None else not finding.violated, detail)
 
 
+def _at_least_of(
+    run: Sampler, bounds: Sequence[int], spend: Fraction, samples: int
+) -> tuple[AuditFinding | None, str]:
+    """The finding on as many units' change as samples tell most of, and what it says of one."""
+    units = max(1, ceil(TELLING / spend))
+    pair = NeighbourPair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
+    finding = audit(run, pair, units * float(spend), samples)
+    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
+
+
 def _check_laplace(
     numbers: Sequence[PlannedStatistic], stored: StoredIntegers, samples: int, noise: Noise
 ) -> tuple[AuditFinding | None, str]:
@@ -342,7 +346,7 @@ def _check_laplace(
     drawn, sensitivities = drawn_numbers([s.law for s in numbers]), [s.drawn_sensitivity for s in numbers]
     bounds = [drawn.bound(sensitivities, i) for i in drawn.draws[-1]]
     denominator = law.denominator(max(sensitivities))
-    tree = law.tree_noise(axis_budgets(stored.terms.strategies), spend, bounds)
+    tree = law.tree_noise(axis_budgets(stored[2].strategies), spend, bounds)
     if tree is not None:
         return _check_tree(tree, spend, samples, noise)
 
@@ -357,10 +361,7 @@ def _check_laplace(
         )
         return np.asarray(np.concatenate(list(moved), axis=1))
 
-    units = max(1, ceil(TELLING / spend))
-    pair = NeighbourPair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
-    finding = audit(run, pair, units * float(spend), samples)
-    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
+    return _at_least_of(run, bounds, spend, samples)
 
 
 def _check_tree(
@@ -383,10 +384,7 @@ def _check_tree(
         ]
         return np.asarray(np.concatenate([np.stack(list(level), axis=1) for level in sums], axis=1))
 
-    units = max(1, ceil(TELLING / spend))
-    pair = NeighbourPair(np.zeros(len(tree.bounds), np.int64), units * np.array(tree.bounds, np.int64))
-    finding = audit(run, pair, units * float(spend), runs)
-    return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
+    return _at_least_of(run, tree.bounds, spend, runs)
 
 
 def _check_gaussian(
@@ -396,7 +394,7 @@ def _check_gaussian(
     (statistic,) = numbers
     column, budget = _rows_of_one_cell(stored)
     total_sensitivity = (
-        prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
+        prod(strategy.total for strategy in stored[2].strategies) * statistic.drawn_sensitivity
     )
     variance = Fraction(total_sensitivity**2) / statistic.spend
 
@@ -421,10 +419,11 @@ CHECKS = {LAPLACE.norm: _check_laplace, GAUSSIAN.norm: _check_gaussian}
 
 def _rows_of_one_cell(stored: StoredIntegers) -> tuple[IntArray, IntArray]:
     """Entries and budgets of the rows that hold the middle cell, largest weight first."""
-    shape = tuple(strategy.leaves for strategy in stored.terms.strategies)
+    view, linear, terms = stored
+    shape = tuple(strategy.leaves for strategy in terms.strategies)
     cell = np.zeros(shape, np.int64)
     cell[tuple(n // 2 for n in shape)] = 1
-    column, budget = stored.rows(cell).ravel(), stored.view.budget.ravel()
+    column, budget = linear.measure(cell, terms.strategies).ravel(), view.budget.ravel()
     order = np.argsort(-np.abs(column) * budget)[:ROWS]
     rows = order[column[order] != 0]
     return column[rows], budget[rows]

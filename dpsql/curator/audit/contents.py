@@ -42,7 +42,7 @@ from dpsql.central.hybrid import ChannelInputs, counted_catalog, invert_channel,
 from dpsql.central.key_plans import KeyPlan, key_plans
 from dpsql.central.row_pairs import stored_squares
 from dpsql.central.selection import KeyList, always_keys, key_list_meta, order_of
-from dpsql.curator.audit.replan import SECONDS, Replanned, only_linear
+from dpsql.curator.audit.replan import SECONDS, Replanned
 from dpsql.engines.schema_union import declared_values
 from dpsql.matrices.max_entropy import pair_number, unpacked
 from dpsql.matrices.model import Columns as ModelColumns
@@ -129,16 +129,12 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
     for i, axis in enumerate(made.shown):
         if i in made.borrowed:
             skipped.append(release.axes[i].name)
-            wrong += (
-                []
-                if _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
-                else [f"axis_{i}"]
-            )
-            continue
-        with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
-            expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())
-        if not same(read_table(release, f"axis_{i}"), expected):
-            wrong.append(f"axis_{i}")
+            right = _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
+        else:
+            with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
+                expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())
+            right = same(read_table(release, f"axis_{i}"), expected)
+        wrong += [] if right else [f"axis_{i}"]
     yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))
     if skipped:
         yield Check(
@@ -211,23 +207,9 @@ FAR = 5.0
 """Standard errors at which a noise scale counts as wrong: one correct release in a million."""
 
 
-@dataclass(frozen=True)
-class StoredIntegers:
-    """The noisy integers of one statistic as the file holds them.
-
-    Args:
-        view: values and budgets, with the row variance that the plan gives.
-        linear: their rows.
-        terms: what they were drawn with.
-    """
-
-    view: NoisyView
-    linear: LinearRows
-    terms: DrawParameters
-
-    def rows(self, cells: IntArray) -> IntArray:
-        """Noise-free measurements of some cells."""
-        return self.linear.measure(cells, self.terms.strategies)
+StoredIntegers = tuple[NoisyView, LinearRows, DrawParameters]
+"""The noisy integers of one statistic as the file holds them: values and budgets, with the row variance that the plan
+gives; their rows; what they were drawn with."""
 
 
 def read_views(release: Release, made: Replanned) -> dict[int, StoredIntegers]:
@@ -245,9 +227,7 @@ def read_views(release: Release, made: Replanned) -> dict[int, StoredIntegers]:
             continue
         variance = statistic.measurement.variance_at_unit_budget(terms)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        stored[index] = StoredIntegers(
-            NoisyView(published(value), budget, variance, terms.sensitivity), linear, terms
-        )
+        stored[index] = NoisyView(published(value), budget, variance, terms.sensitivity), linear, terms
     return stored
 
 
@@ -256,46 +236,36 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredInt
     lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
     yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
     wrong, over = [], []
-    for index, stored_view in stored.items():
-        terms, budget = stored_view.terms, stored_view.view.budget
-        if not np.array_equal(budget, stored_view.linear.budgets(terms)):
+    for index, (view, linear, terms) in stored.items():
+        if not np.array_equal(view.budget, linear.budgets(terms)):
             wrong.append(f"measurement_{index}")
-        if stored_view.linear.largest_column(budget, terms) > stored_view.linear.column_cap(terms):
+        if linear.largest_column(view.budget, terms) > linear.column_cap(terms):
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
-    yield _check_spends(release, made)
-
-
-def _check_spends(release: Release, replanned: Replanned) -> Check:
-    planned = tuple(
-        SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in replanned.plan.lines
-    )
-    planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, replanned))
+    planned = tuple(SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in made.plan.lines)
+    planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, made))
     promise = release.meta.privacy
     total = sum((Fraction(spend.amount) for spend in planned), Fraction(0))
-    claimed, charge = Fraction(promise.mu2 or promise.epsilon), replanned.plan.charge
-    good = release.meta.spends == planned and total <= claimed == charge
-    return Check(
+    claimed = Fraction(promise.mu2 or promise.epsilon)
+    good = release.meta.spends == planned and total <= claimed == made.plan.charge
+    yield Check(
         "the parts of the budget are within the promise", good, f"{float(total):g} of {float(claimed):g}"
     )
 
 
 def check_estimates(release: Release, made: Replanned, stored: dict[int, StoredIntegers]) -> Iterator[Check]:
     """Estimates, variances and meta are what publishing makes of these integers."""
-    views = tuple(stored[i].view for i in made.linear if i in stored)
+    views = tuple(stored[i][0] for i in made.linear if i in stored)
     if len(views) != len(made.linear) or not views:
         yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
         return
-    meta, drawn = release.meta, DrawnRelease(only_linear(made), views)
+    # the recomputable statistics alone; axes keep their ids
+    plan = replace(made.plan, statistics=tuple(made.plan.statistics[i] for i in made.linear))
+    meta, drawn = release.meta, DrawnRelease(plan, views)
     content = _undone(release, made, release_content(drawn, meta.release_id, insecure=meta.insecure_entropy))
-    wrong = []
-    for index, statistic in zip(made.linear, content.statistics, strict=True):
-        columns = read_table(release, f"node_combination_{index}")
-        numbers = statistic.content
-        pairs = [("estimate", numbers.nodes), ("nonnegative", numbers.nonnegative)]
-        if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
-            wrong.append(f"node_combination_{index}")
+    parts = zip(made.linear, content.statistics, strict=True)
+    wrong = [f"node_combination_{index}" for index, part in parts if not _holds(release, index, part)]
     yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
     used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
     used |= {k for s in content.meta.statistics for k in s.models}
@@ -330,11 +300,18 @@ def _undone(release: Release, replanned: Replanned, content: ReleaseBuilder) -> 
     )
 
 
-def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
-    """True if stored estimates are these, up to another machine's floating point."""
-    if stored is None or stored.shape != made.shape:
-        return False
-    return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))
+def _holds(release: Release, index: int, part: StatisticPart) -> bool:
+    """True if the stored estimates of a statistic are these, up to another machine's floating point."""
+    columns, content = read_table(release, f"node_combination_{index}"), part.content
+    for name, values in (("estimate", content.nodes), ("nonnegative", content.nonnegative)):
+        stored, made = columns.get(name), None if values is None else values.ravel()
+        if made is None:
+            continue
+        if stored is None or stored.shape != made.shape:
+            return False
+        if not np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)):
+            return False
+    return True
 
 
 def _check_meta(release: Release, replanned: Replanned, meta: Meta) -> Check:
@@ -347,9 +324,8 @@ def _check_meta(release: Release, replanned: Replanned, meta: Meta) -> Check:
     for index, expected in zip(replanned.linear, meta.statistics, strict=True):
         expected_fields = to_json(replace(expected, id=index))
         wrong += differences(to_json(release.statistics[index]), expected_fields, f"statistics.{index}")
-    for i in {
-        axis for s in replanned.linear for axis in replanned.plan.statistics[s].axes
-    } - replanned.borrowed:
+    axes = {axis for s in replanned.linear for axis in replanned.plan.statistics[s].axes}
+    for i in axes - replanned.borrowed:
         wrong += differences(to_json(release.axes[i]), to_json(meta.axes[i]), f"axes.{i}")
     return Check("meta follows from the catalog", not wrong, ", ".join(wrong[:5]))
 
@@ -385,10 +361,10 @@ def _adds_up(nodes: IntArray, trees: Sequence[Tree | None]) -> bool:
 def check_noise(stored: dict[int, StoredIntegers]) -> Check:
     """Check that least-squares residuals have the size that the budgets promise."""
     squares, freedom = 0.0, 0
-    for stored_view in stored.values():
-        spare = stored_view.view.value.size - stored_view.linear.known(stored_view.terms.strategies)
+    for view, linear, terms in stored.values():
+        spare = view.value.size - linear.known(terms.strategies)
         if spare > 0:
-            squares += _unexplained(stored_view)
+            squares += _unexplained(view, linear, terms)
             freedom += spare
     claim = "the noise has its promised size"
     if freedom == 0:
@@ -400,18 +376,15 @@ def check_noise(stored: dict[int, StoredIntegers]) -> Check:
     return Check(claim, abs(off) < FAR, detail)
 
 
-def _unexplained(stored: StoredIntegers) -> float:
+def _unexplained(view: NoisyView, linear: LinearRows, terms: DrawParameters) -> float:
     """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
-    leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
+    leaves = linear.leaf_estimates(view, terms.strategies)
     rounded = np.rint(leaves).astype(np.int64)
     fraction = np.rint((leaves - rounded) * FINE).astype(np.int64)
-    residual = stored.view.value.astype(np.float64)
+    residual = view.value.astype(np.float64)
     for leaf_values, unit in ((rounded, 1), (fraction, FINE)):
-        residual = residual - stored.rows(leaf_values) / unit
-    return float(
-        np.sum((residual * stored.linear.weights(stored.terms.strategies)) ** 2)
-        / stored.view.variance_at_unit_budget
-    )
+        residual = residual - linear.measure(leaf_values, terms.strategies) / unit
+    return float(np.sum((residual * linear.weights(terms.strategies)) ** 2) / view.variance_at_unit_budget)
 
 
 def replays(made: Replanned) -> dict[int, DrawReplay]:
@@ -450,9 +423,8 @@ def _differences(
     release: Release, index: int, recomputed: StatisticPart, models: Sequence[ModelColumns]
 ) -> Iterator[str]:
     """Differences between one statistic and its integers."""
-    columns, stored = read_table(release, f"node_combination_{index}"), release.statistics[index]
-    pairs = [("estimate", recomputed.content.nodes), ("nonnegative", recomputed.content.nonnegative)]
-    if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
+    stored = release.statistics[index]
+    if not _holds(release, index, recomputed):
         yield f"node_combination_{index}"
     if len(stored.models) != len(recomputed.meta.models):
         yield f"statistics.{index}.models"

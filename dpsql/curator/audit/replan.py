@@ -8,7 +8,8 @@ not checked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -72,15 +73,12 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
     empty = empty_lists(inside)
     facts = listed_tables(empty | lists)
     if catalog is None:
-        limits = list_limits(inside, _from_file(release, inside, {}, listed_tables(empty)))
-        plan = plan_release(inside, _from_file(release, inside, lent, facts))
+        limits = list_limits(inside, axes_from_file(release, inside, {}, listed_tables(empty)))
+        plan = plan_release(inside, axes_from_file(release, inside, lent, facts))
     else:
-        public = open_public(counted_catalog(catalog))
-        try:
+        with closing(open_public(counted_catalog(catalog))) as public:
             limits = list_limits(inside, axis_maker(inside, public, listed_tables(empty)))
             plan = plan_release(inside, axis_maker(inside, public, facts))
-        finally:
-            public.close()
     plan = supplemented(plan, inside)
     if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
         raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
@@ -91,17 +89,7 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
     return Replanned(plan, written, shown, borrowed, lists, limits, linear)
 
 
-def only_linear(made: Replanned) -> ReleasePlan:
-    """The plan with the recomputable statistics alone; axes keep their ids."""
-    return replace(made.plan, statistics=tuple(made.plan.statistics[i] for i in made.linear))
-
-
-def axes_from_file(release: Release, catalog: Catalog) -> AxisMaker:
-    """Axes from a catalog alone; those over public tables are taken from the release."""
-    return _from_file(release, catalog, {}, {})
-
-
-def _from_file(
+def axes_from_file(
     release: Release,
     catalog: Catalog,
     lent: dict[ResolvedAxis, Axis],
