@@ -27,10 +27,10 @@ from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.known_keys import listed_keys
 from dpsql.curator.audit import as_bought
 from dpsql.curator.audit.contents import Check
-from dpsql.curator.prove.layouts import SourceLayout, layouts_for
+from dpsql.curator.prove.layouts import LAYOUTS, SourceLayout
 from dpsql.curator.prove.loss import Distinguished
 from dpsql.curator.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up, measure_pair
-from dpsql.curator.prove.witness import write_distinguished, write_header, write_pair
+from dpsql.curator.prove.witness import write_header, write_pair, write_record
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import open_release
@@ -142,7 +142,7 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
         if file is not None:
             write_header(file, catalog)
-        layouts = cycle(layouts_for(catalog))
+        layouts = cycle([layout for layout in LAYOUTS if layout.fits(catalog)])
         manners = synthetic.manners
         for done, (manner, layout) in enumerate(zip(manners, layouts, strict=False), 1):
             progress(Stage("measuring the exact loss of", manner.name, done=done, total=len(manners)))
@@ -157,9 +157,8 @@ def _with_listed(catalog: Catalog) -> Catalog:
         return catalog
     listed, tables = listed_keys(catalog), dict(catalog.tables)
     for column in private_columns(catalog):
-        keys = column.keys.model_copy(
-            update={"known": None, "always": tuple(map(str, listed[column.name].keys))}
-        )
+        always = tuple(map(str, listed[column.name].keys))
+        keys = column.keys.model_copy(update={"known": None, "always": always})
         tables[column.table] = with_keys(tables[column.table], {column.column: keys})
     return catalog.model_copy(update={"tables": tables})
 
@@ -183,10 +182,8 @@ def prove_release(
     with closing(open_release(path, insecure=True)) as release:
         made_from = as_bought(catalog, release)
         if spec_hash(made_from) != release.meta.spec_hash:
-            raise InterfaceError(
-                f"{path.name} was made from a different catalog",
-                hint="name the catalog that it was made from",
-            )
+            hint = "name the catalog that it was made from"
+            raise InterfaceError(f"{path.name} was made from a different catalog", hint=hint)
     return prove(made_from, progress=progress, witness=witness)
 
 
@@ -221,10 +218,9 @@ def _measured(
         pair = measure_pair(left, right, synthetic.seed)
     except Distinguished as error:
         if witness is not None:
-            write_distinguished(witness, manner.name, error.reason)
+            write_record(witness, {"pair": manner.name, "apart": error.reason})
         return PairLoss(manner.name, layout.name, inf, 0, error.reason)
     if witness is not None:
         write_pair(witness, manner.name, left, pair)
-    return PairLoss(
-        manner.name, layout.name, pair.loss.share, len(pair.loss.draws), new_keys=pair.loss.delta_share
-    )
+    loss = pair.loss
+    return PairLoss(manner.name, layout.name, loss.share, len(loss.draws), new_keys=loss.delta_share)

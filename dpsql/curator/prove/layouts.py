@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 import duckdb
@@ -47,15 +47,15 @@ class RawRows(NamedTuple):
 Tables = Mapping[str, RawRows]
 
 
-class SourceLayout(Protocol):
+class SourceLayout:
     """A kind of source that needs no server."""
 
-    @property
-    def name(self) -> str:
-        """Name in a proof."""
+    name: ClassVar[str]
+    """Name in a proof."""
 
     def fits(self, catalog: Catalog) -> bool:
-        """True if every catalog's columns mean the same there."""
+        """True if a catalog's columns mean the same there."""
+        return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         """Write tables below a folder.
@@ -68,6 +68,7 @@ class SourceLayout(Protocol):
         Returns:
             The `source` of a catalog that reads them.
         """
+        raise NotImplementedError
 
 
 def load_tables(raw: duckdb.DuckDBPyConnection, tables: Tables) -> None:
@@ -86,28 +87,26 @@ def stored_columns(raw: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str
     return [(str(row[0]), str(row[1])) for row in raw.execute(f"DESCRIBE {identifier(table)}").fetchall()]
 
 
-def write_tables(place: Path, tables: Tables) -> None:
-    """Write each table into `<place>/<table>.parquet`.
+def write_tables(place: Path, tables: Tables, ending: str = ".parquet", options: str = "") -> None:
+    """Write each table into a file of its name.
 
     Args:
         place: a folder; made if it is not there.
         tables: by name.
+        ending: of the files.
+        options: of COPY.
     """
     place.mkdir(parents=True, exist_ok=True)
     with scratch() as raw:
         load_tables(raw, tables)
         for name in tables:
-            raw.execute(f"COPY {identifier(name)} TO {literal(str(place / name) + '.parquet')}")
+            raw.execute(f"COPY {identifier(name)} TO {literal(str(place / name) + ending)}{options}")
 
 
-@dataclass(frozen=True)
-class OneFile:
+class OneFile(SourceLayout):
     """See the module's table."""
 
-    name: ClassVar[str] = "one file"
-
-    def fits(self, catalog: Catalog) -> bool:
-        return True
+    name = "one file"
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         write_tables(place, tables)
@@ -124,7 +123,7 @@ WIDER: tuple[Mapping[str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class SeveralFiles:
+class SeveralFiles(SourceLayout):
     """See the module's table.
 
     Args:
@@ -133,9 +132,6 @@ class SeveralFiles:
 
     types: Sequence[Mapping[str, str]] = WIDER
     name: ClassVar[str] = "several files"
-
-    def fits(self, catalog: Catalog) -> bool:
-        return True
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         public = catalog.public_tables
@@ -149,15 +145,12 @@ class SeveralFiles:
                 for number, types in enumerate(self.types):
                     ordered = columns if number % 2 == 0 else columns[::-1]
                     stored = [(column, types.get(column, types.get(kind, kind))) for column, kind in ordered]
-                    cast = ", ".join(_cast(column, kind) for column, kind in stored if kind)
+                    named = ((identifier(column), kind) for column, kind in stored if kind)
+                    cast = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in named)
                     rows = f"SELECT {cast} FROM {identifier(name)} WHERE rowid % {len(self.types)} = {number}"
                     raw.execute(f"COPY ({rows}) TO {literal(str(place / name / f'{number}.parquet'))}")
         files = {name: f"{name}.parquet" if name in public else f"{name}/*.parquet" for name in tables}
         return {"root": str(place), "tables": files}
-
-
-def _cast(column: str, kind: str) -> str:
-    return f"CAST({identifier(column)} AS {kind}) AS {identifier(column)}"
 
 
 MACROS = ("abs(x) AS 0", "hash(x) AS 0", "least(a, b) AS a", "coalesce_all(a) AS NULL")
@@ -165,7 +158,7 @@ MACROS = ("abs(x) AS 0", "hash(x) AS 0", "least(a, b) AS a", "coalesce_all(a) AS
 
 
 @dataclass(frozen=True)
-class DatabaseFile:
+class DatabaseFile(SourceLayout):
     """See the module's table.
 
     Args:
@@ -203,9 +196,8 @@ class DatabaseFile:
         stored = f"{name} stored" if is_view else name
         last, kind = columns[-1]
         base_columns = [*columns[:-1], (f"{last} stored", kind)]
-        specs = ", ".join(
-            f"{identifier(column)} {kind}{self._collate(kind)}" for column, kind in base_columns
-        )
+        collated = {"VARCHAR": f"VARCHAR COLLATE {self.collation}"}
+        specs = ", ".join(f"{identifier(column)} {collated.get(kind, kind)}" for column, kind in base_columns)
         generated = f"{identifier(last)} {kind} GENERATED ALWAYS AS ({identifier(last + ' stored')})"
         database.execute(f"CREATE TABLE {identifier(stored)} ({specs}, {generated})")
         database.execute(f"INSERT INTO {identifier(stored)} FROM {literal(str(rows))}")
@@ -213,35 +205,25 @@ class DatabaseFile:
             names = ", ".join(identifier(column) for column, _ in columns)
             database.execute(f"CREATE VIEW {identifier(name)} AS SELECT {names} FROM {identifier(stored)}")
 
-    def _collate(self, kind: str) -> str:
-        return f" COLLATE {self.collation}" if kind == "VARCHAR" else ""
 
-
-@dataclass(frozen=True)
-class CsvFiles:
+class CsvFiles(SourceLayout):
     """See the module's table."""
 
-    name: ClassVar[str] = "CSV"
+    name = "CSV"
 
     def fits(self, catalog: Catalog) -> bool:
         """Expressions, axes over public tables and keys without a declared type see other types than in Parquet."""
         return catalog.raw_source().kind.name == "csv"
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        place.mkdir(parents=True, exist_ok=True)
-        with scratch() as raw:
-            load_tables(raw, tables)
-            for name in tables:
-                target = literal(str(place / name) + ".csv")
-                raw.execute(f"COPY {identifier(name)} TO {target} (FORMAT csv, HEADER true)")
+        write_tables(place, tables, ".csv", " (FORMAT csv, HEADER true)")
         return {"kind": "csv", "root": str(place), "tables": {name: f"{name}.csv" for name in tables}}
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(SourceLayout):
     """See the module's table."""
 
-    name: ClassVar[str] = "folders"
+    name = "folders"
 
     def fits(self, catalog: Catalog) -> bool:
         """True where some table has a column that folders can name."""
@@ -256,20 +238,17 @@ class Folders:
             load_tables(raw, {name: tables[name] for name in partitioned})
             for name, column in partitioned.items():
                 text = f"CAST({identifier(column)} AS VARCHAR)"
-                distinct = raw.execute(
-                    f"SELECT DISTINCT {text} FROM {identifier(name)} ORDER BY 1"
-                ).fetchall()
-                for value in {None, *(row[0] for row in distinct)}:
+                distinct = raw.execute(f"SELECT DISTINCT {text} FROM {identifier(name)} ORDER BY 1")
+                for value in {None, *(row[0] for row in distinct.fetchall())}:
                     folder = place / name / ("" if value is None else f"{column}={quote(value, safe='')}")
                     folder.mkdir(parents=True, exist_ok=True)
                     rows = f"SELECT * EXCLUDE ({identifier(column)}) FROM {identifier(name)}"
-                    same = "IS NULL" if value is None else f"= {literal(value)}"
-                    raw.execute(
-                        f"COPY ({rows} WHERE {text} {same}) TO {literal(str(folder / 'rows.parquet'))}"
+                    same, target = (
+                        "IS NULL" if value is None else f"= {literal(value)}",
+                        folder / "rows.parquet",
                     )
-        files = {
-            name: f"{name}/**/*.parquet" if name in partitioned else f"{name}.parquet" for name in tables
-        }
+                    raw.execute(f"COPY ({rows} WHERE {text} {same}) TO {literal(str(target))}")
+        files = {name: f"{name}{'/**/*' if name in partitioned else ''}.parquet" for name in tables}
         hive = {name: (column,) for name, column in partitioned.items()}
         return {"root": str(place), "tables": files, "hive": hive}
 
@@ -280,22 +259,11 @@ def folder_column(catalog: Catalog, name: str) -> str:
     if name in catalog.public_tables or table.derive or table.measures:
         return ""
     keys = {key.lower() for key in (*table.foreign_keys, table.key or "")}
-    fit = [
-        column
-        for column, spec in table.written.items()
-        if spec.type in FOLDER_TYPES
-        and spec.reported is None
-        and not spec.measure
-        and column.lower() not in keys
-    ]
+    plain = {n: spec for n, spec in table.written.items() if spec.reported is None and not spec.measure}
+    fit = [n for n, spec in plain.items() if spec.type in FOLDER_TYPES and n.lower() not in keys]
     return fit[-1] if fit else ""
 
 
 FOLDER_TYPES = ("string", "int", "date")
 LAYOUTS: tuple[SourceLayout, ...] = (OneFile(), SeveralFiles(), DatabaseFile(), CsvFiles(), Folders())
 """In the order in which a proof takes them."""
-
-
-def layouts_for(catalog: Catalog) -> list[SourceLayout]:
-    """Those in which a catalog's columns mean the same."""
-    return [layout for layout in LAYOUTS if layout.fits(catalog)]

@@ -145,18 +145,13 @@ class Loss:
 class KeyLabels(NamedTuple):
     """Labels of the next draw: the round of a column, and the keys in order."""
 
-    column: str
-    step: KeyRound
+    round: tuple[str, KeyRound]
     keys: tuple[Key, ...]
-
-    @property
-    def round(self) -> tuple[str, KeyRound]:
-        return self.column, self.step
 
     def numbered(self, values: IntArray | None) -> dict[Key, int]:
         """An integer of each key."""
-        law = Law(f"keys of {self.column}", NO_UNITS, 0, self.step.sigma2)
-        return dict(zip(self.keys, _flat(_covered(law, values)).tolist(), strict=True))
+        covered = _covered(f"keys of {self.round[0]}", values)
+        return dict(zip(self.keys, _flat(covered).tolist(), strict=True))
 
 
 KeyRows = dict[tuple[str, KeyRound], dict[Key, int]]
@@ -166,12 +161,14 @@ STRUCK = -(1 << 62)
 """What stands for the noisy weight of a key that the other side does not have: no threshold is as low."""
 
 
-@dataclass
-class Witness:
-    """The left side's noise: real draws, each meeting noted; those over private keys by key."""
+Drawn = Callable[[Noise], IntArray]
+"""Draws from a source what a law asks for."""
 
-    noise: Noise
-    meetings: list[Meeting] = field(default_factory=list)
+
+@dataclass(kw_only=True)
+class LossNoise:
+    """One side's noise: each draw meets the exact integers that it covers; those over private keys by key."""
+
     exact_keys: KeyRows = field(default_factory=dict)
     noisy_keys: KeyRows = field(default_factory=dict)
     labels: KeyLabels | None = None
@@ -179,81 +176,72 @@ class Witness:
 
     def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
         """The next draw covers these keys."""
-        self.labels = KeyLabels(plan.column.name, step, tuple(keys))
+        self.labels = KeyLabels((plan.column.name, step), tuple(keys))
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        drawn = self.noise.laplace(units, denominator)
-        return self._note(Law(_who_draws(), _flat(units), denominator, None), exact, drawn)
+        law = Law(_who_draws(), _flat(units), denominator, None)
+        return self._meet(law, exact, lambda noise: noise.laplace(units, denominator))
 
     def joint(
         self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
     ) -> IntArray:
-        drawn = self.noise.joint(units, denominator, bounds)
-        return self._note(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact, drawn)
+        law = Law(_who_draws(), _flat(units), denominator, None, tuple(bounds))
+        return self._meet(law, exact, lambda noise: noise.joint(units, denominator, bounds))
 
     def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
-        return self._note(_tree_law(tree, exact), exact, self.noise.trees(tree, np.zeros_like(exact)))
+        law = Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, tree, exact.shape[-1])
+        return self._meet(law, exact, lambda noise: noise.trees(tree, np.zeros_like(exact)))
 
     def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
-        return self._note(_leaf_law(leaf), exact, drawn)
+        # of leaves that a tree drew before: their loss is that of a joint draw whose rows have all levels' rates
+        law = Law(_who_draws(), _flat(leaf.units), leaf.denominator, None, leaf.bounds)
+        return self._meet(law, exact, lambda noise: drawn)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        drawn = self.noise.gaussian(sigma2, size)
-        labels, self.labels = self.labels, None
+        law, labels = Law(_who_draws(), NO_UNITS, 0, sigma2), self.labels
         if labels is None:
-            return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
-        noisy = noised(exact, drawn)
-        for rows, values in ((self.exact_keys, exact), (self.noisy_keys, noisy)):
-            rows.setdefault(labels.round, {}).update(labels.numbered(values))
-        return noisy
+            return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
+        self.labels = None
+        self.exact_keys.setdefault(labels.round, {}).update(labels.numbered(exact))
+        return self._meet_keys(labels, exact, lambda noise: noise.gaussian(sigma2, size))
 
-    def _note(self, law: Law, exact: IntArray | None, drawn: IntArray) -> IntArray:
-        covered = _covered(law, exact)
-        noisy = noised(covered, drawn)
-        self.meetings.append(Meeting(law, _flat(covered), noisy))
-        return noisy.copy()
+    def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
+        """Exact integers with what a law draws, noted."""
+        raise NotImplementedError
+
+    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
+        """The same of weights of private keys, noted key by key."""
+        raise NotImplementedError
 
 
 @dataclass
-class NoiseReplay:
+class Witness(LossNoise):
+    """The left side's noise: real draws, each meeting noted."""
+
+    noise: Noise
+    meetings: list[Meeting] = field(default_factory=list)
+
+    def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
+        covered = _covered(law.where, exact)
+        noisy = noised(covered, draw(self.noise))
+        self.meetings.append(Meeting(law, _flat(covered), noisy))
+        return noisy.copy()
+
+    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
+        noisy = noised(exact, draw(self.noise))
+        self.noisy_keys.setdefault(labels.round, {}).update(labels.numbered(noisy))
+        return noisy
+
+
+@dataclass
+class NoiseReplay(LossNoise):
     """The right side's noise: the noisy numbers of the left side, whatever the exact ones are."""
 
     meetings: Sequence[Meeting]
     exact: list[IntArray] = field(default_factory=list)
-    noisy_keys: KeyRows = field(default_factory=dict)
-    exact_keys: KeyRows = field(default_factory=dict)
-    labels: KeyLabels | None = None
-    insecure = True
 
-    def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
-        """The next draw covers these keys."""
-        self.labels = KeyLabels(plan.column.name, step, tuple(keys))
-
-    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        return self._give(Law(_who_draws(), _flat(units), denominator, None), exact)
-
-    def joint(
-        self, units: IntArray, denominator: int, bounds: Sequence[int], exact: IntArray | None = None
-    ) -> IntArray:
-        return self._give(Law(_who_draws(), _flat(units), denominator, None, tuple(bounds)), exact)
-
-    def trees(self, tree: TreeNoise, exact: IntArray) -> IntArray:
-        return self._give(_tree_law(tree, exact), exact)
-
-    def stored(self, leaf: LeafNoise, exact: IntArray, drawn: IntArray) -> IntArray:
-        return self._give(_leaf_law(leaf), exact)
-
-    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        labels, self.labels = self.labels, None
-        if labels is None:
-            return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
-        rows = self.exact_keys.setdefault(labels.round, {})
-        rows.update(labels.numbered(exact))
-        noisy = self.noisy_keys.get(labels.round, {})
-        return np.array([noisy.get(key, STRUCK) for key in labels.keys], np.int64)
-
-    def _give(self, law: Law, exact: IntArray | None) -> IntArray:
-        covered = _covered(law, exact)
+    def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
+        covered = _covered(law.where, exact)
         if len(self.exact) == len(self.meetings):
             raise Distinguished(f"only the right side draws in {law.where}")
         meeting = self.meetings[len(self.exact)]
@@ -262,38 +250,21 @@ class NoiseReplay:
         self.exact.append(_flat(covered))
         return meeting.noisy.copy()
 
+    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
+        noisy = self.noisy_keys.get(labels.round, {})
+        return np.array([noisy.get(key, STRUCK) for key in labels.keys], np.int64)
+
     def losses(self) -> tuple[DrawLoss, ...]:
         """The loss of each draw, once the right side is published."""
         if len(self.exact) < len(self.meetings):
             raise Distinguished(f"only the left side draws in {self.meetings[len(self.exact)].law.where}")
-        return tuple(_draw_loss(_apart(*draw)) for draw in zip(self.meetings, self.exact, strict=True))
+        return tuple(map(_draw_loss, self.meetings, self.exact))
 
 
-class StruckKeys(NamedTuple):
-    """Keys of one round that one side alone has.
+StruckKeys = tuple[str, KeyRound, dict[Key, int]]
+"""Keys of one round that one side alone has: the column, the round (T, sigma^2 and delta), and key -> sum of weights,
+all of the one unit's own."""
 
-    Args:
-        column: `table.column`.
-        step: the round: T, sigma^2 and delta.
-        weights: key -> sum of weights, all of the one unit's own.
-    """
-
-    column: str
-    step: KeyRound
-    weights: dict[Key, int]
-
-    @property
-    def chance(self) -> Fraction:
-        """An upper bound of the chance that one of them is shown."""
-        step = self.step
-        chances = (
-            passing_chance(step.threshold, weight, step.sigma2, step.delta)
-            for weight in self.weights.values()
-        )
-        return sum(chances, Fraction(0))
-
-
-LossNoise = Witness | NoiseReplay
 Publish = Callable[[LossNoise], object]
 
 
@@ -305,17 +276,14 @@ class RecordedPair(NamedTuple):
         right: exact integers of the right side, one array a meeting.
         losses: of the draws.
         struck: the keys of one side alone, of the side that shows one more often.
+        chance: with which that side shows one of them, at most.
     """
 
     meetings: tuple[Meeting, ...]
     right: tuple[IntArray, ...]
     losses: tuple[DrawLoss, ...]
-    struck: tuple[StruckKeys, ...] = ()
-
-    @property
-    def chance(self) -> Fraction:
-        """With which one side shows keys that the other does not have, at most."""
-        return _chance(self.struck)
+    struck: tuple[StruckKeys, ...]
+    chance: Fraction
 
 
 def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
@@ -336,15 +304,14 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     if first != second:
         raise Distinguished("the released files differ beyond the noisy numbers")
     keyed = list(_common_keys(witness, replay))
+    sides = witness.exact_keys, replay.exact_keys
+    struck = max(_struck(*sides), _struck(*sides[::-1]), key=_chance)
     return RecordedPair(
         (*(meeting for meeting, _ in keyed), *witness.meetings),
         (*(exact for _, exact in keyed), *replay.exact),
-        (*(_draw_loss(_apart(meeting, exact)) for meeting, exact in keyed), *losses),
-        max(
-            _struck(witness.exact_keys, replay.exact_keys),
-            _struck(replay.exact_keys, witness.exact_keys),
-            key=_chance,
-        ),
+        (*(_draw_loss(meeting, exact) for meeting, exact in keyed), *losses),
+        struck,
+        _chance(struck),
     )
 
 
@@ -364,30 +331,24 @@ def _common_keys(left: Witness, right: NoiseReplay) -> Iterator[tuple[Meeting, I
 def _struck(rows: KeyRows, others: KeyRows) -> tuple[StruckKeys, ...]:
     """The keys of one side that the other does not have, round by round."""
     rounds = (
-        StruckKeys(
-            column, step, {k: w for k, w in weights.items() if k not in others.get((column, step), {})}
-        )
+        (column, step, {k: w for k, w in weights.items() if k not in others.get((column, step), {})})
         for (column, step), weights in rows.items()
     )
-    return tuple(struck for struck in rounds if struck.weights)
+    return tuple(struck for struck in rounds if struck[2])
 
 
 def _chance(struck: tuple[StruckKeys, ...]) -> Fraction:
     """An upper bound of the chance that some of these keys passes its threshold."""
-    return sum((keys.chance for keys in struck), Fraction(0))
+    chances = (
+        passing_chance(step.threshold, weight, step.sigma2, step.delta)
+        for _, step, weights in struck
+        for weight in weights.values()
+    )
+    return sum(chances, Fraction(0))
 
 
 LAWS = "dpsql.mechanisms.distribution"
 NO_UNITS: IntArray = np.zeros(0, np.int64)
-
-
-def _tree_law(tree: TreeNoise, exact: IntArray) -> Law:
-    return Law(_who_draws(), NO_UNITS, tree.denominator, None, tree.bounds, tree, exact.shape[-1])
-
-
-def _leaf_law(leaf: LeafNoise) -> Law:
-    """Of leaves that a tree drew before: their loss is that of a joint draw whose rows have all levels' rates."""
-    return Law(_who_draws(), _flat(leaf.units), leaf.denominator, None, leaf.bounds)
 
 
 def _who_draws() -> str:
@@ -398,50 +359,15 @@ def _who_draws() -> str:
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
 
 
-def _covered(law: Law, exact: IntArray | None) -> IntArray:
+def _covered(where: str, exact: IntArray | None) -> IntArray:
     """The exact integers, refused where noise does not meet any and so cannot be followed."""
     if exact is None:
-        raise Distinguished(f"{law.where} draws noise without the exact integers that it covers")
+        raise Distinguished(f"{where} draws noise without the exact integers that it covers")
     return exact
 
 
 def _flat(values: npt.ArrayLike) -> IntArray:
     return np.array(values, dtype=np.int64).ravel()
-
-
-class _Apart(NamedTuple):
-    """Distribution of one draw, and the distance of its exact integers.
-
-    Args:
-        law: of the draw.
-        units: of the rows that differ.
-        moved: how far each of them, as whole numbers of any size; of a joint draw the size of each row's move.
-        total: how far all integers lie apart.
-    """
-
-    law: Law
-    units: list[int]
-    moved: list[Fraction]
-    total: int
-
-
-def _apart(left: Meeting, right: IntArray) -> _Apart:
-    """Noisy integers are what 64 bits keep of a sum, so exact ones are no further apart than on that circle."""
-    difference = left.exact - right  # of 64 bits: the shorter way round
-    total = sum(abs(int(d)) for d in difference[np.flatnonzero(difference)].tolist())
-    if left.law.tree is not None:
-        return _Apart(left.law, *_node_moves(left.law.tree, left.law.leaves, difference), total)
-    if left.law.bounds:
-        vectors = difference.reshape(len(left.law.bounds), -1)
-        rows = np.flatnonzero(np.any(vectors, axis=0))
-        sizes = [
-            max(Fraction(abs(int(d)), bound) for d, bound in zip(vector, left.law.bounds, strict=True))
-            for vector in vectors[:, rows].T.tolist()
-        ]
-        return _Apart(left.law, left.law.units[rows].tolist(), sizes, total)
-    rows = np.flatnonzero(difference)
-    units = left.law.units[rows] if left.law.sigma2 is None else NO_UNITS
-    return _Apart(left.law, units.tolist(), [Fraction(abs(d)) for d in difference[rows].tolist()], total)
 
 
 def _node_moves(tree: TreeNoise, leaves: int, difference: IntArray) -> tuple[list[int], list[Fraction]]:
@@ -470,10 +396,26 @@ def _pure(epsilon: Fraction) -> Fraction:
     return Fraction((2 * NormalDist().inv_cdf(1 / (1 + odds))) ** 2)
 
 
-def _draw_loss(apart: _Apart) -> DrawLoss:
-    """The loss of one draw: exact, and the largest over its outputs."""
-    law, units, moved, _ = apart
+def _draw_loss(left: Meeting, right: IntArray) -> DrawLoss:
+    """The loss of one draw: exact, and the largest over its outputs.
+
+    Noisy integers are what 64 bits keep of a sum, so exact ones are no further apart than on that circle.
+    """
+    law, difference = left.law, left.exact - right  # of 64 bits: the shorter way round
+    apart = difference[np.flatnonzero(difference)].tolist()
+    total = sum(map(abs, apart))
     if law.sigma2 is not None:
-        return DrawLoss(law.where, apart.total, None, sum(d * d for d in moved) / (law.sigma2 - SLACK))
+        return DrawLoss(law.where, total, None, sum(Fraction(d * d) for d in apart) / (law.sigma2 - SLACK))
+    if law.tree is not None:
+        units, moved = _node_moves(law.tree, law.leaves, difference)
+    else:
+        bounds = law.bounds or (1,)
+        vectors = difference.reshape(len(bounds), -1)
+        rows = np.flatnonzero(np.any(vectors, axis=0))
+        units = law.units[rows].tolist()
+        moved = [
+            max(Fraction(abs(d), bound) for d, bound in zip(vector, bounds, strict=True))
+            for vector in vectors[:, rows].T.tolist()
+        ]
     epsilon = sum((u * d for u, d in zip(units, moved, strict=True)), Fraction(0)) / law.denominator
-    return DrawLoss(law.where, apart.total, epsilon, _pure(epsilon))
+    return DrawLoss(law.where, total, epsilon, _pure(epsilon))

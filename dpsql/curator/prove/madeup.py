@@ -19,6 +19,7 @@ Two sides that differ in one unit, each published whole by the code that publish
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -178,14 +179,13 @@ class Manner(NamedTuple):
     new: bool = False
 
 
-def _odd(at: At, beyond: object, rng: Random) -> object:
-    return rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]])
-
-
 DEAR = Manner("dear", lambda at, beyond, rng: at(1.0), stands=0.5)
 MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, 5, stands=0.3)
 SPREAD = Manner("spread", lambda at, beyond, rng: at(rng.random()))
-ODD = Manner("odd", _odd, 3, 0, 3, claims=True)
+ODD = Manner(
+    "odd", lambda at, beyond, rng: rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]]), 3, 0, 3,
+    claims=True,
+)  # fmt: skip
 CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
 MANNERS = (DEAR, MANY, SPREAD, ODD)
 NEW = Manner("new", lambda at, beyond, rng: at(1.0), stands=0.5, new=True)
@@ -216,20 +216,8 @@ class MadeUpColumn(NamedTuple):
     fresh: Callable[[Random], object] | None = None
 
 
-class MadeUpPublicTable(NamedTuple):
-    """A public table: its columns with their types, and its rows."""
-
-    kinds: Mapping[str, str]
-    rows: Sequence[tuple[object, ...]]
-
-    def column(self, name: str) -> list[object]:
-        """Its values, in the order of the rows."""
-        place = [column.lower() for column in self.kinds].index(name.lower())
-        return [row[place] for row in self.rows]
-
-    def kind(self, name: str) -> str:
-        """The type of a column."""
-        return {column.lower(): kind for column, kind in self.kinds.items()}[name.lower()]
+PublicRows = tuple[Mapping[str, str], Sequence[tuple[object, ...]]]
+"""A public table: its columns with their types, and its rows."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +231,7 @@ class MadeUpStar:
     """
 
     catalog: Catalog
-    public: Mapping[str, MadeUpPublicTable]
+    public: Mapping[str, PublicRows]
     seed: int = 0
 
     @cached_property
@@ -296,32 +284,34 @@ class MadeUpStar:
         for column, spec in table.written.items():
             if column.lower() not in left_out:
                 summed = spec.measure or not spec.has_domain or column.lower() in used
-                at = self._domain(column, spec)
-                fresh = (
-                    None
-                    if spec.private_keys is None
-                    else _fresh_number
-                    if spec.type == "int"
-                    else _fresh_text
+                at, fresh = (
+                    self._domain(column, spec),
+                    None if spec.private_keys is None else FRESH[spec.type],
                 )
                 yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed, fresh=fresh)
 
     def _key_kind(self, table: str) -> str:
-        key = str(self.catalog.tables[table].key)
+        key = str(self.catalog.tables[table].key).lower()
         if table in self.public:
-            return self.public[table].kind(key)
+            return {column.lower(): kind for column, kind in self.public[table][0].items()}[key]
         declared = {name.lower(): spec for name, spec in self.catalog.tables[table].columns.items()}
-        return _kind(declared[key.lower()]) if key.lower() in declared else "BIGINT"
+        return _kind(declared[key]) if key in declared else "BIGINT"
+
+    def _public_values(self, table: str, name: str) -> list[object]:
+        """A public column, in the order of the rows."""
+        kinds, rows = self.public[table]
+        place = [column.lower() for column in kinds].index(name.lower())
+        return [row[place] for row in rows]
 
     def _keys(self, table: str) -> At:
         """Keys that rows may name: of a public table, or of one that nobody owns, or of the crowd."""
         if table in self.public:
-            return _listed(self.public[table].column(str(self.catalog.tables[table].key)))
+            return _listed(self._public_values(table, str(self.catalog.tables[table].key)))
         return _listed([str(KEYS * unit) for unit in range(1, NOBODYS + 1)])
 
     def _domain(self, name: str, spec: Column) -> At:
         if spec.from_ is not None:
-            return _listed(list(dict.fromkeys(self.public[spec.from_].column(name))))
+            return _listed(list(dict.fromkeys(self._public_values(spec.from_, name))))
         if spec.listed or spec.type == "bool":
             return _listed(list(spec.listed) or ["false", "true"])
         if spec.private_keys is not None:
@@ -347,7 +337,8 @@ class MadeUpStar:
         rng, rows = Random(f"{self.seed} {unit} {manner.name}"), dict[str, list[tuple[object, ...]]]()
         keys: dict[str, list[str]] = {}
         for table in self.owned:
-            times = batches if self._arrives(table) else (None,)
+            arrives = self.catalog.stream is not None and stream_column(self.catalog)[1] == table
+            times = batches if arrives else (None,)
             number = self._number(table, manner)
             named = [str(KEYS * unit + i) for i in range(number * len(times))]
             if table == self.catalog.privacy.unit.table:
@@ -369,9 +360,6 @@ class MadeUpStar:
             return 2
         return manner.times * (self.catalog.star.tables[table].bounding.max_ids or CHOSEN) + manner.more
 
-    def _arrives(self, table: str) -> bool:
-        return self.catalog.stream is not None and stream_column(self.catalog)[1] == table
-
     def _row(
         self,
         table: str,
@@ -383,12 +371,13 @@ class MadeUpStar:
     ) -> tuple[object, ...]:
         """One row; what it names on the way to the unit is the unit's own."""
         row: list[object] = []
+        time = None if self.catalog.stream is None else self.catalog.stream.column
         for place in self.places[table]:
             if place.name == self.catalog.tables[table].key:
                 row.append(key)
             elif place.own:
                 row.append(rng.choice(keys[place.own]))
-            elif batch is not None and f"{table}.{place.name}" == str(self._time):
+            elif batch is not None and f"{table}.{place.name}" == time:
                 row.append(self._begins(batch))
             elif place.fresh is not None and manner.new:
                 row.append(place.fresh(rng))
@@ -397,10 +386,6 @@ class MadeUpStar:
             else:
                 row.append(manner.where(place.at, place.beyond, rng))
         return tuple(row)
-
-    @property
-    def _time(self) -> str | None:
-        return None if self.catalog.stream is None else self.catalog.stream.column
 
     def _begins(self, batch: int) -> str:
         stream, _, column = stream_column(self.catalog)
@@ -432,15 +417,11 @@ class MadeUpStar:
         for rows in (*(self._crowd if crowd else self._crowd[:1]), *others):
             for name, new_rows in rows.items():
                 table_rows[name] += new_rows
+        made = {n: ({c.name: c.kind for c in self.places[n]}, rows) for n, rows in table_rows.items()}
         tables = {
-            name: RawRows(
-                ", ".join(f"{identifier(column.name)} {column.kind}" for column in self.places[name]), rows
-            )
-            for name, rows in table_rows.items()
+            name: RawRows(", ".join(f"{identifier(column)} {kind}" for column, kind in kinds.items()), rows)
+            for name, (kinds, rows) in {**made, **self.public}.items()
         }
-        for name, table in self.public.items():
-            kinds = ", ".join(f"{identifier(column)} {kind}" for column, kind in table.kinds.items())
-            tables[name] = RawRows(kinds, table.rows)
         stored = layout.write(place, tables, self.catalog)
         source = Source.model_validate(stored | {"reports": self._reports(place, tables)})
         changes = {"source": source, "ledger": str(place / "ledger.duckdb")}
@@ -483,11 +464,9 @@ class MadeUpStar:
         """Files of what devices reported, one item of everybody."""
         files = {}
         for reported in reported_columns(self.catalog):
-            channel = channel_of(*reported.asked)
-            key = [column.name for column in self.places[reported.table]].index(
-                str(self.catalog.tables[reported.table].key)
-            )
-            units = sorted({str(row[key]) for row in tables[reported.table].rows})
+            channel, key = channel_of(*reported.asked), str(self.catalog.tables[reported.table].key)
+            at = [column.name for column in self.places[reported.table]].index(key)
+            units = sorted({str(row[at]) for row in tables[reported.table].rows})
             files[reported.table] = f"{reported.table}.reports.parquet"
             answered = ReportProvenance(str(reported), "made up", channel.fingerprint)
             items = [(unit, 0, Random(unit).randrange(channel.items)) for unit in units]
@@ -505,24 +484,16 @@ def made_up(catalog: Catalog, seed: int = 0) -> MadeUpStar:
     Raises:
         CatalogError, SourceError: a public table cannot be read.
     """
-    engine = open_public(catalog)
-    try:
-        tables = {
-            name: MadeUpPublicTable(dict(engine.columns[name]), engine.public_rows(name))
-            for name in catalog.tables
-            if name in catalog.public_tables
-        }
-    finally:
-        engine.close()
+    with closing(open_public(catalog)) as engine:
+        public = [name for name in catalog.tables if name in catalog.public_tables]
+        tables = {name: (dict(engine.columns[name]), engine.public_rows(name)) for name in public}
     return MadeUpStar(catalog, tables, seed)
 
 
-def _fresh_text(rng: Random) -> str:
-    return f"{rng.randrange(36**5):x}"
-
-
-def _fresh_number(rng: Random) -> str:
-    return str(rng.randrange(10**9, 10**10))
+FRESH: Mapping[str, Callable[[Random], object]] = {
+    "int": lambda rng: str(rng.randrange(10**9, 10**10)), "string": lambda rng: f"{rng.randrange(36**5):x}"
+}  # fmt: skip
+"""Private keys that nobody has, by the type of their column."""
 
 
 def _kind(spec: Column) -> str:

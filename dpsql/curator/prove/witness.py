@@ -24,7 +24,6 @@ from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.catalog import Catalog
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import DrawnRelease
-from dpsql.central.planned import PlannedStatistic
 from dpsql.curator.prove.loss import IntArray, Law, Meeting
 from dpsql.curator.prove.madeup import MeasuredPair, NeighbourSide
 from dpsql.engines.key_weights import HASHED
@@ -60,18 +59,7 @@ def write_header(file: TextIO, catalog: Catalog) -> None:
         "witness": FORMAT, "dpsql": version("dpsql"), "catalog": catalog.name, "neighbours": privacy.neighbours,
         "moves": NEIGHBOURS[privacy.neighbours].moves,
     }  # fmt: skip
-    _write(file, header)
-
-
-def write_distinguished(file: TextIO, name: str, reason: str) -> None:
-    """A pair whose files differ in something that no noise covers: it has no loss.
-
-    Args:
-        file: an open witness.
-        name: of the pair.
-        reason: what differs.
-    """
-    _write(file, {"pair": name, "apart": reason})
+    write_record(file, header)
 
 
 def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair) -> None:
@@ -83,13 +71,17 @@ def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair)
         left: the side with the one unit more, published.
         pair: as measured.
     """
-    _write(file, _pair_record(name, pair))
-    for record in _draw_records(pair):
-        _write(file, record)
+    write_record(file, _pair_record(name, pair))
+    for number, (meeting, right, loss) in enumerate(
+        zip(pair.draws.meetings, pair.draws.right, pair.loss.draws, strict=True)
+    ):
+        # in the currency of the draw's own law: epsilon of Laplace noise, mu^2 of Gaussian noise
+        exact = str(loss.mu2 if loss.epsilon is None else loss.epsilon)
+        write_record(file, _draw_record(number, meeting, right) | {"loss": exact})
     if pair.drawn is not None:
         with closing(open_release(left.target, insecure=True)) as release:
             for record in _release_records(left.catalog, pair.drawn, pair.draws.meetings, release):
-                _write(file, record)
+                write_record(file, record)
 
 
 def _pair_record(name: str, pair: MeasuredPair) -> Record:
@@ -100,11 +92,10 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     if loss.delta:
         struck = [
             {
-                "column": round_keys.column, "threshold": _number(round_keys.step.threshold),
-                "sigma2": str(round_keys.step.sigma2),
-                "hashed": HASHED, "weights": [[key, weight] for key, weight in round_keys.weights.items()],
+                "column": column, "threshold": _number(step.threshold), "sigma2": str(step.sigma2),
+                "hashed": HASHED, "weights": [[key, weight] for key, weight in weights.items()],
             }
-            for round_keys in pair.draws.struck
+            for column, step, weights in pair.draws.struck
         ]  # fmt: skip
         keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance), "struck": struck}
     return {
@@ -112,18 +103,6 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
         "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
         "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share, **keys,
     }  # fmt: skip
-
-
-def _draw_records(pair: MeasuredPair) -> Iterator[Record]:
-    """All draws, numbered in order, each with its loss."""
-    draws = zip(pair.draws.meetings, pair.draws.right, pair.loss.draws, strict=True)
-    for number, (meeting, right, loss) in enumerate(draws):
-        yield _draw_record(number, meeting, right) | {"loss": _exact(loss)}
-
-
-def _exact(loss: Any) -> str:
-    """In the draw's law's own currency: epsilon of Laplace noise, mu^2 of Gaussian noise."""
-    return str(loss.mu2 if loss.epsilon is None else loss.epsilon)
 
 
 def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
@@ -182,18 +161,13 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
     plan = drawn.plan
     methods: dict[int, str] = {}
     for members in plan.families:
-        names = {name for i in members for kind, name in METHODS if plan.statistics[i].measurement is kind}
-        linear = all(_is_linear(drawn, plan.statistics[i]) for i in members)
-        if len(names) == 1 and linear:
-            methods |= dict.fromkeys(members, names.pop())
+        statistics = [plan.statistics[i] for i in members]
+        names = [name for s in statistics for kind, name in METHODS if s.measurement is kind]
+        listed = len(names) == len(statistics) and len(set(names)) == 1
+        # rows that can be written down
+        if listed and all(a.entries() is not None for s in statistics for a in plan.strategies(s)):
+            methods |= dict.fromkeys(members, names[0])
     return methods
-
-
-def _is_linear(drawn: DrawnRelease, statistic: PlannedStatistic) -> bool:
-    """True if a measurement is listed, and its rows can be written down."""
-    listed = any(statistic.measurement is kind for kind, _ in METHODS)
-    written = all(strategy.entries() is not None for strategy in drawn.plan.strategies(statistic))
-    return listed and written
 
 
 def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
@@ -311,5 +285,6 @@ def _number(value: int) -> int | str:
     return value if abs(value) <= EXACT else str(value)
 
 
-def _write(file: TextIO, record: Mapping[str, Any]) -> None:
+def write_record(file: TextIO, record: Mapping[str, Any]) -> None:
+    """One line of a witness; the record of a pair that no noise covers has no loss, and says what is `apart`."""
     file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
