@@ -11,6 +11,7 @@ of the exact loss is measured when the certificate is made (`dpsql.curator.prove
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -26,7 +27,7 @@ from dpsql.curator.audit import AuditReport
 from dpsql.curator.prove import Proof
 from dpsql.engines.postgresql import is_by_address
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.ledger import EntryReport, LineageReport, budget_report
+from dpsql.ledger import budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.release import Release
 from dpsql.release.promises import has_key_rounds, promise_words
@@ -180,41 +181,25 @@ def certify(
             "people reported for themselves: there is no curator's release to certify",
             hint="file the collection's plan and `dpsql report`",
         )
-    checks = [check.held for check in audit.checks]
-    counts = checks.count(True), checks.count(None), checks.count(False)
-    line = None if catalog is None else _line(catalog, meta.release_id)
-    return Certificate(
-        _about(release, audit.release),
-        datetime.now(UTC).date().isoformat(),
-        version("dpsql"),
-        _protected(release),
-        tuple(
-            MeasuredStatistic(s.view, s.measure, s.mechanism, s.budget, s.currency)
-            for s in release.statistics
-        ),
-        tuple((spend.purpose, spend.amount) for spend in meta.spends),
-        line,
-        proof,
-        counts,
-        tuple(_not_promised(release, () if line is None else line.by_address)),
-    )
-
-
-def _about(release: Release, path: Path) -> Certified:
-    catalog, sealed = release.catalog, path / PROMISE if path.is_dir() else path
-    return Certified(
-        catalog.name, catalog.description, catalog.population or "", release.meta.release_id, path.name,
-        file_hash(sealed), _signer(release_file(path)),
+    path, written, signer = audit.release, release.catalog, None
+    # opening has read these very bytes, so a fault is of the signature
+    with suppress(ReleaseError), held(release_file(path)) as opened:
+        signer = check_signature(opened, None).key
+    about = Certified(
+        written.name, written.description, written.population or "", meta.release_id, path.name,
+        file_hash(path / PROMISE if path.is_dir() else path), signer,
     )  # fmt: skip
-
-
-def _signer(file: Path) -> str | None:
-    """Signer of these very bytes; opening has read them, so a fault is of the signature."""
-    try:
-        with held(file) as opened:
-            return check_signature(opened, None).key
-    except ReleaseError:
-        return None
+    checks = [check.held for check in audit.checks]
+    line = None if catalog is None else _line(ledger_path(catalog), meta.release_id)
+    measured = (
+        MeasuredStatistic(s.view, s.measure, s.mechanism, s.budget, s.currency) for s in release.statistics
+    )
+    return Certificate(
+        about, datetime.now(UTC).date().isoformat(), version("dpsql"), _protected(release), tuple(measured),
+        tuple((spend.purpose, spend.amount) for spend in meta.spends), line, proof,
+        (checks.count(True), checks.count(None), checks.count(False)),
+        tuple(_not_promised(release, () if line is None else line.by_address)),
+    )  # fmt: skip
 
 
 def _protected(release: Release) -> Protected:
@@ -228,21 +213,15 @@ def _protected(release: Release) -> Protected:
     )  # fmt: skip
 
 
-def _line(catalog: Catalog, release_id: str) -> LedgerLine | None:
-    path = ledger_path(catalog)
-    for lineage in budget_report(path).lineages:
-        for ledger_entry in lineage.entries:
-            if ledger_entry.release_id == release_id:
-                return _ledger_line(path, lineage, ledger_entry)
+def _line(ledger: Path, release_id: str) -> LedgerLine | None:
+    for lineage in budget_report(ledger).lineages:
+        for entry in (entry for entry in lineage.entries if entry.release_id == release_id):
+            by_address = tuple(table.name for table in entry.tables if any(map(is_by_address, table.places)))
+            return LedgerLine(
+                ledger.name, lineage.lineage.name, entry.label, entry.published_at, float(entry.epsilon),
+                float(lineage.spent_epsilon), float(lineage.lineage.cap), by_address,
+            )  # fmt: skip
     return None
-
-
-def _ledger_line(path: Path, lineage: LineageReport, ledger_entry: EntryReport) -> LedgerLine:
-    by_address = tuple(table.name for table in ledger_entry.tables if any(map(is_by_address, table.places)))
-    return LedgerLine(
-        path.name, lineage.lineage.name, ledger_entry.label, ledger_entry.published_at, float(ledger_entry.epsilon),
-        float(lineage.spent_epsilon), float(lineage.lineage.cap), by_address,
-    )  # fmt: skip
 
 
 def _not_promised(release: Release, by_address: Sequence[str]) -> Iterator[str]:

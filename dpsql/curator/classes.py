@@ -100,11 +100,8 @@ def box_answers(
     count = boxes.read(leaves[rows.id])
     totals, forms, scale = {Term("count"): count}, dict[str, Noisy](COUNT=counted), 1.0
     if measure is not None:
-        sums, summed, there = (
-            boxes.view.statistics[measure],
-            one(Term(measure)),
-            presence(measure, boxes.view),
-        )
+        sums, summed = boxes.view.statistics[measure], one(Term(measure))
+        there = presence(measure, boxes.view)
         assert there is not None
         scale = 10.0**-sums.scale
         totals[Term(there.measure)] = boxes.read(leaves[there.id])
@@ -113,12 +110,9 @@ def box_answers(
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
     uncut = CutMass(*np.zeros((4, len(count))))  # a box is made of whole leaves
-    answered = TermEstimates(
-        plan, totals, {}, PlanVariances(plan, release, index), dict.fromkeys(totals, uncut)
-    )
-    return {
-        name: _answer(form, answered, 1.0 if name == "COUNT" else 1 / scale) for name, form in forms.items()
-    }
+    variances = PlanVariances(plan, release, index)
+    answered = TermEstimates(plan, totals, {}, variances, dict.fromkeys(totals, uncut))
+    return {n: _answer(form, answered, 1.0 if n == "COUNT" else 1 / scale) for n, form in forms.items()}
 
 
 def _answer(form: Noisy, answered: TermEstimates, scale: float) -> BoxAnswer:
@@ -202,17 +196,16 @@ def ask_classes(
             whole = ViewBoxes(view, [np.ones((1, release.axes[axis].leaves)) for axis in view.axes])
             for measure in _measures(plan, view.name):
                 if measure or "count" not in totals:
-                    found = _forecast(
-                        "total", whole, box_answers(release, whole, leaves, measure or None), measure
-                    )
+                    answers = box_answers(release, whole, leaves, measure or None)
+                    found = _forecast("total", whole, answers, measure)
                     totals.setdefault(measure or "count", replace(found, view=""))
         yield from totals.values()
         for view in mine:
             for measure in _measures(plan, view.name):
-                for asked in _asked(plan, view.axes, crowds):
-                    boxes = ViewBoxes(view, asked.masks)
+                for kind, typical, masks in _asked(plan, view.axes, crowds):
+                    boxes = ViewBoxes(view, masks)
                     answers = box_answers(release, boxes, leaves, measure or None)
-                    yield replace(_forecast(asked.kind, boxes, answers, measure), typical=asked.typical)
+                    yield replace(_forecast(kind, boxes, answers, measure), typical=typical)
 
 
 def _measures(plan: ReleasePlan, view: str) -> list[str]:
@@ -234,12 +227,11 @@ def _relative(answer: BoxAnswer) -> float | None:
 
 def typical_of(seeds: Sequence[Sequence[ClassForecast]]) -> tuple[ClassForecast, ...]:
     """The medians over rehearsals of the same questions."""
-    return tuple(
-        replace(
-            each[0], error=_middle([c.error for c in each]), mean_error=_middle([c.mean_error for c in each])
-        )
-        for each in zip(*seeds, strict=True)
-    )
+    kinds = []
+    for each in zip(*seeds, strict=True):
+        means = _middle([c.mean_error for c in each])
+        kinds.append(replace(each[0], error=_middle([c.error for c in each]), mean_error=means))
+    return tuple(kinds)
 
 
 def _middle(errors: Sequence[float | None]) -> float | None:
@@ -286,34 +278,21 @@ def hopeless(plan: ReleasePlan, classes: Sequence[ClassForecast]) -> tuple[Uninf
         if c.measure == "count" and c.typical
     }
     names = {s.view: {plan.axes[a].axis.name for a in s.axes} for s in plan.statistics}
-
-    def shown(error: float) -> float | None:
-        return None if isinf(error) else error
-
     found = []
     for of in dict.fromkeys(table for table, _ in best):
         errors = {view: error for (table, view), error in best.items() if table == of}
-        if min(errors.values()) > HOPELESS:
-            found.append(UninformativeView(of, "", shown(min(errors.values())), None))
-        for view, error in errors.items():
+        for view, error in [("", min(errors.values())), *errors.items()]:
             if error > HOPELESS:
-                usable = {v: e for v, e in errors.items() if e <= HOPELESS and names[v] <= names[view]}
+                inside = names.get(view, set())  # no view's axes are those of the table itself
+                usable = {v: e for v, e in errors.items() if e <= HOPELESS and names[v] <= inside}
                 coarser = min(usable, key=lambda v: usable[v], default=None)
-                found.append(UninformativeView(of, view, shown(error), coarser))
+                found.append(UninformativeView(of, view, None if isinf(error) else error, coarser))
     return tuple(found)
 
 
-class ViewWorkload(NamedTuple):
-    """Questions of one kind on a view.
-
-    Args:
-        kind, typical: as of `ClassForecast`.
-        masks: leaf masks, one array for each axis.
-    """
-
-    kind: str
-    typical: bool
-    masks: list[FloatArray]
+ViewWorkload = tuple[str, bool, list[FloatArray]]
+"""Questions of one kind on a view: `kind` and `typical` as of `ClassForecast`, and leaf masks, one array for each
+axis."""
 
 
 def _asked(plan: ReleasePlan, axis_ids: Sequence[int], crowds: Crowds) -> Iterator[ViewWorkload]:
@@ -333,8 +312,8 @@ def _asked(plan: ReleasePlan, axis_ids: Sequence[int], crowds: Crowds) -> Iterat
     ranges = [each[order[:, position]] for position, each in enumerate(masks)]
     kind = "ranges joined" if len(axes) > 1 else "one range"
     smallest = min(SMALLEST, 1 / prod(leaves))
-    yield ViewWorkload(_group_kind(plan, axis_ids), not ordered, _seen(singles, shares, smallest))
-    yield ViewWorkload(kind, ordered, _seen(ranges, shares, SMALLEST))
+    yield _group_kind(plan, axis_ids), not ordered, _seen(singles, shares, smallest)
+    yield kind, ordered, _seen(ranges, shares, SMALLEST)
 
 
 def _seen(masks: list[FloatArray], shares: list[FloatArray], smallest: float) -> list[FloatArray]:

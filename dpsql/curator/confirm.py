@@ -56,13 +56,9 @@ class Mark(NamedTuple):
     @property
     def name(self) -> str:
         """The column or measure; the table or the promise itself."""
-        return (
-            self.path[-1]
-            if len(self.path) > 2
-            else "(its key and role)"
-            if self.path != (PROMISE,)
-            else PROMISE
-        )
+        if len(self.path) > 2:
+            return self.path[-1]
+        return PROMISE if self.path == (PROMISE,) else "(its key and role)"
 
 
 class ConfirmedTable(NamedTuple):
@@ -97,18 +93,16 @@ def _marks(catalog: Catalog) -> Iterator[Mark]:
     promise = catalog.privacy
     if promise.confirm:
         spends = "" if promise.epsilon is None else f", epsilon {promise.epsilon} of it now"
-        yield Mark(
-            (PROMISE,), f"unit {promise.unit.name}, cap {promise.cap}{spends}, delta {promise.delta}", {}
-        )
+        shown = f"unit {promise.unit.name}, cap {promise.cap}{spends}, delta {promise.delta}"
+        yield Mark((PROMISE,), shown, {})
     for name, table in catalog.tables.items():
         if table.confirm:
             yield Mark(("tables", name), _table_words(table), {})
         for kind, specs in table.marked.items():
             for column, spec in specs.items():
                 if spec.confirm:
-                    yield Mark(
-                        ("tables", name, kind, column), _spec_words(spec), rounder_bounds(column, spec)
-                    )
+                    path = ("tables", name, kind, column)
+                    yield Mark(path, _spec_words(spec), rounder_bounds(column, spec))
 
 
 def _table_words(table: Table) -> str:
@@ -335,12 +329,8 @@ def _record_line(table: ConfirmedTable, by: str, text: str) -> str:
         ".".join(mark.path): {"read": mark.shown, "written": (table.rounder and mark.rounder) or "as read"}
         for mark in table.marks
     }
-    at = datetime.now(UTC).isoformat(timespec="seconds")
     line = {
-        "at": at,
-        "by": by,
-        "of": table.group,
-        "places": places,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"), "by": by, "of": table.group, "places": places,
         "sha256": sha256(text.encode()).hexdigest(),
-    }
+    }  # fmt: skip
     return json.dumps(line, ensure_ascii=False) + "\n"

@@ -13,10 +13,10 @@ dry release is marked as not private, so nothing opens it by mistake.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import prod, sqrt
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,10 +69,7 @@ class GuessedSquares:
 
     plan: ReleasePlan
     guess: Guess | None
-
-    @property
-    def stored(self) -> tuple[SquareMeta, ...]:
-        return ()
+    stored: ClassVar[tuple[SquareMeta, ...]] = ()
 
     def rows(self, index: int, counts: FloatArray) -> Squares:
         """As of `DrawnSquares`: as many rows a person as she has on average, as alike as the guess says."""
@@ -190,9 +187,8 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
     made = {of: make_up(plan, of, guess.tables.get(of, guess), crowds, seed) for of in chosen_tables(plan)}
     content = release_content(_drawn(plan, made), "rehearsal", insecure=True)
     parts, spreads = {}, {}
-    for i, part in zip(
-        (i for each in made.values() for i in each.drawn.statistics), content.statistics, strict=True
-    ):
+    numbers = [i for each in made.values() for i in each.drawn.statistics]
+    for i, part in zip(numbers, content.statistics, strict=True):
         where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in part.meta.axes))
         nodes = part.content.nodes
         parts[i] = part, part.meta.in_units(nodes[where] if part.meta.axes else nodes)
@@ -240,9 +236,7 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
         return Priced(*whole_stream(catalog, make_axis))
     plan = supplemented(plan_release(catalog, make_axis), catalog)
     models = [planned.strategy.variance() for planned in plan.axes]
-    return Priced(
-        plan, models, [one_row(statistic).variance_at_unit_budget(plan.axes) for statistic in plan.statistics]
-    )
+    return Priced(plan, models, [one_row(s).variance_at_unit_budget(plan.axes) for s in plan.statistics])
 
 
 class AllowedSelection(NamedTuple):
@@ -439,11 +433,9 @@ def dry_answerer(
     Args:
         priced, catalog, guess, rehearsal: as for `dry_release`.
     """
-    release = filled_release(dry_release(priced, catalog, guess, rehearsal).fill, "the planned release")
-    try:
+    fill = dry_release(priced, catalog, guess, rehearsal).fill
+    with closing(filled_release(fill, "the planned release")) as release:
         yield ReleaseEngine(release)
-    finally:
-        release.close()
 
 
 class DrawForecast(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite, prod, sqrt
@@ -48,13 +49,10 @@ from dpsql.curator.rehearsal import (
     Foresight,
     GuessSensitivity,
     Prediction,
-    RehearsalStage,
     UnderpoweredTable,
     foresee,
 )
-from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.predict import PredictedColumn, predict
 from dpsql.ledger import budget_report
 from dpsql.mechanisms.axis import AUTO
@@ -114,6 +112,11 @@ _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
 _STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
 
 
+AxisForecast = tuple[str, str, float, tuple[tuple[str, float], ...]]
+"""Forecast of the measurement of one axis: its name and its strategy's, the strategy's mean squared error over the
+axis's workload at unit noise, and (strategy, expected error) of the others, best first."""
+
+
 @dataclass(frozen=True)
 class StatisticForecast:
     """One view and measure, before it is published.
@@ -155,21 +158,6 @@ class StatisticForecast:
     typical: float
     scale: int = 0
     asked: str = ""
-
-
-class AxisForecast(NamedTuple):
-    """Forecast of the measurement of one axis.
-
-    Args:
-        axis, strategy: their names.
-        expected: the strategy's mean squared error over the axis's workload, at unit noise.
-        runners_up: (strategy, expected error) of the others, best first.
-    """
-
-    axis: str
-    strategy: str
-    expected: float
-    runners_up: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -257,13 +245,13 @@ def _forecast(
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = statistic.bounds.scale if statistic.bounds else 0
     axis_forecasts = tuple(
-        AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
+        (each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
         for each in axes
     )
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
-        axes=tuple(each.axis for each in axis_forecasts),
-        strategies=tuple(measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
+        axes=tuple(axis for axis, *_ in axis_forecasts),
+        strategies=tuple(measurement.words(()) if facts.listed else named for _, named, *_ in axis_forecasts),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
         axis_forecasts=axis_forecasts if facts.model is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),
@@ -358,20 +346,8 @@ class PlanReport:
         return not (self.classes or all(statistic.tau for statistic in self.statistics))
 
 
-@dataclass(frozen=True)
-class _Dry:
-    """One planned release: its statistics and its predictions for the workload."""
-
-    statistics: tuple[StatisticForecast, ...]
-    predictions: tuple[Prediction, ...]
-    foresight: Foresight
-    hopeless: tuple[UninformativeView, ...] = ()
-    not_taken: tuple[NotTaken, ...] = ()
-    looks: frozenset[str] = frozenset()
-    bounds: tuple[BoundForecast, ...] = ()
-    excess: tuple[ExcessForecast, ...] = ()
-    cubes: tuple[CubeForecast, ...] = ()
-    draws: tuple[DrawForecast, ...] = ()
+Answered = tuple[tuple[StatisticForecast, ...], tuple[Prediction, ...]]
+"""The statistics of one planned release, and its predictions for the workload."""
 
 
 def plan_catalog(
@@ -401,25 +377,28 @@ def plan_catalog(
         )
     inside = counted_catalog(catalog)
     guess = stated_guess(inside) if guess is None else guess
-    public = open_public(inside)
-    try:
+    with closing(open_public(inside)) as public:
         make = planning_maker(inside, public, keys)
-        planned = _dry(catalog, public, make, workload, guess)
+        priced = priced_plan(inside, make)
+        plan, seen = priced.plan, Foresight()
+        if guess is not None:
+            seen = foresee(priced, catalog, crowds(catalog, public, plan), workload, guess)
+        planned = _answered(catalog, priced, workload, guess)
         alternatives = {"auto": planned} if compare else {}
         for name, word in ALTERNATIVES.items() if compare else ():
             try:
-                alternatives[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
+                other = _with_mechanism(catalog, word)
+                alternatives[name] = _answered(other, priced_plan(counted_catalog(other), make), workload)
             except (CatalogError, PrivacyError):
-                alternatives[name] = _Dry((), tuple("does not fit" for _ in workload), Foresight())
-        beaten, allowed = _beaten(catalog, make, planned), allowed_selections(inside, make)
-    finally:
-        public.close()
-    taus = {s.of: max(s.tau, 1) for s in planned.statistics}
-    views = {s.view: taus[s.of] for s in planned.statistics}
-    shown, seen = _shown(planned, {s.view for s in planned.statistics if not s.tau}), planned.foresight
+                alternatives[name] = (), tuple("does not fit" for _ in workload)
+        statistics, predictions = planned
+        beaten, allowed = _beaten(catalog, make, plan, statistics), allowed_selections(inside, make)
+    taus = {s.of: max(s.tau, 1) for s in statistics}
+    views = {s.view: taus[s.of] for s in statistics}
+    shown = _shown(predictions, seen.predictions, {s.view for s in statistics if not s.tau})
     queries = tuple(
         _query(catalog.privacy, sql, dry, prediction, views)
-        for sql, dry, prediction in zip(workload, planned.predictions, shown, strict=True)
+        for sql, dry, prediction in zip(workload, predictions, shown, strict=True)
     )
     rows = _rows(catalog, planned, workload)
     comparison = {
@@ -427,57 +406,48 @@ def plan_catalog(
         for name, dry in alternatives.items()
     }
     return PlanReport(
-        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
-        seen.classes, planned.hopeless, seen.blind, seen.weights, seen.stands_for, planned.not_taken, beaten,
+        statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
+        seen.classes, hopeless(plan, seen.classes), seen.blind, seen.weights, seen.stands_for, not_taken(plan), beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
-        refreshes(catalog), planned.bounds, planned.excess,
+        refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
-        tuple(summed_words(catalog)), allowed, planned.cubes, planned.draws,
+        tuple(summed_words(catalog)), allowed,
+        cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
+        draw_forecasts(plan),
     )  # fmt: skip
 
 
-def _dry(
-    catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
-) -> _Dry:
-    priced = priced_plan(counted_catalog(catalog), make)
-    foresight = Foresight()
-    if guess is not None:
-        foresight = foresee(
-            RehearsalStage(priced, catalog, crowds(catalog, public, priced.plan), workload), guess
-        )
+def _answered(
+    catalog: Catalog, priced: Priced, workload: Sequence[str], guess: Guess | None = None
+) -> Answered:
+    """What a planned release says of its statistics, with what channels of reported columns add, and of a workload."""
     with dry_answerer(priced, catalog, guess) as answerer:
-        statistics = _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog))
-        return _Dry(
-            statistics,
-            tuple(_predicted(answerer, sql) for sql in workload),
-            foresight,
-            hopeless(priced.plan, foresight.classes),
-            not_taken(priced.plan),
-            frozenset(s.view for s in priced.plan.statistics if s.measurement.facts.biased),
-            bound_forecasts(priced.plan),
-            excess_forecasts(priced.plan),
-            cube_forecasts(
-                priced.plan, [s.typical for s in statistics], None if guess is None else guess.rows
-            ),
-            draw_forecasts(priced.plan),
-        )
+        statistics, predictions = list(forecast(priced)), list[Prediction]()
+        for i, error in typical_errors(answerer.release, priced.plan, catalog).items():
+            statistics[i] = replace(statistics[i], typical=error * 10.0 ** -statistics[i].scale)
+        for sql in workload:
+            try:
+                predictions.append(predict(answerer, sql))
+            except Error as error:
+                predictions.append(str(error))
+        return tuple(statistics), tuple(predictions)
 
 
-def _shown(planned: _Dry, chosen: Set[str]) -> tuple[Prediction, ...]:
+def _shown(
+    predictions: Sequence[Prediction], rehearsed: Sequence[Prediction], chosen: Set[str]
+) -> tuple[Prediction, ...]:
     """Predictions with those of rehearsals in the place of figures for units of one row."""
-    if not planned.foresight.predictions:
-        return planned.predictions
     return tuple(
         found
-        if isinstance(found, str) or isinstance(rehearsed, str)
-        else tuple(
-            other if other.view in chosen else own for own, other in zip(found, rehearsed, strict=True)
-        )
-        for found, rehearsed in zip(planned.predictions, planned.foresight.predictions, strict=True)
+        if isinstance(found, str) or isinstance(made, str)
+        else tuple(other if other.view in chosen else own for own, other in zip(found, made, strict=True))
+        for found, made in zip(predictions, rehearsed or predictions, strict=True)
     )
 
 
-def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[DominatedMechanism, ...]:
+def _beaten(
+    catalog: Catalog, make: AxisMaker, plan: ReleasePlan, statistics: Sequence[StatisticForecast]
+) -> tuple[DominatedMechanism, ...]:
     """Views whose own word errs more than `auto` would in the same place."""
     named = {
         name: view.word
@@ -492,36 +462,13 @@ def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Dominated
     }
     left_open = forecast(priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make))
     auto = {(s.view, s.measure): s.typical for s in left_open}
+    looks = {s.view for s in plan.statistics if s.measurement.facts.biased}
     comparisons = [
-        DominatedMechanism(
-            s.view,
-            s.measure,
-            named[s.view],
-            (s.typical / auto[s.view, s.measure]) ** 2,
-            s.view in planned.looks,
-        )
-        for s in planned.statistics
-        if s.view in named and (s.view, s.measure) in auto
+        DominatedMechanism(s.view, s.measure, named[s.view], (s.typical / error) ** 2, s.view in looks)
+        for s in statistics
+        if s.view in named and (error := auto.get((s.view, s.measure))) is not None
     ]
     return tuple(c for c in comparisons if c.looks or c.times > WORTH_A_WARNING)
-
-
-def _with_channel(
-    statistics: Sequence[StatisticForecast], errors: Mapping[int, float]
-) -> tuple[StatisticForecast, ...]:
-    """Forecasts with what channels of reported columns add, errors in stored units."""
-    forecasts = list(statistics)
-    for i, error in errors.items():
-        forecasts[i] = replace(forecasts[i], typical=error * 10.0 ** -forecasts[i].scale)
-    return tuple(forecasts)
-
-
-def _predicted(answerer: ReleaseEngine, sql: str) -> Prediction:
-    """A statement's noisy columns, or why it is refused."""
-    try:
-        return predict(answerer, sql)
-    except Error as error:
-        return str(error)
 
 
 def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
@@ -547,29 +494,26 @@ def _query(
     return QueryForecast(sql, prediction, None, break_even(counts[0], privacy) if counts else None)
 
 
-def _overall(catalog: Catalog, planned: _Dry, taus: dict[str, int]) -> int | None:
+def _overall(catalog: Catalog, planned: Answered, taus: dict[str, int]) -> int | None:
     """Break-even of the mean error over all COUNT columns, or over the views' counts without a workload."""
-    errors = [
-        c.median / taus[c.view]
-        for found in planned.predictions
-        if not isinstance(found, str)
-        for c in found
-        if c.counts and c.median is not None
-    ]
-    if not planned.predictions:
-        counts = [s for s in planned.statistics if s.measure == "count" and s.view in catalog.views]
+    statistics, predictions = planned
+    columns = [column for found in predictions if not isinstance(found, str) for column in found]
+    errors = [c.median / taus[c.view] for c in columns if c.counts and c.median is not None]
+    if not predictions:
+        counts = [s for s in statistics if s.measure == "count" and s.view in catalog.views]
         errors = [s.typical / max(s.tau, 1) for s in counts]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
 
 
-def _rows(catalog: Catalog, dry: _Dry, workload: Sequence[str]) -> dict[str, float | None]:
+def _rows(catalog: Catalog, dry: Answered, workload: Sequence[str]) -> dict[str, float | None]:
     """Standard errors compared, by name."""
+    statistics, predictions = dry
     if not workload:
-        named = [s for s in dry.statistics if s.view in catalog.views]
+        named = [s for s in statistics if s.view in catalog.views]
         return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
     return {
         f"{number}. {column.name}": column.median
-        for number, prediction in enumerate(dry.predictions, 1)
+        for number, prediction in enumerate(predictions, 1)
         if not isinstance(prediction, str)
         for column in prediction
     }

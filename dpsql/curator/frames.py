@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -76,11 +76,8 @@ class Catalog(star.Catalog):
         """
         choices = CuratorChoices(unit, frozenset(public), epsilon, cap)
         with written_frames(frames) as source:
-            reader = SourceFiles(PARQUET, source.root, source.tables)
-            try:
+            with closing(SourceFiles(PARQUET, source.root, source.tables)) as reader:
                 text = draft(name, reader, lambda _: choices, tuple(workload)).text
-            finally:
-                reader.close()
             if workload:
                 text = design_catalog(text, Path(source.root) / "frames.yaml", workload, None).text
         return cls.model_validate(json.loads(star.parse_catalog(text, name).to_json()))

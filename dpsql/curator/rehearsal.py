@@ -10,8 +10,9 @@ against one with the same seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isinf
 from typing import NamedTuple
 
@@ -86,65 +87,58 @@ class Foresight(NamedTuple):
     stands_for: int = 1
 
 
-@dataclass(frozen=True)
-class RehearsalStage:
-    """Stage of rehearsals.
+Rehearsed = tuple[Rehearsal, tuple[Prediction, ...], tuple[ClassForecast, ...]]
+"""A rehearsal, and what it answers: statements and classes of questions."""
+Ask = Callable[[Sequence[str], Guess, int], Rehearsed]
+"""Rehearses a release: (statements, guess, seed)."""
+
+
+def _rehearsed(
+    priced: Priced, catalog: Catalog, crowds: Crowds, workload: Sequence[str], guess: Guess, seed: int
+) -> Rehearsed:
+    plan = priced.plan
+    rehearsal = rehearse(plan, guess, crowds, seed)
+    with dry_answerer(priced, catalog, guess, rehearsal) as answerer:
+        views = {s.view: rehearsal.stands_for.get(s.of, 1) for s in plan.statistics}
+        predictions: list[Prediction] = []
+        for sql in workload:
+            try:
+                predictions.append(_grown(predict(answerer, sql), views))
+            except Error as error:
+                predictions.append(str(error))
+        classes = tuple(ask_classes(plan, crowds, answerer.release, rehearsal))
+    return rehearsal, tuple(predictions), classes
+
+
+def foresee(
+    priced: Priced, catalog: Catalog, crowds: Crowds, workload: Sequence[str], guess: Guess
+) -> Foresight:
+    """Rehearse a release and ask it.
 
     Args:
         priced: the planned release.
         catalog: as it was written.
         crowds: how crowded the leaves of axes are expected to be.
         workload: statements.
-    """
-
-    priced: Priced
-    catalog: Catalog
-    crowds: Crowds
-    workload: Sequence[str] = ()
-
-    def rehearsed(
-        self, guess: Guess, seed: int
-    ) -> tuple[Rehearsal, tuple[Prediction, ...], tuple[ClassForecast, ...]]:
-        """One rehearsal, and what it answers: statements and classes of questions."""
-        plan = self.priced.plan
-        rehearsal = rehearse(plan, guess, self.crowds, seed)
-        with dry_answerer(self.priced, self.catalog, guess, rehearsal) as answerer:
-            views = {s.view: rehearsal.stands_for.get(s.of, 1) for s in plan.statistics}
-            predictions: list[Prediction] = []
-            for sql in self.workload:
-                try:
-                    predictions.append(_grown(predict(answerer, sql), views))
-                except Error as error:
-                    predictions.append(str(error))
-            classes = tuple(ask_classes(plan, self.crowds, answerer.release, rehearsal))
-        return rehearsal, tuple(predictions), classes
-
-
-def foresee(stage: RehearsalStage, guess: Guess) -> Foresight:
-    """Rehearse a release and ask it.
-
-    Args:
-        stage: the release.
         guess: what is publicly known about its tables with `max_ids: auto`.
 
     Raises:
         InterfaceError: a mean is stated of what is no measure of these tables, or lies outside its bounds.
     """
-    plan = stage.priced.plan
+    plan, ask = priced.plan, partial(_rehearsed, priced, catalog, crowds)
     known = [s.measure.name for s in plan.statistics if s.bounds is not None]
     for name in guess.means:
         if name not in known:
             raise InterfaceError(f"mean of {name}: no such measure", hint=nearest(name, tuple(known)))
     if not chosen_tables(plan):
         return Foresight()
-    rehearsals, predictions, classes = zip(
-        *(stage.rehearsed(guess, seed) for seed in range(1, SEEDS + 1)), strict=True
-    )
+    asked = (ask(workload, guess, seed) for seed in range(1, SEEDS + 1))
+    rehearsals, predictions, classes = zip(*asked, strict=True)
     return Foresight(
         tuple(_typical(of_statement) for of_statement in zip(*predictions, strict=True)),
         typical_of(classes),
         tuple(_blind(rehearsals)),
-        _weights(replace(stage, workload=()), guess, classes[0]),
+        _weights(ask, guess, classes[0]),
         max(rehearsals[0].stands_for.values()),
     )
 
@@ -193,11 +187,10 @@ def _blind(rehearsals: Sequence[Rehearsal]) -> Iterator[UnderpoweredTable]:
 def variants(guess: Guess) -> dict[str, tuple[Guess, Guess]]:
     """By name of a guess: the same with half and with twice of it, as far as a table may have it."""
     mean, most = guess.mean, guess.most or guess.rows
+    fewer = None if guess.most is None else min(guess.most, max(1.0, guess.rows * 0.5))
     found = {
         "units and rows": (
-            replace(
-                guess, units=max(1, guess.units // 2), rows=max(1, guess.rows // 2), most=_most(guess, 0.5)
-            ),
+            replace(guess, units=max(1, guess.units // 2), rows=max(1, guess.rows // 2), most=fewer),
             replace(guess, units=2 * guess.units, rows=2 * guess.rows),
         ),
         "typical": (
@@ -215,25 +208,19 @@ def variants(guess: Guess) -> dict[str, tuple[Guess, Guess]]:
     return found
 
 
-def _most(guess: Guess, times: float) -> float | None:
-    return None if guess.most is None else min(guess.most, max(1.0, guess.rows * times))
-
-
-def _weights(
-    stage: RehearsalStage, guess: Guess, classes: Sequence[ClassForecast]
-) -> tuple[GuessSensitivity, ...]:
+def _weights(ask: Ask, guess: Guess, classes: Sequence[ClassForecast]) -> tuple[GuessSensitivity, ...]:
     """Sensitivity to each guess, largest first."""
     stated = {"units and rows": True, "typical": guess.typical is not None, "most": True}
     found = [
-        GuessSensitivity(name, stated.get(name, False), *(_change(stage, each, classes) for each in pair))
+        GuessSensitivity(name, stated.get(name, False), *(_change(ask, each, classes) for each in pair))
         for name, pair in variants(guess).items()
     ]
     return tuple(sorted(found, key=lambda weight: -weight.size))
 
 
-def _change(stage: RehearsalStage, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
+def _change(ask: Ask, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
     """Factor on typical errors: the median over kinds of questions that had an end before."""
-    _, _, other = stage.rehearsed(guess, 1)
+    _, _, other = ask((), guess, 1)
     pairs = [(a.error, b.error) for a, b in zip(classes, other, strict=True)]
     ratios = [inf if b is None else b / a for a, b in pairs if a and not isinf(a)]
     middle = float(np.median(ratios)) if ratios else 1.0

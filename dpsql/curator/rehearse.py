@@ -250,12 +250,11 @@ def _louder(catalog: Catalog) -> Catalog:
     return catalog.model_copy(update={"privacy": privacy.model_copy(update=changes)})
 
 
-class _Answer(NamedTuple):
-    """A release's answer, with the ends of its intervals: both are computed while the release is open."""
-
-    result: Result
-    low: Grid
-    high: Grid
+_Answer = tuple[Result, Grid, Grid]
+"""A release's answer, with the ends of its intervals: both are computed while the release is open."""
+_Cell = tuple[float, float, bool | None]
+"""One number of one release: the size of the exact answer, or of the number where there is none; half of its interval,
+infinite where an end is open; whether the interval holds the exact answer, None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -278,41 +277,28 @@ class _Answers:
     @property
     def noisy(self) -> list[int]:
         """Positions of columns that are noisy in some release."""
-        return sorted({c for answer in (*self.quiet, *self.loud) for c in answer.result.noisy})
+        return sorted({c for result, _, _ in (*self.quiet, *self.loud) for c in result.noisy})
 
     @property
     def keys(self) -> list[int]:
         """Positions of the other columns."""
-        return [c for c in range(len(self.quiet[0].result.columns)) if c not in self.noisy]
+        return [c for c in range(len(self.quiet[0][0].columns)) if c not in self.noisy]
 
     def cells(self, answer: _Answer, column: int) -> Iterator[_Cell]:
         """A column's numbers but for days, which have no relative error."""
-        for row, low, high in zip(answer.result.rows, answer.low, answer.high, strict=True):
+        result, lows, highs = answer
+        for row, low, high in zip(result.rows, lows, highs, strict=True):
             if isinstance(row[column], date) or row[column] is None:
                 continue
             lower, upper = low[column], high[column]
             half = inf if lower is None or upper is None else (upper - lower) / 2
             exact = self.exact.get(_key(row, self.keys), {}).get(column)
             if not isinstance(exact, float):
-                yield _Cell(abs(row[column]), half, None)
+                yield abs(row[column]), half, None
                 continue
             room = ROOM * max(1.0, abs(exact))
             above = lower is None or exact >= lower - room
-            yield _Cell(abs(exact), half, above and (upper is None or exact <= upper + room))
-
-
-class _Cell(NamedTuple):
-    """One number of one release.
-
-    Args:
-        size: of the exact answer, or of the number where there is none.
-        half: of its interval; infinite where an end is open.
-        held: whether the interval holds the exact answer; None where there is none.
-    """
-
-    size: float
-    half: float
-    held: bool | None
+            yield abs(exact), half, above and (upper is None or exact <= upper + room)
 
 
 def _ask(
@@ -326,13 +312,8 @@ def _ask(
             folder = place / str(number)  # a ledger must know each release of its lineage that lies near
             folder.mkdir()
             target, ledger = folder / "made-up.dpsql", str(folder / "ledger.duckdb")
-            noise = ExactNoise(insecure_test_entropy(number))
-            publish_release(
-                catalog.model_copy(update={"ledger": ledger}),
-                target,
-                noise=noise,
-                key=number.to_bytes(32, "big"),
-            )
+            noise, key = ExactNoise(insecure_test_entropy(number)), number.to_bytes(32, "big")
+            publish_release(catalog.model_copy(update={"ledger": ledger}), target, noise=noise, key=key)
             sessions.append(stack.enter_context(closing(open_session([target], insecure=True))))
         exact = stack.enter_context(closing(_exact_database(place, written)))
         return [_answers(sql, sessions, exact, loud=loud) for sql in workload]
@@ -360,7 +341,7 @@ def _answers(
         for session in sessions:
             result = session.query(sql)
             level = LOUD_LEVEL if loud and session is sessions[-1] else LEVEL
-            answered.append(_Answer(result, *result.interval_rows(level)))
+            answered.append((result, *result.interval_rows(level)))
     except Error as refusal:
         return _Answers(refusal=str(refusal))
     answers = _Answers(tuple(answered[: len(answered) - loud]), tuple(answered[len(answered) - loud :]))
@@ -368,9 +349,8 @@ def _answers(
         rows = exact.execute(sql).fetchall()  # a statement that the guard has let pass
     except duckdb.Error as error:
         return replace(answers, uncompared=f"plain DuckDB has no exact answer ({type(error).__name__})")
-    return replace(
-        answers, exact={_key(row, answers.keys): dict(enumerate(map(_number, row))) for row in rows}
-    )
+    keyed = {_key(row, answers.keys): dict(enumerate(map(_number, row))) for row in rows}
+    return replace(answers, exact=keyed)
 
 
 def _key(row: Sequence[object], keys: Sequence[int]) -> Key:
@@ -389,7 +369,7 @@ def _question(sql: str, laws: Sequence[_Answers]) -> RehearsedQuestion:
         return RehearsedQuestion(sql, refusal=refusal)
     noisy = sorted({column for answers in laws for column in answers.noisy})
     uncompared = next((answers.uncompared for answers in laws if answers.uncompared), "")
-    first = laws[0].quiet[0].result
+    first = laws[0].quiet[0][0]
     columns = tuple(_column(sql, laws, column, first.columns[column]) for column in noisy)
     return RehearsedQuestion(sql, columns, uncompared=uncompared, notes=first.notes)
 
@@ -398,16 +378,16 @@ def _column(sql: str, laws: Sequence[_Answers], column: int, name: str) -> Rehea
     by_law = [[list(answers.cells(answer, column)) for answer in answers.quiet] for answers in laws]
     loud = [cell for answers in laws for answer in answers.loud for cell in answers.cells(answer, column)]
     every = [cell for releases in by_law for cells in releases for cell in cells]
-    compared = [cell.held for cell in every if cell.held is not None]
+    compared = [held for _, _, held in every if held is not None]
     rng, drawn = Random(sql), list[bool]()
     for cells in (cells for releases in by_law for cells in releases):
-        held = [cell.held for cell in cells if cell.held is not None]
-        drawn += [rng.choice(held)] if held else []
+        known = [held for _, _, held in cells if held is not None]
+        drawn += [rng.choice(known)] if known else []
     return RehearsedColumn(
-        name, _middle([cell.half for cell in every]),
-        tuple(_middle([cell.half for cells in releases for cell in cells]) for releases in by_law),
-        _middle([cell.size for cell in every]) or 0.0, sum(compared), len(compared),
-        (sum(cell.held is False for cell in loud), len(loud)), _chance(drawn.count(False), len(drawn)),
+        name, _middle([half for _, half, _ in every]),
+        tuple(_middle([half for cells in releases for _, half, _ in cells]) for releases in by_law),
+        _middle([size for size, _, _ in every]) or 0.0, sum(compared), len(compared),
+        (sum(held is False for _, _, held in loud), len(loud)), _chance(drawn.count(False), len(drawn)),
     )  # fmt: skip
 
 
