@@ -25,7 +25,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -180,21 +180,6 @@ class Batch:
     types: str = ""
 
 
-class Draw(Protocol):
-    """Noise source of a stream."""
-
-    def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
-        """Exact sums of statistics that share a draw (int64[cells] each), with the noise of one node."""
-
-    def ahead(self, group: Group, time: AxisBudget) -> list[IntArray]:
-        """Noise of all batches for statistics that share a draw, int64[batches, cells] each."""
-
-    def stored(
-        self, group: Group, time: AxisBudget, exacts: Sequence[Exact], drawn: Sequence[IntArray]
-    ) -> list[Noisy]:
-        """The exact sums of one batch (int64[cells] each), with what `ahead` gave for it."""
-
-
 @dataclass(frozen=True)
 class StreamNoise:
     """The draws of a stream: a node spends its share of the statistic's spend, all batches together the whole.
@@ -208,7 +193,10 @@ class StreamNoise:
     noise: Noise
 
     def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
-        """See `Draw`. **Privacy**: the share of the spend, for all statistics of the group together."""
+        """Exact sums of statistics that share a draw (int64[cells] each), with the noise of one node.
+
+        **Privacy**: the share of the spend, for all statistics of the group together.
+        """
         first = self.statistics[group[0]]
         if len(group) == 1:
             return [first.noised(exacts[0], read.share, self.noise)]
@@ -220,7 +208,10 @@ class StreamNoise:
         return [shaped(view.value, [-1]) for view in views]
 
     def ahead(self, group: Group, time: AxisBudget) -> list[IntArray]:
-        """See `Draw`. **Privacy**: the spend, once added to what batches hold; it is given nothing exact."""
+        """Noise of all batches for statistics that share a draw, int64[batches, cells] each.
+
+        **Privacy**: the spend, once added to what batches hold; it is given nothing exact.
+        """
         first = self.statistics[group[0]]
         axes = first.ahead(time)
         zeros = Exact(np.zeros([axis.budget.size for axis in axes], np.int64))
@@ -232,7 +223,10 @@ class StreamNoise:
     def stored(
         self, group: Group, time: AxisBudget, exacts: Sequence[Exact], drawn: Sequence[IntArray]
     ) -> list[Noisy]:
-        """See `Draw`. **Privacy**: all batches of a unit together the spend, as `ahead` says."""
+        """The exact sums of one batch (int64[cells] each), with what `ahead` gave for it.
+
+        **Privacy**: all batches of a unit together the spend, as `ahead` says.
+        """
         first = self.statistics[group[0]]
         leaf = self._law(group).leaf_noise(first.ahead(time), first.spend, self._sensitivities(group))
         return with_stored(leaf, exacts, drawn, self.noise)
@@ -399,12 +393,12 @@ class OpenStream:
             return np.ones(len(people), dtype=np.bool_)
         return self.state.admitted(people, self.spec.lifetime)
 
-    def append(self, batch: Batch, draw: Draw) -> StreamManifest:
+    def append(self, batch: Batch, draw: StreamNoise) -> StreamManifest:
         """Publish one batch, exactly once.
 
         Args:
             batch: the aggregated batch; one that is published already is a no-op, whatever it holds.
-            draw: the noise, from `noise_for`.
+            draw: the noise.
 
         Returns:
             The manifest after the append.
@@ -432,7 +426,7 @@ class OpenStream:
         )
         return self.manifest
 
-    def decide(self, batch: Batch, draw: Draw) -> None:
+    def decide(self, batch: Batch, draw: StreamNoise) -> None:
         """Inside a transaction: record, count, add up, draw, and put the noised values into the outbox."""
         state, length = self.state, batch.number + 1
         state.record(batch.number, batch.content, batch.left_out)
@@ -444,27 +438,22 @@ class OpenStream:
             prior_sums = state.sums(batch.number, statistic, increment.size)
             state.keep_sums(length, statistic, prior_sums + increment)
         if batch.number == 0 and self.spec.strategy.ahead is not None:
-            self._draw_ahead(self.spec.strategy.ahead, draw)
+            # the noise of every batch to come, each until its batch is decided
+            for group in self.spec.groups:
+                ahead = draw.ahead(group, self.spec.strategy.ahead)
+                for statistic, batches in zip(group, ahead, strict=True):
+                    for number, cells in enumerate(batches):
+                        state.keep_noise(number, statistic, number + 2, cells)
         nodes = [node for group in self.spec.groups for node in self._nodes(group, batch.number, draw)]
         for node in sorted(nodes, key=lambda node: node.statistic):
             state.send(batch.number, node)
         state.forget_sums(self.spec.strategy.needed(length))
         state.forget_noise(length)
 
-    def _draw_ahead(self, time: AxisBudget, draw: Draw) -> None:
-        """Store the noise of every batch to come, each until its batch is decided."""
-        for group in self.spec.groups:
-            for statistic, batches in zip(group, draw.ahead(group, time), strict=True):
-                for batch, cells in enumerate(batches):
-                    self.state.keep_noise(batch, statistic, batch + 2, cells)
-
-    def _nodes(self, group: Group, batch: int, draw: Draw) -> Iterator[NoisyNode]:
+    def _nodes(self, group: Group, batch: int, draw: StreamNoise) -> Iterator[NoisyNode]:
         """Nodes that a batch publishes of statistics that share their draws."""
         for emission in self.spec.strategy.emissions(batch):
-            values: list[Exact] = [
-                self.spec.refined(self._exact(emission, statistic, self.spec.cells[statistic]), statistic)
-                for statistic in group
-            ]
+            values = [self.spec.refined(self._exact(emission, s, self.spec.cells[s]), s) for s in group]
             for read in emission.reads:  # another node's noise on top: what it is added to counts as exact
                 noisy = self._noised(values, read, group, batch + 1, draw)
                 values = [Exact(number) for number in noisy]
@@ -482,7 +471,7 @@ class OpenStream:
         return Exact(weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells))
 
     def _noised(
-        self, exacts: Sequence[Exact], read: NodeRead, group: Group, length: int, draw: Draw
+        self, exacts: Sequence[Exact], read: NodeRead, group: Group, length: int, draw: StreamNoise
     ) -> list[Noisy]:
         """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again.
 
@@ -494,8 +483,7 @@ class OpenStream:
         if time is not None and len(node_noise) == len(group):
             return draw.stored(group, time, exacts, node_noise)
         if len(node_noise) == len(group):
-            pairs = zip(exacts, node_noise, strict=True)
-            return [again(exact, cells, read.sign) for exact, cells in pairs]
+            return [again(e, cells, read.sign) for e, cells in zip(exacts, node_noise, strict=True)]
         if time is not None:
             raise IntegrityError(
                 f"{self.state.path} lacks the noise of batch {length - 1}",

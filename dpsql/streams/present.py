@@ -12,7 +12,8 @@ The last `KEPT` states stay as files, for readers that ask `as of` a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -45,45 +46,34 @@ BLOCK = 1 << 14
 """Block size of their files: the tables are small, and there is a file a batch."""
 
 
-@dataclass(frozen=True)
-class Presenter:
-    """Writes the state that a manifest stands for; `opened_stream` calls it before it replaces the manifest.
+def present_state(
+    plan: StreamPlan, insecure: bool, seed: bytes | None, directory: Path, manifest: StreamManifest
+) -> StreamManifest:
+    """Write the release file of a manifest's newest batch, before that replaces the public one, and name it there.
 
     Args:
         plan: the stream.
         insecure: whether the noise came from test entropy.
         seed: the secret key that signs states; None leaves them unsigned.
+        directory: the stream directory.
+        manifest: with the new segment, not yet public.
     """
-
-    plan: StreamPlan
-    insecure: bool
-    seed: bytes | None
-
-    def __call__(self, directory: Path, manifest: StreamManifest) -> StreamManifest:
-        """Write the release file of a manifest's newest batch; the manifest that names it.
-
-        Args:
-            directory: the stream directory.
-            manifest: with the new segment, not yet public.
-        """
-        folder = directory / STATES
-        folder.mkdir(exist_ok=True)
-        for leftover in folder.iterdir():  # of an append that did not finish
-            if f"{STATES}/{leftover.name}" not in {state.file for state in manifest.states}:
-                leftover.unlink()
-        numbers = _published(directory, manifest, self.plan)
-        content = state_content(self.plan, manifest, numbers, self.insecure)
-        name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
-        fresh = directory / (name + ".new")
-        content.write(fresh, self.seed, block_size=BLOCK)
-        fresh.chmod(PUBLIC_FILE)
-        sync(fresh)
-        state = StreamSnapshot(
-            name, file_hash(fresh), manifest.as_of_batch, _label(self.plan, manifest.batches)
-        )
-        fresh.replace(directory / name)
-        sync(folder)
-        return replace(manifest, states=(*manifest.states, state)[-KEPT:])
+    folder = directory / STATES
+    folder.mkdir(exist_ok=True)
+    for leftover in folder.iterdir():  # of an append that did not finish
+        if f"{STATES}/{leftover.name}" not in {state.file for state in manifest.states}:
+            leftover.unlink()
+    content = state_content(plan, manifest, _published(directory, manifest, plan), insecure)
+    name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
+    fresh = directory / (name + ".new")
+    content.write(fresh, seed, block_size=BLOCK)
+    fresh.chmod(PUBLIC_FILE)
+    sync(fresh)
+    label = _label(plan, manifest.batches)
+    state = StreamSnapshot(name, file_hash(fresh), manifest.as_of_batch, label)
+    fresh.replace(directory / name)
+    sync(folder)
+    return replace(manifest, states=(*manifest.states, state)[-KEPT:])
 
 
 def _published(directory: Path, manifest: StreamManifest, plan: StreamPlan) -> list[Noisy]:
@@ -98,15 +88,12 @@ def _published(directory: Path, manifest: StreamManifest, plan: StreamPlan) -> l
         return published_numbers(read_segments(directory, manifest), plan)
     newest = read_segments(directory, StreamManifest("", manifest.segments[-1:]))
     try:
-        release = open_release(
-            directory / last.file, insecure=True
-        )  # as readers of this process may have it open
+        # insecure, as readers of this process may have it open
+        release = open_release(directory / last.file, insecure=True)
     except ReleaseError:  # its hash was right, so the disk is at fault; the segments hold the same numbers
         return published_numbers(read_segments(directory, manifest), plan)
-    try:
+    with closing(release):
         earlier = [release.whole(f"measurement_{s}")["value"] for s in range(len(cells))]
-    finally:
-        release.close()
     return [
         shaped(joined(published(earlier[s]), _of(newest, s, size)), [-1, size])
         for s, size in enumerate(cells)
@@ -136,15 +123,12 @@ def state_content(
     batches = manifest.batches
     plan = stream.whole(batches)
     models = stream.models(batches)
-    axes = {
-        i: planned.measured(model) for i, (planned, model) in enumerate(zip(plan.axes, models, strict=True))
-    }
-    drawn = [
-        NoisyView(
-            shaped(numbers[i], _row_shape(plan, i)), _budgets(stream, plan, i, statistic, batches), unit, 0
-        )
-        for i, (statistic, unit) in enumerate(zip(stream.statistics(), stream.unit_variances(), strict=True))
-    ]
+    pairs = zip(plan.axes, models, strict=True)
+    axes = {i: planned.measured(model) for i, (planned, model) in enumerate(pairs)}
+    drawn = []
+    for i, (statistic, unit) in enumerate(zip(stream.statistics(), stream.unit_variances(), strict=True)):
+        budgets = _budgets(stream, plan, i, statistic, batches)
+        drawn.append(NoisyView(shaped(numbers[i], _row_shape(plan, i)), budgets, unit, 0))
     estimates: dict[int, Estimated] = {}
     for members in plan.families:
         family = [DrawnMember(plan.statistics[i].axes, drawn[i]) for i in members]
@@ -157,20 +141,12 @@ def state_content(
     assembled = assemble(list(map(Statistic, described, noted)), models, lookup_trees(plan))
     assembled = with_cuts(assembled, plan, drawn)
     builder = planned_release(plan, manifest.release_id, assembled, insecure=insecure)
-    return replace(
-        builder,
-        privacy=replace(builder.privacy, unit=stream.unit),
-        stream=_stream_meta(stream, batches),
-    )
-
-
-def _stream_meta(stream: StreamPlan, batches: int) -> StreamMeta:
-    """Stream metadata of a release; `as_of` is the beginning of its newest batch."""
-    return StreamMeta(
+    meta = StreamMeta(
         as_of_batch=batches - 1, as_of=_label(stream, batches), column=stream.stream.column,
         grain=stream.stream.grain, strategy=stream.batch.axes[0].choice.name, late=stream.stream.late.name,
         rows_per_batch=stream.batch.statistics[0].tau, max_batches=stream.lifetime,
     )  # fmt: skip
+    return replace(builder, privacy=replace(builder.privacy, unit=stream.unit), stream=meta)
 
 
 def _label(stream: StreamPlan, batches: int) -> str:

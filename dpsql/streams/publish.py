@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -48,7 +49,7 @@ from dpsql.streams.append import (
 )
 from dpsql.streams.calendar import batch_bounds, batch_number, stream_column
 from dpsql.streams.plan import StreamPlan, check_leaves, frozen, plan_stream, thawed
-from dpsql.streams.present import Presenter
+from dpsql.streams.present import present_state
 from dpsql.streams.public import create_directory
 from dpsql.streams.rows import StreamTypes, aggregate, arrive, first_types, open_batch
 from dpsql.streams.state import create_state, open_state, seal_state
@@ -98,11 +99,8 @@ class Appended:
                 f"batch {self.batch} ({self.label}) of {self.path} is public; data are not compared, nothing was drawn "
                 "or charged; send corrections with a later batch"
             )
-        creation = (
-            f"made {self.path}, spent epsilon {float(self.charged):g}, {float(self.left):g} left; "
-            if self.created
-            else ""
-        )
+        spent = f"spent epsilon {float(self.charged):g}, {float(self.left):g} left"
+        creation = f"made {self.path}, {spent}; " if self.created else ""
         out = ", ".join(f"{rows} {rule}" for rule, rows in self.left_out.items())
         rules = f"; rows left out (private): {out}" if out else ""
         forgotten = f"\nno memory on this computer: {self.forgotten}" if self.forgotten else ""
@@ -158,18 +156,6 @@ class Chance(NamedTuple):
     entropy: Entropy
 
 
-class Earlier(NamedTuple):
-    """State fixed by earlier batches.
-
-    Args:
-        types: column types of the first batch; None before it.
-        batches: how many have been decided.
-    """
-
-    types: StreamTypes | None
-    batches: int
-
-
 @machine("the batch was not appended", UNCHARGED)
 def append_batch(
     catalog: Catalog,
@@ -217,25 +203,24 @@ def append_batch(
             f"batch {arrival.label} has not begun yet", hint="check the label, or this machine's clock"
         )
     private = private_state(catalog, directory)
-    history = earlier(private)
-    is_public = number < history.batches  # then no raw row is opened: what it holds cannot show
-    raw = (
+    before, batches = earlier(private)
+    is_public = number < batches  # then no raw row is opened: what it holds cannot show
+    with closing(
         open_public(catalog).as_duckdb("stream")
         if is_public
-        else open_batch(catalog, raw_source, of, arrival.source, history.types)
-    )
-    try:
+        else open_batch(catalog, raw_source, of, arrival.source, before)
+    ) as raw:
         plan = _planned(catalog, axis_maker(catalog, raw), number, directory)
         receipt = _created(plan, raw, directory, private, chance, memory)
         progress(Stage("planned", plan.batch.axes[0].choice.name, {"statistics": len(plan.batch.statistics)}))
-        present = Presenter(plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
+        present = partial(present_state, plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
         left_out = None
         spending()
         with machine("the batch is not public yet", CHARGED), opened as now_open:
             if not now_open.known(number):
                 progress(Stage("bounding and counting the batch"))
-                batch = _batch(now_open, raw, plan, number, history, arrival.source is not None)
+                batch = _batch(now_open, raw, plan, number, before, arrival.source is not None)
                 progress(Stage("drawing, estimating and writing"))
                 now_open.append(batch, StreamNoise(plan.statistics(), chance.noise))
                 left_out = batch.left_out
@@ -243,37 +228,37 @@ def append_batch(
             directory, number, arrival.label, left_out is not None, receipt.drawn, receipt.charged_epsilon,
             receipt.left_epsilon, left_out or {}, receipt.forgotten,
         )  # fmt: skip
-    finally:
-        raw.close()
 
 
 def _batch(
-    stream: OpenStream, raw: RawSide, plan: StreamPlan, number: int, before: Earlier, own_file: bool
+    stream: OpenStream,
+    raw: RawSide,
+    plan: StreamPlan,
+    number: int,
+    before: StreamTypes | None,
+    own_file: bool,
 ) -> Batch:
     """The batch in exact sums.
 
     Raises:
-        OperationalError: the first batch came from somebody else since `before` was read.
+        OperationalError: the first batch came from somebody else since the types `before` it were read.
     """
-    if stream.state.types() != (before.types.text() if before.types else ""):
+    if stream.state.types() != (before.text() if before else ""):
         raise OperationalError("another append was first; nothing was drawn", hint="run this one again")
-    types = before.types or first_types(plan.catalog, raw)
+    types = before or first_types(plan.catalog, raw)
     with raw.step("counting the batch", NOT_APPENDED):
         arrived = arrive(raw, plan.catalog, number, own_file)
         return aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
 
 
-def earlier(private: Path) -> Earlier:
-    """Read the state fixed by earlier batches, from the private state; empty where there is none yet."""
+def earlier(private: Path) -> tuple[StreamTypes | None, int]:
+    """Read the state fixed by earlier batches from the private state: column types of the first one, None before it,
+    and how many have been decided."""
     if not private.exists():
-        return Earlier(None, 0)
-    with stream_lock(private):
-        state = open_state(private)
-        try:
-            text, batches = state.types(), state.next_batch()
-        finally:
-            state.close()
-    return Earlier(StreamTypes.parse(text) if text else None, batches)
+        return None, 0
+    with stream_lock(private), closing(open_state(private)) as state:
+        text, batches = state.types(), state.next_batch()
+    return StreamTypes.parse(text) if text else None, batches
 
 
 def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared:
@@ -297,22 +282,16 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
     raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
     number = batch_number(arrival.label, str(column.lower), stream.grain)
     private = private_state(catalog, directory)
-    history = earlier(private)
-    if number >= history.batches:
+    types, batches = earlier(private)
+    if number >= batches:
         raise BatchOrderError(
             f"batch {arrival.label} has not been appended", hint="append it; nothing was compared"
         )
-    raw = open_batch(catalog, raw_source, of, arrival.source, history.types)
-    try:
-        with raw.step("reading the batch", "nothing was compared"):
-            arrived = arrive(raw, catalog, number, arrival.source is not None)
-    finally:
-        raw.close()
-    state = open_state(private)
-    try:
-        state.compare(number, arrived.content)
-    finally:
-        state.close()
+    opened = open_batch(catalog, raw_source, of, arrival.source, types)
+    with closing(opened) as raw, raw.step("reading the batch", "nothing was compared"):
+        _, content, _ = arrive(raw, catalog, number, arrival.source is not None)
+    with closing(open_state(private)) as state:
+        state.compare(number, content)
     return Compared(directory, number, arrival.label)
 
 
@@ -336,13 +315,10 @@ def forget_people(catalog: Catalog, directory: Path, people: Sequence[str]) -> i
     if not private.exists():
         raise OperationalError(f"there is no private state {private}", hint="name the stream's own catalog")
     with stream_lock(private):
-        state = open_state(private)
-        try:
+        with closing(open_state(private)) as state:
             seal_state(private, closed=False)
             with state.transaction():
                 known_people = state.forget_people(people)
-        finally:
-            state.close()
         seal_state(private, closed=True)
     return known_people
 
@@ -392,14 +368,10 @@ def _created(
                 raise IntegrityError(
                     f"the private state {private} of this stream is gone", hint="restore its newest copy"
                 )
-            create_state(
-                private, {"release_id": new_release_id(), "spec": plan.spec().text()}, chance.entropy(32)
-            )
-        state = open_state(private)
-        try:
+            settings = {"release_id": new_release_id(), "spec": plan.spec().text()}
+            create_state(private, settings, chance.entropy(32))
+        with closing(open_state(private)) as state:
             release_id, started = state.setting("release_id").decode(), state.next_batch() > 0
-        finally:
-            state.close()
         if started and not (directory / MANIFEST).exists():
             raise _absent(plan.catalog, directory, release_id)
         with machine(f"{directory} cannot be made", UNCHARGED):
@@ -419,10 +391,8 @@ def _created(
 def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityError:
     """Reason why batches cannot be appended here: the stream of this name lies elsewhere, or its manifest is
     gone."""
-    folders = (
-        Path(e.target).parent for e in ledger_entries(ledger_path(catalog)) if e.release_id == release_id
-    )
-    place = next(folders, directory)
+    entries = ledger_entries(ledger_path(catalog))
+    place = next((Path(e.target).parent for e in entries if e.release_id == release_id), directory)
     if place == directory:
         return IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
     return IntegrityError(

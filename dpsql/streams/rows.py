@@ -66,19 +66,9 @@ ANY_NUMBER = "DECIMAL(38,9)"
 """Holds every digit that a measure or an axis may declare."""
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """The rows that arrived, not yet bounded.
-
-    Args:
-        number: the batch.
-        content: a digest of them; the private state keeps a keyed hash of it.
-        left_out: rows that are not in time, by rule.
-    """
-
-    number: int
-    content: bytes
-    left_out: dict[str, int]
+Arrived = tuple[int, bytes, dict[str, int]]
+"""The rows that arrived, not yet bounded: the batch's number; their digest, of which the private state keeps a keyed
+hash; rows that are not in time, by rule."""
 
 
 def open_batch(
@@ -150,17 +140,14 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
         f'CREATE OR REPLACE VIEW {table} AS SELECT * EXCLUDE ("arrival rule") REPLACE ({moved} AS {column}) '
         f'FROM arrived WHERE "arrival rule" IN (SELECT unnest({list(counted)}))'
     )
-    content, left_out = _digest(connection.execute(
+    sums = connection.execute(
         'SELECT "arrival rule", count(*), sum(hash(CAST(arrived AS VARCHAR))::HUGEINT) FROM arrived GROUP BY 1'
-    ).fetchall(), counted)  # fmt: skip
-    return Arrived(number, content, left_out | ({"no row": raw.left_out[of]} if of in raw.left_out else {}))
-
-
-def _digest(rows: Sequence[tuple[str, int, int]], counted: tuple[str, ...]) -> tuple[bytes, dict[str, int]]:
-    """An order-independent digest of all rows that arrived, and how many the rules leave out."""
-    by_rule = {str(rule): (int(count), str(total)) for rule, count, total in rows}
-    left_out = {rule: rows for rule, (rows, _) in sorted(by_rule.items()) if rule not in counted}
-    return hashlib.sha256(json.dumps(sorted(by_rule.items())).encode()).digest(), left_out
+    ).fetchall()
+    by_rule = sorted((str(rule), (int(rows), str(total))) for rule, rows, total in sums)
+    # independent of the order of rows
+    content = hashlib.sha256(json.dumps(by_rule).encode()).digest()
+    left_out = {rule: rows for rule, (rows, _) in by_rule if rule not in counted}
+    return number, content, left_out | ({"no row": raw.left_out[of]} if of in raw.left_out else {})
 
 
 def aggregate(
@@ -181,32 +168,30 @@ def aggregate(
 
     **Privacy**: raw; the sums go to the private state and, with noise, to the segment.
     """
-    catalog, capped = plan.catalog, plan.lifetime is not None
+    (number, content, not_in_time), catalog = arrived, plan.catalog
     prepare_tables(catalog, raw, plan.batch)
     total = _count(raw, f"raw.{identifier(plan.of)}")
     table, columns = place_rows(catalog, raw, plan.batch, plan.of, key)
     placed = _count(raw, table)
-    people = _admitted(raw, table, admit) if capped else ()
+    people = () if plan.lifetime is None else _admitted(raw, table, admit)
     # a row whose key two units share is placed for each of them
     left_out = {"bounded": max(0, total - placed), "lifetime": placed - _count(raw, table)}
     cells = PlacedCells(raw.connection, plan.batch, table, columns).table(plan.of)
-    increments = tuple(_rows(plan, index, cells[index]) for index in range(len(plan.batch.statistics)))
-    nonzero = {rule: rows for rule, rows in {**arrived.left_out, **left_out}.items() if rows}
-    return Batch(arrived.number, arrived.content, increments, people, nonzero, types.text())
-
-
-def _rows(plan: StreamPlan, index: int, cells: Exact) -> Exact:
-    """A batch's leaf combinations as rows of the other axes' strategies, flat."""
-    statistic = plan.batch.statistics[index]
-    measured: IntArray = cells[0]
-    for axis, strategy in enumerate(plan.batch.strategies(statistic)[1:]):
-        measured = measure(strategy, measured, axis)
-    return Exact(np.asarray(measured, dtype=np.int64).reshape(-1))
+    increments = []
+    for index, statistic in enumerate(plan.batch.statistics):
+        # leaf combinations as rows of the other axes' strategies, flat
+        measured: IntArray = cells[index][0]
+        for axis, strategy in enumerate(plan.batch.strategies(statistic)[1:]):
+            measured = measure(strategy, measured, axis)
+        increments.append(Exact(np.asarray(measured, dtype=np.int64).reshape(-1)))
+    nonzero = {rule: rows for rule, rows in {**not_in_time, **left_out}.items() if rows}
+    return Batch(number, content, tuple(increments), people, nonzero, types.text())
 
 
 def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:
     """Leave out the rows of units that have been in all their batches; the units that are left."""
-    person = person_text(raw, table)
+    # the canonical text by which the private state knows a unit again
+    person = canonical_text("unit", schema_of(raw.connection, f"(SELECT unit FROM {table})")["unit"])
     query = f"SELECT DISTINCT {person} FROM {table} ORDER BY 1"
     people = [str(row[0]) for row in raw.connection.execute(query).fetchall()]
     allowed = admit(people)
@@ -214,11 +199,6 @@ def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:
     if len(admitted) < len(people):
         raw.connection.execute(f"DELETE FROM {table} WHERE {person} NOT IN (SELECT unnest(?))", [admitted])
     return tuple(admitted)
-
-
-def person_text(raw: RawSide, table: str) -> str:
-    """SQL of the canonical text by which the private state knows a unit again."""
-    return canonical_text("unit", schema_of(raw.connection, f"(SELECT unit FROM {table})")["unit"])
 
 
 def _count(raw: RawSide, table: str) -> int:
