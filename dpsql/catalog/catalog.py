@@ -180,34 +180,22 @@ def resolve_star(catalog: CatalogFields) -> Star:
     Raises:
         CatalogError: one means nothing, or more than one thing.
     """
-    views = {
-        name: StarView(
-            name,
-            view.of,
-            view,
-            tuple(ViewAxis(*axis) for axis in zip(view.axes, view_axes(catalog, view), strict=True)),
-            view_measures(catalog, view),
-            sum((share for name, share in view.measures.items() if not sums_rows(name)), Fraction(0)),
-        )
-        for name, view in catalog.views.items()
-    }
+    views = {}
+    for name, view in catalog.views.items():
+        axes = tuple(map(ViewAxis, view.axes, view_axes(catalog, view)))
+        units = sum((share for each, share in view.measures.items() if not sums_rows(each)), Fraction(0))
+        views[name] = StarView(name, view.of, view, axes, view_measures(catalog, view), units)
     return Star({of: _table(catalog, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
 
 
 def _table(catalog: CatalogFields, of: str) -> StarTable:
     tables, unit = reachable(catalog, of), catalog.privacy.unit
-    hops = tuple(
-        Hop(
-            path,
-            name,
-            str(catalog.tables[name].key),
-            catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]].drops,
-            is_own(catalog, of, path),
-            tables[path[:-1]],
-        )
-        for path, name in tables.items()
-        if path
-    )
+    hops = []
+    for path, name in tables.items():
+        if path:
+            parent, key = tables[path[:-1]], str(catalog.tables[name].key)
+            drops = catalog.tables[parent].foreign_keys[path[-1]].drops
+            hops.append(Hop(path, name, key, drops, is_own(catalog, of, path), parent))
     limit = max_ids(catalog, of)
     rows = 0 if isinstance(limit, str) else limit
     spec, one_row = catalog.tables[of], unit.table in (None, of)
@@ -217,7 +205,7 @@ def _table(catalog: CatalogFields, of: str) -> StarTable:
     unique = one_row or is_unique_per_unit(catalog, of)
     measured = rows > 0 and not unique and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
-    return StarTable(of, hops, unit_path(catalog, of), one_row, unique, rule)
+    return StarTable(of, tuple(hops), unit_path(catalog, of), one_row, unique, rule)
 
 
 class Catalog(CatalogFields):

@@ -145,20 +145,18 @@ def counted_share(collection: Collection, one_row: bool) -> Fraction:
     return ROW_SHARE if needed else Fraction(0)
 
 
-def _tau(value: Any) -> Any:
-    if isinstance(value, str) and _slots(value, TAUS) is DECLARED:
-        if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
-            raise ValueError(f"`{value}`: tau is a number from 1 to {MOST_TAU}, `theory` or `estimate`")
-        return int(value)
-    return value
+def _rows(called: str, words: Sequence[tuple[str, Slots]]) -> BeforeValidator:
+    """Number of rows, from text too, or one of some words."""
 
-
-def _cap(value: Any) -> Any:
-    if isinstance(value, str) and _slots(value, CAPS) is DECLARED:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or _slots(value, words) is not DECLARED:
+            return value
         if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
-            raise ValueError(f"`{value}`: it is a number from 1 to {MOST_TAU}, `auto` or `estimate`")
+            named = " or ".join(f"`{word}`" for word, _ in words)
+            raise ValueError(f"`{value}`: {called} is a number from 1 to {MOST_TAU}, {named}")
         return int(value)
-    return value
+
+    return BeforeValidator(read)
 
 
 class JointGrid(Model):
@@ -190,7 +188,7 @@ class Collection(Model):
 
     epsilon: Exact | None = Field(None, description="spent by one person's report; default: privacy.epsilon")
     tau: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], BeforeValidator(_tau)
+        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], _rows("tau", TAUS)
     ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
     row_share: Exact | None = Field(
         None, description="share of the people who report how many rows they have; 1/10 where that is needed"
@@ -210,7 +208,7 @@ class Collection(Model):
         "none: slots for rows, and no account of those beyond them",
     )
     row_bit_cap: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["auto", "estimate"], BeforeValidator(_cap)
+        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["auto", "estimate"], _rows("it", CAPS)
     ] = Field(
         "auto",
         description="rows at which the bit is certain; auto: from `row_guess`, without it from max_ids; "
@@ -257,7 +255,7 @@ class Collection(Model):
     @property
     def by_pairs(self) -> bool:
         """True if the view is stored as its pairs, and larger boxes are fitted."""
-        return next(estimate.by_pairs for estimate in ESTIMATES if estimate.name == self.estimate)
+        return self.estimate == "lle"
 
     @property
     def way(self) -> Way:
@@ -276,19 +274,6 @@ class Collection(Model):
         return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
 
 
-class Estimate(NamedTuple):
-    """Estimator of a view's tables.
-
-    Args:
-        name: the catalog's word.
-        by_pairs: whether the view is stored as its pairs.
-    """
-
-    name: str
-    by_pairs: bool
-
-
-ESTIMATES = (Estimate("tables", by_pairs=False), Estimate("lle", by_pairs=True))
 BESIDE_LLE = {"epsilon", "estimate", "participation", "shuffled", "branching"}
 """Keys that may stand beside `estimate: lle`: it is built for one round about one row of everybody."""
 FEWEST_ENTROPY_AXES, MOST_ENTROPY_AXES = 3, 6

@@ -10,7 +10,7 @@ them reads the catalog alone; the tables are empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import duckdb
 
@@ -19,7 +19,7 @@ from dpsql.catalog.tables import Column, Table
 from dpsql.errors import CatalogError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.calendar import instant
-from dpsql.row_expressions.expression import RowExpression, row_expression
+from dpsql.row_expressions.expression import row_expression
 from dpsql.row_expressions.total import total_expression
 from dpsql.row_expressions.typed import TotalExpression
 from dpsql.scratch import scratch
@@ -30,18 +30,23 @@ MOST_CHARACTERS = 64 * 1024
 
 def sql_type(column: Column) -> str:
     """The engine's type of a declared column."""
-    numeric = {
+    kinds = {
         "int": "BIGINT",
-        "decimal": f"DECIMAL(18, {column.digits})",
         "string": "VARCHAR",
         "bool": "BOOLEAN",
+        "decimal": f"DECIMAL(18, {column.digits})",
     }
-    return numeric.get(column.type) or column.type.upper()
+    return kinds.get(column.type) or column.type.upper()
 
 
 def expressions(table: Table) -> dict[str, str]:
     """Expressions of the catalog: derived columns, then measures, by name."""
     return dict(table.derive) | {name: measure.expr for name, measure in table.measures.items()}
+
+
+def _key(table: Table, column: str) -> tuple[str, ...]:
+    """Where an expression stands in its table."""
+    return ("derive", column) if column in table.derive else ("measures", column, "expr")
 
 
 def made_columns(table: Table) -> tuple[str, ...]:
@@ -66,18 +71,16 @@ def derived_sql(
     declared = {name.lower(): spec for name, spec in table.columns.items()}
     columns = {name.lower(): sql for name, sql in (summaries or {}).items()}
     for name, kind in types.items():
-        spec, plain = declared.get(name.lower()), f"{row}.{identifier(name)}"
-        text = kind == "VARCHAR" and spec is not None and spec.type != "string"
-        columns[name.lower()] = _read(plain, spec) if text and spec is not None else plain
+        spec, value = declared.get(name.lower()), f"{row}.{identifier(name)}"
+        if kind == "VARCHAR" and spec is not None and spec.type != "string":
+            timed = spec.type == "timestamp"
+            value = instant(value) if timed else f"TRY_CAST({value} AS {sql_type(spec)})"
+        columns[name.lower()] = value
     derived: dict[str, str] = {}
     for name, text_ in expressions(table).items():
         derived[name] = f"TRY({row_expression(text_).over(columns)})"
         columns[name.lower()] = derived[name]
     return derived
-
-
-def _read(text: str, column: Column) -> str:
-    return instant(text) if column.type == "timestamp" else f"TRY_CAST({text} AS {sql_type(column)})"
 
 
 def total_columns(
@@ -104,12 +107,11 @@ def total_columns(
     }
     columns = {}
     for name, text in expressions(table).items():
-        at = f"derive.{name}" if name in table.derive else f"measures.{name}.expr"
         try:
             columns[name] = total_expression(text, kinds)
         except CatalogError as error:
             if strict:
-                raise CatalogError(f"{at}: {error}") from None
+                raise CatalogError(f"{'.'.join(_key(table, name))}: {error}") from None
             continue
         kinds[name.lower()] = columns[name].sql_type
     return columns
@@ -122,39 +124,26 @@ def check_derived(tables: Mapping[str, Table]) -> None:
         Problem: at its key: more than a pure expression of one row, or a column that the table does not declare.
     """
     for name, table in tables.items():
-        available = {column.lower() for column in table.columns} - {
-            column.lower() for column in expressions(table)
-        }
+        made = expressions(table)
+        available = {column.lower() for column in table.columns} - {column.lower() for column in made}
         sizes: dict[str, int] = {}
-        for column, text in expressions(table).items():
-            path = (
-                "tables",
-                name,
-                *(("derive", column) if column in table.derive else ("measures", column, "expr")),
-            )
-            expression = _checked(path, text)
+        for column, text in made.items():
+            path = ("tables", name, *_key(table, column))
+            try:
+                expression = row_expression(text)
+            except CatalogError as error:
+                raise Problem(path, str(error)) from None
             for used in expression.columns:
                 if used.lower() not in available and not table.is_public:
-                    hint = nearest(used, tuple(table.columns))
-                    raise Problem(
-                        path,
-                        f"`{used}` is not a declared column of `{name}`; declare it under `columns`, {hint}",
-                    )
-            sizes[column.lower()] = len(expression.sql) + sum(
-                sizes.get(c.lower(), 0) for c in expression.columns
-            )
+                    hint = f"declare it under `columns`, {nearest(used, tuple(table.columns))}"
+                    raise Problem(path, f"`{used}` is not a declared column of `{name}`; {hint}")
+            put_in = sum(sizes.get(c.lower(), 0) for c in expression.columns)
+            sizes[column.lower()] = len(expression.sql) + put_in
             if sizes[column.lower()] > MOST_CHARACTERS:
                 raise Problem(
                     path, "is too long with the columns that it is derived from; write it from raw columns"
                 )
             available.add(column.lower())
-
-
-def _checked(path: tuple[str, ...], text: str) -> RowExpression:
-    try:
-        return row_expression(text)
-    except CatalogError as error:
-        raise Problem(path, str(error)) from None
 
 
 def check_binding(tables: Mapping[str, Table], *, on_server: bool = False) -> None:
@@ -175,36 +164,30 @@ def check_binding(tables: Mapping[str, Table], *, on_server: bool = False) -> No
             _bind(connection, name, table)
     for name, table in private.items() if on_server else ():
         try:
-            total_columns(table, _declared_types(table))
+            total_columns(table, _types_but(table, made_columns(table)))
         except CatalogError as error:
             at, _, reason = str(error).partition(": ")
             raise Problem(("tables", name, *at.split(".")), reason) from None
 
 
-def _declared_types(table: Table) -> dict[str, str]:
-    """Types of the source's columns, as the catalog declares them."""
-    made = {column.lower() for column in made_columns(table)}
-    return {column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in made}
+def _types_but(table: Table, made: Iterable[str]) -> dict[str, str]:
+    """Types of a table's other columns, as the catalog declares them."""
+    left_out = {column.lower() for column in made}
+    return {name: sql_type(spec) for name, spec in table.columns.items() if name.lower() not in left_out}
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    derived = {column.lower() for column in table.derive}
-    types = {
-        column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in derived
-    }
+    types = _types_but(table, table.derive)
     columns = [f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items()]
     row = f"(SELECT {', '.join(columns) or '1'} WHERE false) AS row"
     for column, sql in derived_sql(table, types, "row").items():
         try:
-            connection.execute(f"DESCRIBE SELECT {sql} AS made FROM {row}").fetchall()
+            connection.execute(f"DESCRIBE SELECT {sql} AS made FROM {row}")
             if column in table.measures:
-                connection.execute(
-                    f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}"
-                ).fetchall()
+                connection.execute(f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}")
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].partition(": ")[2]
-            path = ("derive", column) if column in table.derive else ("measures", column, "expr")
             raise Problem(
-                ("tables", name, *path),
+                ("tables", name, *_key(table, column)),
                 f"does not fit the declared types ({reason}); correct it, or declare another type",
             ) from None

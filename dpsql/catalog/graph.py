@@ -10,7 +10,7 @@ table (pick-up and drop-off zone); then the path is the name. A key and all fore
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -167,12 +167,10 @@ def unit_path(catalog: CatalogFields, of: str) -> UnitPath | None:
         paths = tuple(path for path in paths if path == chosen)
     if len(paths) != 1:
         listed = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
-        raise CatalogError(
-            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` ({listed})",
-            hint=f"write `unit_path: [foreign keys]` in tables.{of}"
-            if listed != "none"
-            else "declare its foreign keys",
-        )
+        known = listed != "none"
+        hint = f"write `unit_path: [foreign keys]` in tables.{of}" if known else "declare its foreign keys"
+        reason = f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` ({listed})"
+        raise CatalogError(reason, hint=hint)
     *hops, last = paths[0]
     return UnitPath(tuple(hops), reachable(catalog, of)[tuple(hops)], last)
 
@@ -266,10 +264,9 @@ def locate(catalog: CatalogFields, of: str, prefix: tuple[str, ...]) -> KeyPath:
     if len(paths) == 1:
         return paths[0]
     if paths:
+        ways = " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths)
         raise CatalogError(
-            f"several foreign keys lead from `{of}` to `{name}`",
-            hint="name the axis by its path: "
-            + " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths),
+            f"several foreign keys lead from `{of}` to `{name}`", hint=f"name the axis by its path: {ways}"
         )
     names = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
     raise CatalogError(f"`{name}` cannot be reached from `{of}`", hint=nearest(name, names))
@@ -287,9 +284,8 @@ def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> Resolved
         CatalogError: no such table or column, an ambiguous path, no public domain.
     """
     if axis.by:
-        return _grain_axis(
-            catalog, view, axis.axis, locate(catalog, view.of, tuple(axis.axis.split("."))), axis.by
-        )
+        path = locate(catalog, view.of, tuple(axis.axis.split(".")))
+        return _grain_axis(catalog, view, axis.axis, path, axis.by)
     *prefix, column = axis.axis.split(".")
     path = locate(catalog, view.of, tuple(prefix))
     table = reachable(catalog, view.of)[path]
@@ -316,10 +312,8 @@ def _plain_axis(
     cuts = axis.cuts
     if cuts is not None and not spec.ordered:
         raise CatalogError(f"`{axis.axis}` is not ordered and cannot be cut", hint="remove the cuts")
-    name = f"{_place(catalog, view.of, path)}.{column}"
-    return ResolvedAxis(
-        name, view.of, path, table, column, spec, cuts, (), may_be_missing(catalog, view.of, path)
-    )
+    name, missing = f"{_place(catalog, view.of, path)}.{column}", may_be_missing(catalog, view.of, path)
+    return ResolvedAxis(name, view.of, path, table, column, spec, cuts, (), missing)
 
 
 def _grain_axis(
@@ -356,12 +350,8 @@ def _member(catalog: CatalogFields, of: str, path: KeyPath, name: str) -> Public
                 f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
             )
         return PublicColumn(inner, tables[inner], column)
-    table_columns = {
-        *catalog.tables[table].columns,
-        *catalog.tables[table].foreign_keys,
-        catalog.tables[table].key,
-    }
-    if column not in table_columns:
+    spec = catalog.tables[table]
+    if column not in {*spec.columns, *spec.foreign_keys, spec.key}:
         holders = [(p, t) for p, t in arms.items() if column in catalog.tables[t].columns]
         if len(holders) == 1:
             return PublicColumn(*holders[0], column)
@@ -432,17 +422,10 @@ def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, 
     for measure in tuple(measures.values()):
         counted = f"count({measure.name})"
         if measure.nullable and not measure.is_count and counted not in measures:
-            half = measure.share / 2
-            measures[measure.name] = _with_share(measure, measure.name, half)
-            measures[counted] = _with_share(measure, counted, half)
+            halved = replace(measure, share=measure.share / 2)
+            measures[measure.name] = halved
+            measures[counted] = replace(halved, name=counted, bounds=(0, 0))
     return tuple(measures.values())
-
-
-def _with_share(measure: ResolvedMeasure, name: str, share: Fraction) -> ResolvedMeasure:
-    bounds = (0, 0) if name.startswith("count(") else measure.bounds
-    return ResolvedMeasure(
-        name, share, measure.table, measure.column, measure.expr, measure.scale, bounds, measure.nullable
-    )
 
 
 def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> ResolvedMeasure:
@@ -450,22 +433,18 @@ def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> 
         return ResolvedMeasure("count", share, of)
     if written.startswith("count(") and written.endswith(")"):
         inner = _measure(catalog, of, written[6:-1], share)
-        return _with_share(inner, f"count({inner.name})", share)
+        return replace(inner, name=f"count({inner.name})", bounds=(0, 0))
     table = catalog.tables[of]
     prefix, _, column = written.rpartition(".")
-    names = (
-        "count",
-        *(f"{of}.{n}" for n, c in table.columns.items() if c.measure),
-        *(f"{of}.{n}" for n in table.measures),
-    )
+    summed = (*(n for n, c in table.columns.items() if c.measure), *table.measures)
+    names = ("count", *(f"{of}.{n}" for n in summed))
     if prefix not in ("", of):
         raise CatalogError(f"measure `{written}` is not a column of `{of}`", hint=nearest(written, names))
     name = f"{of}.{column}"
     if column in table.measures:
         declared = table.measures[column]
-        return ResolvedMeasure(
-            name, share, of, column, declared.expr, declared.scale, declared.bounds, declared.nullable
-        )
+        kept = declared.expr, declared.scale, declared.bounds, declared.nullable
+        return ResolvedMeasure(name, share, of, column, *kept)
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
         keys = "summaries" if column in table.summaries else "columns"
@@ -489,10 +468,8 @@ def roots(catalog: CatalogFields) -> dict[tuple[str, str], str]:
 def _root(catalog: CatalogFields, table: str, column: str) -> str:
     """The table at the end of a chain of keys that are foreign keys too."""
     for _ in catalog.tables:
-        foreign = {
-            name.lower(): foreign_key.references
-            for name, foreign_key in catalog.tables[table].foreign_keys.items()
-        }
+        keys = catalog.tables[table].foreign_keys
+        foreign = {name.lower(): foreign_key.references for name, foreign_key in keys.items()}
         if column.lower() not in foreign:
             return table
         table = foreign[column.lower()]

@@ -81,9 +81,8 @@ def file_bytes(path: Path, most: int) -> bytes:
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
-    handle = os.open(
-        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-    )  # a pipe that nobody writes to opens at once
+    # a pipe that nobody writes to opens at once
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -142,7 +141,8 @@ def read_model(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise CatalogError(f"{where}: invalid YAML ({_one_line(error)})", hint="fix this line") from None
+        problem = re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
+        raise CatalogError(f"{where}: invalid YAML ({problem})", hint="fix this line") from None
     if not isinstance(node, yaml.MappingNode):
         raise CatalogError(f"{name}: contains no keys", hint=begin)
     try:
@@ -201,10 +201,6 @@ def catalog_from_json(text: str) -> Catalog:
         raise CatalogError(
             "the catalog inside the release is not JSON", hint="the release is damaged"
         ) from None
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    return re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
 
 
 def _plain(
@@ -281,8 +277,5 @@ def _describe(error: ValidationError, name: str, lines: Lines) -> str:
         message = shown + PLAIN.get(first["type"], f"{message[:1].lower()}{message[1:]}")
     path = path if isinstance(cause, Problem) else _written(path, lines)
     remaining = error.error_count() - 1
-    return (
-        _place(name, path, lines)
-        + re.sub(r"\s+", " ", message)
-        + (f" (and {remaining} more)" if remaining else "")
-    )
+    more = f" (and {remaining} more)" if remaining else ""
+    return _place(name, path, lines) + re.sub(r"\s+", " ", message) + more

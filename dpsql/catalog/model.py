@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpsql.catalog.base import Exact, Model, OneOf, Text
+from dpsql.catalog.base import Exact, Model, OneOf, Text, short_for
 from dpsql.catalog.collection import Collection
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import CutsField, Table
@@ -28,19 +28,9 @@ from dpsql.errors import CatalogError
 DEFAULT_CELLS = 2**24
 MOST_AXES = 8
 MECHANISMS = (
-    "auto",
-    "lue_dptree",
-    "struct_construct",
-    "tree",
-    "tents",
-    "identity",
-    "gaussian",
-    "residual",
-    "blocks",
-    "signal",
-    "diffhr",
-    "asked",
-)
+    "auto", "lue_dptree", "struct_construct", "tree", "tents", "identity", "gaussian", "residual", "blocks", "signal",
+    "diffhr", "asked",
+)  # fmt: skip
 
 
 class AxisSpec(Model):
@@ -79,10 +69,6 @@ class AxisSpec(Model):
         return self
 
 
-def _axis(value: Any) -> Any:
-    return {"axis": value} if isinstance(value, str) else value
-
-
 def _shares(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
@@ -104,11 +90,6 @@ class TreeMechanism(Model):
     )
 
 
-def _form(value: Any) -> str:
-    """True if a mechanism is described or named."""
-    return "tree" if isinstance(value, dict | Model) else "word"
-
-
 def _ways(value: Any) -> Any:
     """The number 2, from text too."""
     if value is not None and str(value) != "2":
@@ -120,7 +101,7 @@ class View(Model):
     """View: a table, a few axes, and measures that split the view's share."""
 
     of: str = Field(description="the table whose rows are counted")
-    axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(
+    axes: tuple[Annotated[AxisSpec, short_for("axis", str)], ...] = Field(
         min_length=1, max_length=MOST_AXES, description="columns, or public dimensions with `by`"
     )
     measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
@@ -133,7 +114,7 @@ class View(Model):
     mechanism: Annotated[
         Annotated[Literal[MECHANISMS], Tag("word")]  # type: ignore[valid-type]
         | Annotated[TreeMechanism, Tag("tree")],
-        Discriminator(_form),
+        Discriminator(lambda value: "tree" if isinstance(value, dict | Model) else "word"),
     ] = Field("auto", description="how it is measured; `auto` takes the least error")
     questions: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...] = Field(
         (),
@@ -480,10 +461,8 @@ class CatalogFields(Model):
         declared = {name: view.share for name, view in self.views.items() if view.share is not None}
         undeclared = len(self.views) - len(declared)
         remaining = 1 - sum(declared.values(), Fraction(0))
-        return {
-            name: declared.get(name, remaining / undeclared if undeclared else remaining)
-            for name in self.views
-        }
+        rest = remaining / undeclared if undeclared else remaining
+        return {name: declared.get(name, rest) for name in self.views}
 
     def unconfirmed(self) -> tuple[str, ...]:
         """Key paths that still hold `confirm: true`; publishing refuses while there is one."""
@@ -499,7 +478,6 @@ class CatalogFields(Model):
 
         `catalog_from_json` reads it back to an equal catalog (without `source` and `ledger`).
         """
-        public = self.model_dump(
-            mode="json", by_alias=True, exclude_defaults=True, exclude={"source", "ledger"}
-        )
+        left_out = {"source", "ledger"}
+        public = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=left_out)
         return json.dumps(public, ensure_ascii=False, separators=(",", ":"))

@@ -42,19 +42,16 @@ def spread_squares(catalog: CatalogFields) -> None:
     """
     tables, views = dict(catalog.tables), dict(catalog.views)
     for name, view in catalog.views.items():
-        wanted = [
-            written for written in view.measures if written.startswith("squares(") and written.endswith(")")
-        ]
+        squares = [m for m in view.measures if m.startswith("squares(") and m.endswith(")")]
+        wanted = {m: m[len("squares(") : -1].removeprefix(f"{view.of}.") for m in squares}
         if not wanted or view.of not in tables:
             continue
         path, measures = ("views", name, "measures"), dict(view.measures)
-        for written in wanted:
-            column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
+        for written, column in wanted.items():
             if column not in measures and f"{view.of}.{column}" not in measures:
                 raise Problem(path, f"a variance needs sums as well as `{written}`; add `{view.of}.{column}`")
             tables[view.of] = with_square(tables[view.of], column, path)
-        for written in wanted:
-            column = written[len("squares(") : -1].removeprefix(f"{view.of}.")
+        for written, column in wanted.items():
             measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
         views[name] = view.model_copy(update={"measures": measures})
     if views != catalog.views:
@@ -92,17 +89,12 @@ def spread_quantiles(catalog: CatalogFields) -> None:
         for written in view.measures:
             column = written.removeprefix(f"{view.of}.")
             axis = f"{view.of}.{column}"
-            if (
-                column not in columns
-                or not columns[column].quantiles
-                or axis in [spec.axis for spec in view.axes]
-            ):
+            wanted = column in columns and columns[column].quantiles
+            if not wanted or axis in [spec.axis for spec in view.axes]:
                 continue
             if len(views[name].axes) == MOST_AXES:
-                reason = (
-                    f"quantiles of `{axis}` are one axis more than {MOST_AXES}; remove one or `quantiles`"
-                )
-                raise Problem(("views", name, "axes"), reason)
+                reason = f"one axis more than {MOST_AXES}; remove one or `quantiles`"
+                raise Problem(("views", name, "axes"), f"quantiles of `{axis}` are {reason}")
             axes = (*views[name].axes, AxisSpec(axis=axis, by=(), cuts=_leaves(columns[column]), workload=()))
             views[name] = views[name].model_copy(update={"axes": axes})
     if views != catalog.views:

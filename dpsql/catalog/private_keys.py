@@ -98,25 +98,14 @@ class PrivateKeys(Model):
             ValueError: one is not.
         """
         for key in self.always:
-            fits = (
-                is_key(key, self.length, other) if kind == "string" else re.fullmatch(r"-?[0-9]{1,18}", key)
-            )
-            if not fits:
+            number = kind != "string" and re.fullmatch(r"-?[0-9]{1,18}", key)
+            if not (number or (kind == "string" and is_key(key, self.length, other))):
                 raise ValueError(f"`{key}` in `always` cannot be a key of this column; remove it")
-
-
-def _read(value: Any) -> Any:
-    return {"private": True} if value == "private" else value
-
-
-def _form(value: Any) -> str:
-    """True if categories are listed or private."""
-    return "private" if isinstance(value, dict | PrivateKeys) else "listed"
 
 
 Categories = Annotated[
     Annotated[tuple[Label, ...], Tag("listed")] | Annotated[PrivateKeys, Tag("private")],
-    Discriminator(_form),
-    BeforeValidator(_read),
+    Discriminator(lambda value: "private" if isinstance(value, dict | PrivateKeys) else "listed"),
+    BeforeValidator(lambda value: {"private": True} if value == "private" else value),
 ]
 """Values of a column: a list, or `private`, or how private ones are found."""

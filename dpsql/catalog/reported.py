@@ -70,19 +70,11 @@ def inner_catalog(catalog: C, items: Callable[[ReportedColumn], int]) -> C:
     tables = dict(catalog.tables)
     for reported in columns:
         table, size = tables[reported.table], items(reported)
-        domain = {
-            "type": "int",
-            "lower": "0",
-            "upper": str(size - 1),
-            "nullable": True,
-            "cuts": None,
-            "categories": (),
-        }
-        spec = reported.spec.model_copy(update=domain)
+        ends = {"type": "int", "lower": "0", "upper": str(size - 1)}
+        spec = reported.spec.model_copy(update={**ends, "nullable": True, "cuts": None, "categories": ()})
         derive = {name: text for name, text in table.derive.items() if not _reads(text, reported.column)}
-        tables[reported.table] = table.model_copy(
-            update={"written": {**table.written, reported.column: spec}, "derive": derive}
-        )
+        changed = {"written": {**table.written, reported.column: spec}, "derive": derive}
+        tables[reported.table] = table.model_copy(update=changed)
     views = dict(catalog.views)
     for name, view in views.items():
         if reported_axes(catalog, name) and view.word == "auto":
@@ -97,10 +89,8 @@ def _reads(expression: str, column: str) -> bool:
 def reported_axes(catalog: CatalogFields, view: str) -> list[ReportedColumn]:
     """The reported columns among a view's axes."""
     columns = {(reported.table, reported.column): reported for reported in reported_columns(catalog)}
-    meant = view_axes(catalog, catalog.views[view])
-    return [
-        columns[axis.table, str(axis.column)] for axis in meant if (axis.table, str(axis.column)) in columns
-    ]
+    places = [(axis.table, str(axis.column)) for axis in view_axes(catalog, catalog.views[view])]
+    return [columns[place] for place in places if place in columns]
 
 
 def check_reported(catalog: CatalogFields) -> None:
@@ -117,12 +107,8 @@ def check_reported(catalog: CatalogFields) -> None:
         at = ("tables", reported.table, "columns", reported.column, "reported")
         _check_column(reported, at)
         if reported.table != unit.table:
-            where = (
-                f"of the unit's table `{unit.table}`"
-                if unit.table
-                else "of the table that `unit: <table>.<key>` names"
-            )
-            raise Problem(at, f"one report is one person's; only a column {where} has them")
+            where = f"unit's table `{unit.table}`" if unit.table else "table that `unit: <table>.<key>` names"
+            raise Problem(at, f"one report is one person's; only a column of the {where} has them")
         if catalog.source is not None and catalog.source.kind.is_server:
             raise Problem(
                 ("source", "kind"),
@@ -170,19 +156,13 @@ def _check_column(reported: ReportedColumn, at: tuple[str, ...]) -> None:
 
 def _check_view(catalog: CatalogFields, name: str) -> None:
     view = catalog.views[name]
-    table = catalog.tables[view.of]
-    if any(axis.cuts or axis.workload for axis in view.axes if reported_axis(catalog, name, axis.axis)):
-        raise Problem(("views", name, "axes"), "leaves of a reported column are those of its own `cuts`")
-    if table.chooses_rows:
+    columns = {(each.table, each.column) for each in reported_columns(catalog)}
+    for axis, meant in zip(view.axes, view_axes(catalog, view), strict=True):
+        if (meant.table, meant.column) in columns and (axis.cuts or axis.workload):
+            raise Problem(("views", name, "axes"), "leaves of a reported column are those of its own `cuts`")
+    if catalog.tables[view.of].chooses_rows:
         raise Problem(("views", name), "a reported column needs a declared `max_ids`")
     if view.word not in ("auto", "identity"):
         raise Problem(
             ("views", name, "mechanism"), "the items of a reported column have no order; write identity"
         )
-
-
-def reported_axis(catalog: CatalogFields, view: str, axis: str) -> bool:
-    """True if a view's axis, as it is written, is a reported column."""
-    spec = catalog.views[view]
-    meant = dict(zip((each.axis for each in spec.axes), view_axes(catalog, spec), strict=True))[axis]
-    return any((meant.table, meant.column) == (each.table, each.column) for each in reported_columns(catalog))

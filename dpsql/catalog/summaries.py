@@ -152,10 +152,8 @@ def tables_read(catalog: CatalogFields) -> dict[str, None]:
     for summary in summaries_of(catalog).values():
         tables = reachable(catalog, summary.of)
         owner = unit_path(catalog, summary.of)
-        ways = [
-            () if owner is None else owner.path,
-            *(each.path for each in summary_inputs(catalog, summary)),
-        ]
+        ways = [each.path for each in summary_inputs(catalog, summary)]
+        ways = [() if owner is None else owner.path, *ways]
         names |= {tables[way[:hop]]: None for way in ways for hop in range(len(way) + 1)}
     return names
 
@@ -238,11 +236,8 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
             f"it depends on more than {DEEPEST} stages of summaries", hint="read columns instead"
         )
     _check_type(catalog, summary, parse_aggregate(summary.is_))
-    if (
-        summary.has_domain
-        and summary.out_of_domain.nearest
-        and not (summary.nullable or is_never_null(summary))
-    ):
+    nearest_counts = summary.has_domain and summary.out_of_domain.nearest
+    if nearest_counts and not (summary.nullable or is_never_null(summary)):
         raise Problem(path, f"`{name}` is NULL for people without rows; write `nullable: true`")
 
 
@@ -258,7 +253,12 @@ def _check_type(catalog: CatalogFields, summary: Summary, call: Aggregate) -> No
     if call.function in CONDITIONS:
         return
     if call.function in ("arg_min", "arg_max"):
-        _ordered_column(catalog, summary, call.arguments[1])
+        by = value_spec(catalog, summary.of, call.arguments[1])
+        if by is None or not by.ordered:
+            raise CatalogError(
+                "the column that orders rows is not a declared number or time",
+                hint=f"declare it in tables.{summary.of}",
+            )
     if call.function == "count" and not call.distinct:
         return
     value = call.arguments[0]
@@ -268,26 +268,13 @@ def _check_type(catalog: CatalogFields, summary: Summary, call: Aggregate) -> No
             f"{call.function} compares values, and the type of these is not declared",
             hint=f"name a column that tables.{summary.of} declares, a derived one for instance",
         )
-    if spec is not None and call.function != "count" and not _same_type(spec, summary):
-        digits = f", scale: {spec.digits}" if spec.type == "decimal" else ""
-        grain = f", grain: {spec.grain}" if spec.type == "timestamp" else ""
-        raise CatalogError(
-            f"the values are of type {spec.type}{digits}{grain}",
-            hint=f"write type: {spec.type}{digits}{grain}",
-        )
-
-
-def _same_type(spec: Column, summary: Summary) -> bool:
-    return (spec.type, spec.digits, spec.grain) == (summary.type, summary.digits, summary.grain)
-
-
-def _ordered_column(catalog: CatalogFields, summary: Summary, node: Node) -> None:
-    spec = value_spec(catalog, summary.of, node)
-    if spec is None or not spec.ordered:
-        raise CatalogError(
-            "the column that orders rows is not a declared number or time",
-            hint=f"declare it in tables.{summary.of}",
-        )
+    wrong = spec is not None and any(
+        getattr(spec, k) != getattr(summary, k) for k in ("type", "digits", "grain")
+    )
+    if spec is not None and call.function != "count" and wrong:
+        said = f"type {spec.type}" + (f", scale: {spec.digits}" if spec.type == "decimal" else "")
+        said += f", grain: {spec.grain}" if spec.type == "timestamp" else ""
+        raise CatalogError(f"the values are of {said}", hint=f"write {said.replace('type ', 'type: ', 1)}")
 
 
 def value_spec(catalog: CatalogFields, of: str, node: Node) -> Column | None:
@@ -323,12 +310,8 @@ def unused_summaries(catalog: CatalogFields) -> list[str]:
     table = people_table(catalog)
     if table is None:
         return []
-    used = {
-        each.column.lower()
-        for s in table.summaries.values()
-        for each in summary_inputs(catalog, s)
-        if each.person
-    }
+    inputs = [each for summary in table.summaries.values() for each in summary_inputs(catalog, summary)]
+    used = {each.column.lower() for each in inputs if each.person}
     for text in (*table.derive.values(), *(measure.expr for measure in table.measures.values())):
         used |= {column.lower() for column in row_expression(text).columns}
     for view in catalog.views.values():

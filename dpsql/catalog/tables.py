@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dpsql.catalog.base import (
     EPOCH,
@@ -24,6 +24,7 @@ from dpsql.catalog.base import (
     alike_but_for_blanks,
     as_fraction,
     from_units,
+    short_for,
     to_units,
 )
 from dpsql.catalog.devices import Reported
@@ -51,11 +52,7 @@ class Cuts(Model):
         return self
 
 
-def _cuts(value: Any) -> Any:
-    return {"at": value} if isinstance(value, list | tuple) else value
-
-
-CutsField = Annotated[Cuts, BeforeValidator(_cuts)]
+CutsField = Annotated[Cuts, short_for("at", list, tuple)]
 
 
 class Levels(Model):
@@ -454,10 +451,6 @@ class ForeignKey(Model):
         return self.on_missing.drops
 
 
-def _reference(value: Any) -> Any:
-    return {"references": value} if isinstance(value, str) else value
-
-
 class TableRole(NamedTuple):
     """Role of a table's rows.
 
@@ -546,7 +539,7 @@ class Table(Model):
         max_length=64,
         description="column name: a fact about a person, made of her rows; of the people's table alone",
     )
-    foreign_keys: dict[str, Annotated[ForeignKey, BeforeValidator(_reference)]] = Field(
+    foreign_keys: dict[str, Annotated[ForeignKey, short_for("references", str)]] = Field(
         default_factory=dict, description="column name: the table whose key it holds"
     )
     derive: dict[str, str] = Field(
@@ -612,9 +605,8 @@ class Table(Model):
     @classmethod
     def _small(cls, value: Fraction | None, field: ValidationInfo) -> Fraction | None:
         if value is not None and not 0 <= value <= Fraction(1, 4):
-            measured = (
-                "rows beyond max_ids" if field.field_name == "clipped_share" else "values beyond bounds"
-            )
+            of_rows = field.field_name == "clipped_share"
+            measured = "rows beyond max_ids" if of_rows else "values beyond bounds"
             raise ValueError(f"`{field.field_name}` is at least 0 and at most 0.25; 0 measures no {measured}")
         return value
 

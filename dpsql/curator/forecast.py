@@ -112,9 +112,19 @@ _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
 _STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
 
 
-AxisForecast = tuple[str, str, float, tuple[tuple[str, float], ...]]
-"""Forecast of the measurement of one axis: its name and its strategy's, the strategy's mean squared error over the
-axis's workload at unit noise, and (strategy, expected error) of the others, best first."""
+class AxisForecast(NamedTuple):
+    """Forecast of the measurement of one axis.
+
+    Args:
+        axis, strategy: their names.
+        expected: the strategy's mean squared error over the axis's workload, at unit noise.
+        runners_up: (strategy, expected error) of the others, best first.
+    """
+
+    axis: str
+    strategy: str
+    expected: float
+    runners_up: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -245,13 +255,13 @@ def _forecast(
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = statistic.bounds.scale if statistic.bounds else 0
     axis_forecasts = tuple(
-        (each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
+        AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
         for each in axes
     )
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
-        axes=tuple(axis for axis, *_ in axis_forecasts),
-        strategies=tuple(measurement.words(()) if facts.listed else named for _, named, *_ in axis_forecasts),
+        axes=tuple(each.axis for each in axis_forecasts),
+        strategies=tuple(measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
         axis_forecasts=axis_forecasts if facts.model is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),
