@@ -15,11 +15,12 @@ public with the release: somebody who chose the questions by what private rows h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.catalog.base import Problem
@@ -101,11 +102,8 @@ class CatalogDesign:
         return sum(question.refusal is None for question in self.questions)
 
 
-class AddedMeasures(NamedTuple):
-    """Measures and summaries that statements need and the catalog lacks."""
-
-    measures: NewMeasures
-    summaries: Mapping[str, Entry]
+Gained = tuple[NewMeasures, Mapping[str, Entry]]
+"""Measures and summaries that statements need and the catalog lacks."""
 
 
 def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> CatalogDesign:
@@ -130,23 +128,18 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         raise CatalogError(
             "views are designed for a catalog that is published at once", hint="write them by hand"
         )
-    gained = AddedMeasures(new_measures(original, statements), new_summaries(original, statements))
-    catalog = with_summaries(with_measures(original, gained.measures), gained.summaries)
+    gained = new_measures(original, statements), new_summaries(original, statements)
+    catalog = with_summaries(with_measures(original, gained[0]), gained[1])
     wanted = squares(catalog, statements)
-    public = open_public(catalog)
-    try:
+    with closing(open_public(catalog)) as public:
         while True:
             try:
                 return _designed(text, with_squares(catalog, wanted), public, statements, gained, guess)
-            except (
-                CatalogError,
-                PrivacyError,
-            ):  # a square may have no room in its share: the widest goes first
+            except (CatalogError, PrivacyError):
+                # a square may have no room in its share: the widest goes first
                 if not wanted:
                     raise
                 wanted = wanted[:-1]
-    finally:
-        public.close()
 
 
 def _designed(
@@ -154,16 +147,12 @@ def _designed(
     catalog: Catalog,
     public: Engine,
     statements: Sequence[str],
-    gained: AddedMeasures,
+    gained: Gained,
     guess: Guess | None,
 ) -> CatalogDesign:
     # a statement that groups rows of a fact by the person names neither her table nor her columns
-    facts = named(statements)
-    of_people = [
-        f"{catalog.privacy.unit.table}.{name}"
-        for name, summary in summaries_of(catalog).items()
-        if summary.of.lower() in facts
-    ]
+    facts, unit, (measures, gained_summaries) = named(statements), catalog.privacy.unit.table, gained
+    of_people = [f"{unit}.{n}" for n, summary in summaries_of(catalog).items() if summary.of.lower() in facts]
     places = places_of(catalog, public, (*statements, *of_people))
     if not places:
         raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")
@@ -181,23 +170,18 @@ def _designed(
         raise CatalogError(
             f"no statement can be served: {why}"[:600], hint="correct the catalog or the statements"
         )
-    views = written(designed)
-    best = min(
-        _variants(views, written(designer.apart), catalog),
-        key=lambda variant: _total(catalog, public, variant, questions),
-    )
-    used = {name: measures for name, measures in gained.measures.items() if _is_used(name, measures, best)}
+    variants = _variants(written(designed), written(designer.apart), catalog)
+    best = min(variants, key=lambda variant: _total(catalog, public, variant, questions))
+    asked = {name for view in best.values() for name in view["measures"]}
+    used = {table: new for table, new in measures.items() if any(f"{table}.{name}" in asked for name in new)}
     summaries, read = summaries_of(catalog), summaries_of(_with(catalog, best))
-    new = {name: entry for name, entry in gained.summaries.items() if name in read}
-    unused = [name for name in summaries if name not in read and name not in gained.summaries]
+    new = {name: entry for name, entry in gained_summaries.items() if name in read}
+    unused = [name for name in summaries if name not in read and name not in gained_summaries]
     foreseen = _foreseen(catalog, public, best, questions, guess)
     best = {name: _as_asked(view, catalog) for name, view in best.items()}
-    new_text = with_views(text, best, used, People(str(catalog.privacy.unit.table), new, unused))
-    notes = (
-        *_unheard(catalog),
-        *(f"{name} is left out: no question uses it" for name in unused),
-        *_coarse(foreseen),
-    )
+    new_text = with_views(text, best, used, People(str(unit), new, unused))
+    left_out = (f"{name} is left out: no question uses it" for name in unused)
+    notes = (*_unheard(catalog), *left_out, *_coarse(foreseen))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
 
@@ -227,10 +211,6 @@ def _unless_refused(question: DesignQuestion, refused: Mapping[Need, str]) -> De
     return replace(question, refusal=why)
 
 
-def _is_used(table: str, gained: Mapping[str, Any], views: Mapping[str, Entry]) -> bool:
-    return any(f"{table}.{name}" in view["measures"] for name in gained for view in views.values())
-
-
 def written(designed: Sequence[Designed]) -> dict[str, Entry]:
     """Views with names and round shares, the largest first.
 
@@ -243,12 +223,11 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
     for view, share in zip(ordered, shares, strict=True):
         measure_shares = rounded(list(view.parts.values()))
         even = max(measure_shares) - min(measure_shares) <= Fraction(2, PERCENT)
-        measures: Any = (
-            list(view.parts)
-            if even
-            else {n: _number(p) for n, p in zip(view.parts, measure_shares, strict=True)}
-        )
-        description = {"of": view.of, "axes": [_axis(axis.entry) for axis in view.axes], "measures": measures}
+        measures: Any = list(view.parts)
+        if not even:
+            measures = {n: _number(p) for n, p in zip(view.parts, measure_shares, strict=True)}
+        axes = [axis.entry["axis"] if len(axis.entry) == 1 else axis.entry for axis in view.axes]
+        description = {"of": view.of, "axes": axes, "measures": measures}
         views[_name(view, views)] = {**description, "share": _number(share)}
     return views
 
@@ -259,10 +238,6 @@ def _as_asked(view: Entry, catalog: Catalog) -> Entry:
     names = [written_measure(catalog.tables, name) for name in measures]
     shared = isinstance(measures, Mapping)
     return {**view, "measures": dict(zip(names, measures.values(), strict=True)) if shared else names}
-
-
-def _axis(axis: Mapping[str, Any]) -> Any:
-    return axis["axis"] if len(axis) == 1 else axis
 
 
 def _name(view: Designed, taken: Mapping[str, Entry]) -> str:
@@ -305,19 +280,14 @@ def _variants(
     variants = [views, *([apart] if apart != views else [])]
     if not catalog.privacy.delta:
         # the numbers of a pure view share one draw, unless its rows are chosen or looked at
-        joint = [{name: _one_draw(view) for name, view in variant.items()} for variant in variants]
+        joint = [{n: {**v, "measures": list(v["measures"])} for n, v in each.items()} for each in variants]
         return [*(variant for variant in joint if variant not in variants), *variants]
-    plain, sets = _without_shares(views), _without_shares(apart)
+    plain, sets = (
+        {name: {k: v for k, v in view.items() if k != "share"} for name, view in each.items()}
+        for each in (views, apart)
+    )
     cubes = _cubes(sets)
     return [*variants, plain, *([cubes] if cubes != sets else [])]
-
-
-def _one_draw(view: Entry) -> Entry:
-    return {**view, "measures": list(view["measures"])}
-
-
-def _without_shares(views: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {name: {k: v for k, v in view.items() if k != "share"} for name, view in views.items()}
 
 
 def _cubes(views: Mapping[str, Entry]) -> Mapping[str, Entry]:
@@ -327,11 +297,8 @@ def _cubes(views: Mapping[str, Entry]) -> Mapping[str, Entry]:
     for of in dict.fromkeys(view["of"] for view in views.values()):
         table_views = {name: view for name, view in views.items() if view["of"] == of}
         axes = list({str(axis): axis for view in table_views.values() for axis in view["axes"]}.values())
-        if (
-            len(axes) < 3
-            or len(table_views) < 3
-            or max(len(view["axes"]) for view in table_views.values()) > 2
-        ):
+        widest = max(len(view["axes"]) for view in table_views.values())
+        if len(axes) < 3 or len(table_views) < 3 or widest > 2:
             merged_views |= table_views
             continue
         measures = list(dict.fromkeys(m for view in table_views.values() for m in view["measures"]))
@@ -369,18 +336,16 @@ def _total(
 
 def _errors(catalog: Catalog, public: Engine, questions: Sequence[DesignQuestion]) -> list[float | None]:
     """Each question's squared relative error, if there were one row; None where it has none."""
-    priced = priced_plan(catalog, planning_maker(catalog, public))
+    priced, found = priced_plan(catalog, planning_maker(catalog, public)), list[float | None]()
     with dry_answerer(priced) as answerer:
         errors = QuestionErrors(answerer, weights_of(priced, crowds(catalog, public, priced.plan)))
-        return [_error(errors, question) for question in questions]
-
-
-def _error(errors: QuestionErrors, question: DesignQuestion) -> float | None:
-    needs = [need for need in question.needs if need.measures]
-    try:
-        return sum(sum(errors.of(need).values()) for need in needs) if needs else None
-    except Error:
-        return None  # refused: the prediction says why
+        for question in questions:
+            needs = [need for need in question.needs if need.measures]
+            try:
+                found.append(sum(sum(errors.of(need).values()) for need in needs) if needs else None)
+            except Error:
+                found.append(None)  # refused: the prediction says why
+    return found
 
 
 def _foreseen(
@@ -402,9 +367,9 @@ def _foreseen(
                 columns = predict(answerer, question.sql) if refusal is None else ()
             except Error as why:
                 refusal = str(why)
-            relative = (
-                None if guess is None or error is None else sqrt(error) / _crowd(new_catalog, question, guess)
-            )
+            relative = None
+            if guess is not None and error is not None:
+                relative = sqrt(error) / _crowd(new_catalog, question, guess)
             forecasts.append(QuestionForecast(question.sql, columns, relative, refusal))
     return tuple(forecasts)
 

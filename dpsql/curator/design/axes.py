@@ -75,9 +75,10 @@ class AxisWriter:
         ends = frozenset((*ends, *(_fine_starts(spec) if fine else ())))
         cuts = coarsest_cuts(spec, ends) if coarsest else cuts_for(spec, ends)
         starts = len(bin_starts(spec, cuts or spec.cuts))
-        return DesignedAxis(
-            {"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts
-        )
+        if cuts is None:
+            return DesignedAxis({"axis": name}, starts)
+        written = list(cuts.at) if cuts.at else {"width": cuts.width}
+        return DesignedAxis({"axis": name, "cuts": written}, starts)
 
     def _name(self, place: ScaffoldAxis) -> str:
         """The shortest name of a place."""
@@ -87,11 +88,14 @@ class AxisWriter:
     def _public(self, place: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> DesignedAxis:
         grain = self.grains[place]
         wanted = columns & grain.keys() or {min(grain, key=lambda c: (int(grain[c].max()), c))}
-        members = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
+        coarse = sorted(wanted, key=lambda c: (int(grain[c].max()), c))
+        # without columns that a finer one tells in its own order: a month tells its year
+        members = [
+            c for i, c in enumerate(coarse) if not any(_tells(grain[f], grain[c]) for f in coarse[i + 1 :])
+        ]
         leaves = len(np.unique(np.stack([grain[c] for c in members]), axis=1).T)
-        return DesignedAxis(
-            {"axis": self._name(place), "by": [self._member(place, *c) for c in members]}, leaves
-        )
+        by = [self._member(place, *column) for column in members]
+        return DesignedAxis({"axis": self._name(place), "by": by}, leaves)
 
     def _member(self, place: ScaffoldAxis, table: str, column: str) -> str:
         """A column of a public table as `by` names it: with its table where that is an arm of the snowflake.
@@ -105,15 +109,6 @@ class AxisWriter:
             and not any(column in t.columns for n, t in self.catalog.tables.items() if n not in (table,))
         )
         return column if plain else f"{table}.{column}"
-
-
-def _needed(grain: Grain, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Columns without those that a finer one tells in its own order: a month tells its year."""
-    finest: list[tuple[str, str]] = []
-    for i, column in enumerate(columns):
-        if not any(_tells(grain[finer], grain[column]) for finer in columns[i + 1 :]):
-            finest.append(column)
-    return finest
 
 
 def _tells(finer: Codes, coarser: Codes) -> bool:
@@ -162,7 +157,7 @@ def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
     low, high = column.bounds
     inside = frozenset(end for end in ends if low < end <= high)
     already_cut = column.cuts is not None or high - low < SHORT
-    if already_cut and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
+    if already_cut and inside <= frozenset(own := bin_starts(column, column.cuts)) and len(own) <= SHORT:
         return None
     for width in widths(column):
         cuts = Cuts.model_validate({"width": width})
@@ -203,10 +198,6 @@ def _fine_starts(column: Column) -> Iterable[int]:
     return max((bins for bins in starts if len(bins) <= SHORT), key=len, default=())
 
 
-def _is_long(column: Column) -> bool:
-    return len(bin_starts(column, column.cuts)) > SHORT
-
-
 def widths(column: Column) -> list[str]:
     """Widths that people would choose, the widest first: of the calendar, or 1, 2, 5 times a power of ten."""
     low, high = column.bounds
@@ -221,7 +212,3 @@ def widths(column: Column) -> list[str]:
             if 10 <= (high - low) / width <= 4 * SHORT:
                 widths.append(f"{Decimal(width).scaleb(-column.digits):f}")
     return widths
-
-
-def _written(cuts: Cuts) -> Any:
-    return list(cuts.at) if cuts.at else {"width": cuts.width}

@@ -175,16 +175,12 @@ def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str
                 yield ScaffoldAxis(of, path, name, None)
             continue
         of_rows = of != name and name == catalog.privacy.unit.table
-        columns = [
-            column
-            for column, spec in table.columns.items()
-            if spec.has_domain and not (of_rows and counts_rows(table, column))
-        ]
+        told = [column for column, spec in table.columns.items() if spec.has_domain]
+        columns = [column for column in told if not (of_rows and counts_rows(table, column))]
         derived = [c for c in columns if c in table.derive and _may_be_read(table.derive[c], words)]
         named_columns = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
-        smallest = (
-            sorted(columns, key=lambda c: _leaves(table.columns[c]))[:1] if name.lower() in words else []
-        )
+        fewest = sorted(columns, key=lambda c: _leaves(table.columns[c]))[:1]
+        smallest = fewest if name.lower() in words else []
         for column in named_columns or smallest:
             yield ScaffoldAxis(of, path, name, column)
 
@@ -217,18 +213,11 @@ def scaffold(catalog: Catalog, places: Sequence[ScaffoldAxis]) -> Catalog:
         axis |= {} if place_.column else {"by": [catalog.tables[place_.table].key]}
         described = {"of": place_.of, "axes": [axis], "measures": ["count", *sums], "mechanism": "identity"}
         views[f"place {number}"] = made_view(f"place {number}", described)
-    tables = {
-        name: table.model_copy(
-            update={
-                "written": {c: _finest(spec) for c, spec in table.written.items()},
-                "summaries": {c: _finest(spec) for c, spec in table.summaries.items()},
-                "max_ids": 1,
-                "bounding": TRUNCATE,
-                "clipped_share": None,
-            }
-        )
-        for name, table in catalog.tables.items()
-    }
+    cheapest, tables = {"max_ids": 1, "bounding": TRUNCATE, "clipped_share": None}, {}
+    for name, table in catalog.tables.items():
+        written = {c: _finest(spec) for c, spec in table.written.items()}
+        summaries = {c: _finest(spec) for c, spec in table.summaries.items()}
+        tables[name] = table.model_copy(update={"written": written, "summaries": summaries, **cheapest})
     privacy = catalog.privacy.model_copy(update={"epsilon": PLENTY, "cap": PLENTY, "releases": None})
     return catalog.model_copy(update={"views": views, "tables": tables, "privacy": privacy})
 
@@ -329,9 +318,7 @@ class _Reader:
                 along.append(sure)
             else:
                 columns.setdefault(self._along(path, root_axes), set())
-        columns = columns or {
-            min(root_axes, key=lambda p: self.answerer.release.axes[root_axes[p]].leaves): set()
-        }
+        columns = columns or {self._shortest(root_axes): set()}
         view_axes = tuple(root_axes[p] for p in columns)
         plan = self._plan(block, terms, AskedView("", view.of, view_axes, {}, 0))
         ends = {p: self._ends(plan, terms, i) for i, p in enumerate(columns)}
@@ -374,17 +361,19 @@ class _Reader:
     def _never_missing(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis | None:
         """The shortest axis that says that rows without a partner along a path are left out anyway."""
         axes = self.answerer.release.axes
-        sure = [
-            p for p, i in root_axes.items() if p.path[: len(path)] == path and axes[i].missing_leaf is None
-        ]
-        return min(sure, key=lambda p: axes[root_axes[p]].leaves, default=None)
+        beyond = [p for p in root_axes if p.path[: len(path)] == path]
+        sure = [p for p in beyond if axes[root_axes[p]].missing_leaf is None]
+        return self._shortest(sure) if sure else None
+
+    def _shortest(self, places: Iterable[ScaffoldAxis]) -> ScaffoldAxis:
+        return min(places, key=lambda p: self.answerer.release.axes[self.axes[p]].leaves)
 
     def _along(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis:
         """The shortest axis beyond a join."""
         beyond = [p for p in root_axes if _covers(p, path)]
         if not beyond:
             raise _no_axis_behind(path)
-        return min(beyond, key=lambda p: self.answerer.release.axes[root_axes[p]].leaves)
+        return self._shortest(beyond)
 
     def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> ViewPlan:
         release, schema = self.answerer.release, self.answerer.schema
@@ -418,12 +407,10 @@ class _Reader:
             for comparison in predicate.expression.comparisons:
                 ref = block.columns[comparison.column]
                 for place_, digits in coarse.items():
-                    if (ref.path, ref.column) == (place_.path, place_.column) and isinstance(
-                        comparison.constant, int | Decimal
-                    ):
-                        ends_by_place.setdefault(place_, set()).update(
-                            _jump(comparison.operator, Fraction(comparison.constant) * 10**digits)
-                        )
+                    here = (ref.path, ref.column) == (place_.path, place_.column)
+                    if here and isinstance(comparison.constant, int | Decimal):
+                        constant = Fraction(comparison.constant) * 10**digits
+                        ends_by_place.setdefault(place_, set()).update(_jump(comparison.operator, constant))
         return {p: frozenset(ends) for p, ends in ends_by_place.items()}
 
     def _digits(self, place_: ScaffoldAxis) -> int | None:
@@ -449,9 +436,8 @@ def _without_coarser(
     """Axes without those whose columns another one tells too: a city's axis tells its nation."""
     finest = dict(columns)
     for place_, place_columns in columns.items():
-        finer = (
-            p for p in finest if p != place_ and p.path == place_.path and place_columns <= columns_of(p)
-        )
+        others = (p for p in finest if p != place_ and p.path == place_.path)
+        finer = (p for p in others if place_columns <= columns_of(p))
         if finer_place := next(finer, None):
             finest[finer_place] = finest[finer_place] | finest.pop(place_)
     return finest
@@ -494,19 +480,14 @@ def new_measures(catalog: Catalog, statements: Sequence[str]) -> NewMeasures:
         for expression in summed:
             for name, table in catalog.tables.items():
                 ranges = column_ranges(table)
-                bounds = (
-                    range_of(expression.sql, ranges)
-                    if not table.is_public and expression.columns <= ranges.keys()
-                    else None
-                )
-                table_measures = {**table.measures, **measures.get(name, {})}
-                if bounds is None or any(
-                    same_expression(m.expr, expression.sql) for m in table_measures.values()
-                ):
+                told = not table.is_public and expression.columns <= ranges.keys()
+                bounds = range_of(expression.sql, ranges) if told else None
+                held = {**table.measures, **measures.get(name, {})}
+                if bounds is None or any(same_expression(m.expr, expression.sql) for m in held.values()):
                     continue
-                measures.setdefault(name, {})[_name(expression, table, table_measures)] = _measure(
-                    expression, bounds
-                )
+                lower, upper = (decimal_text(end, bounds.scale) for end in (bounds.low, bounds.high))
+                said = {"expr": expression.sql, "scale": bounds.scale, "lower": lower, "upper": upper}
+                measures.setdefault(name, {})[_name(expression, table, held)] = Measure.model_validate(said)
     return measures
 
 
@@ -550,22 +531,12 @@ def with_measures(catalog: Catalog, new: NewMeasures) -> Catalog:
 
 def column_ranges(table: Table) -> dict[str, Range]:
     """Ranges of a table's numbers by column, in lower case."""
-    numbers = {
-        name.lower(): spec
-        for name, spec in table.columns.items()
-        if spec.type in ("int", "decimal") and spec.lower is not None
-    }
-    return {
-        name: Range(
-            Fraction(spec.bounds[0], 10**spec.digits), Fraction(spec.bounds[1], 10**spec.digits), spec.digits
-        )
-        for name, spec in numbers.items()
-    }
-
-
-def _measure(expression: Summed, bounds: Range) -> Measure:
-    ends = {"lower": decimal_text(bounds.low, bounds.scale), "upper": decimal_text(bounds.high, bounds.scale)}
-    return Measure.model_validate({"expr": expression.sql, "scale": bounds.scale, **ends})
+    ranges = {}
+    for name, spec in table.columns.items():
+        if spec.type in ("int", "decimal") and spec.lower is not None:
+            low, high = (Fraction(end, 10**spec.digits) for end in spec.bounds)
+            ranges[name.lower()] = Range(low, high, spec.digits)
+    return ranges
 
 
 def decimal_text(value: Fraction, scale: int) -> str:
@@ -575,12 +546,7 @@ def decimal_text(value: Fraction, scale: int) -> str:
 
 def _name(expression: Summed, table: Table, table_measures: dict[str, Measure]) -> str:
     """Alias of a sum, if it is a plain word that the table does not use yet."""
-    word = (
-        expression.name.lower()
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", expression.name)
-        else "_".join(sorted(expression.columns))
-    )
+    is_word = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", expression.name)
+    word = expression.name.lower() if is_word else "_".join(sorted(expression.columns))
     taken = {name.lower() for name in (*table.columns, *table.derive, *table_measures)}
-    return (
-        word if word not in taken else next(f"{word}_{n}" for n in range(2, 99) if f"{word}_{n}" not in taken)
-    )
+    return next(n for n in (word, *(f"{word}_{i}" for i in range(2, 99))) if n not in taken)

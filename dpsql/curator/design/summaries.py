@@ -53,9 +53,8 @@ def new_summaries(catalog: Catalog, statements: Sequence[str]) -> dict[str, Entr
         while len(entries) < MOST_PROPOSED and (wanted := _missing(schema, text)) is not None:
             of, is_ = wanted
             entry = _entry(catalog, of, is_)
-            name = _name(
-                of, is_, {name.lower() for name in (*schema.tables[_people(catalog)].columns, *entries)}
-            )
+            taken = {name.lower() for name in (*schema.tables[_people(catalog)].columns, *entries)}
+            name = _name(of, is_, taken)
             extended = _with_summary(catalog, schema, of, is_, name)
             if entry is None or extended is None:
                 break

@@ -89,10 +89,8 @@ def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures, peo
     for name, gained in measures.items():
         table = None if tables is None else _entry(tables[1], name)
         if table is not None:
-            described = {
-                n: {"expr": m.expr, "scale": m.scale, "lower": m.lower, "upper": m.upper}
-                for n, m in gained.items()
-            }
+            keys = ("expr", "scale", "lower", "upper")
+            described = {n: {key: getattr(m, key) for key in keys} for n, m in gained.items()}
             changes.append(_more(table[1], "measures", described))
     table = None if tables is None else _entry(tables[1], people.table)
     if table is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
 from math import log, prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ GROUPS = 64
 LEAST = 1e-9
 ROUNDS = 40
 """Steps towards the best parts of measures; each brings the sum of logs down."""
+
+ORDER = attrgetter("sql", "number")
+"""Needs in the order of their statements and blocks."""
 
 FEW_QUESTIONS = 0.1
 """The weight of a view that is asked for nothing noisy."""
@@ -204,7 +208,7 @@ class Designer:
     def _axes(self, needs: frozenset[Need], *, coarsest: bool = False) -> tuple[DesignedAxis, ...]:
         """The axes that all of the needs look at, each fine enough for all of them, or no finer than that."""
         columns: dict[ScaffoldAxis, frozenset[tuple[str, str]]] = {}
-        for need in sorted(needs, key=_order):
+        for need in sorted(needs, key=ORDER):
             for p, place_columns in need.columns.items():
                 columns[p] = columns.get(p, frozenset()) | place_columns
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
@@ -240,7 +244,7 @@ class Designer:
         return view
 
     def _priced_on(self, needs: frozenset[Need], axes: tuple[DesignedAxis, ...]) -> Designed | None:
-        ordered = tuple(sorted(needs, key=_order))
+        ordered = tuple(sorted(needs, key=ORDER))
         of = ordered[0].of
         measures = list(dict.fromkeys(m for need in ordered for m in need.measures))
         description = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
@@ -293,10 +297,6 @@ class Designer:
                 yield Designed((need,), need.of, axes, ({},), ("count",), self.power)
 
 
-def _order(need: Need) -> tuple[str, int]:
-    return (need.sql, need.number)
-
-
 def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
     """The part of the rows that each leaf is expected to have: even over values, and over keys of public tables."""
     weights = {}
@@ -305,14 +305,12 @@ def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, Fl
         if i in shares:
             weights[i] = shares[i]
             continue
-        values = np.ones(
-            leaves - len(planned.axis.special) if isinstance(rule, CategoryRule | KeyListRule) else leaves
-        )
+        special = len(planned.axis.special) if isinstance(rule, CategoryRule | KeyListRule) else 0
+        values = np.ones(leaves - special)
         if isinstance(rule, OrderedRule):
             values = np.diff([*rule.starts.tolist(), rule.upper + 1]).astype(np.float64)
-        behind = np.zeros(
-            leaves - len(values)
-        )  # NULL, MISSING and OTHER: no question is expected to be about them
+        # NULL, MISSING and OTHER: no question is expected to be about them
+        behind = np.zeros(leaves - len(values))
         weights[i] = np.concatenate([values, behind]) / values.sum()
     return weights
 
@@ -372,7 +370,9 @@ class QuestionErrors:
         noise, counts = float(np.sum(variances[occurs])) / expected, float(np.sum(counted[occurs])) / expected
         if term.measure in COUNTS:
             return {term.measure: noise}
-        typical, mid = _typical(statistic.mid, statistic.sensitivity), statistic.mid
+        # assumed average of a value: a quarter of its range above its lower bound; never 0
+        mid, reach = statistic.mid, statistic.sensitivity
+        typical = (mid - reach / 2) or reach / 2 or 1.0
         centre = (typical - mid if mean else mid) / typical
         return {term.measure: noise / typical**2, "count": counts * centre**2}
 
@@ -387,8 +387,3 @@ def _sampled(masks: Sequence[FloatArray]) -> list[FloatArray] | None:
     shape = [len(mask) for mask in masks]
     flat = np.linspace(0, prod(shape) - 1, number).astype(np.int64)
     return [mask[at] for mask, at in zip(masks, np.unravel_index(flat, shape), strict=True)]
-
-
-def _typical(mid: int, reach: int) -> float:
-    """Assumed average of a value: a quarter of its range above its lower bound; never 0."""
-    return (mid - reach / 2) or reach / 2 or 1.0
