@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -37,7 +38,6 @@ from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.curator.design.questions import named
 from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import (
-    Domain,
     asked_fields,
     derived_fields,
     domain_of,
@@ -47,7 +47,7 @@ from dpsql.curator.draft.domains import (
     reading_lines,
     reasons,
 )
-from dpsql.curator.draft.first_views import DraftedSummaries, drafted_summaries, first_views
+from dpsql.curator.draft.first_views import drafted_summaries, first_views
 from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
 from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curator.draft.roles import NO_QUESTION, NO_TABLE, TableRoles, Whose, read_tables, roles_of
@@ -180,20 +180,19 @@ def draft(
     tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
     every_table, every_link = tables, links
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
-    roles = replace(
-        roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose, public=roles.public
-    )
+    read = roles_of(every_table, links, roles.whose.unit, roles.public)
+    roles = replace(read, whose=roles.whose, public=roles.public)
     lines = _header(name, reader, tables, links, roles, choices)
     # questions say what they need to know of people
-    of_people = DraftedSummaries() if statements else drafted_summaries(tables, links, roles)
+    summaries, of_people = ([], []) if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
         guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
         lines += _table(table, links, roles, fields, guess, confirmed=choices.public is not None)
-        if table.name == roles.unit_table and of_people.lines:
+        if table.name == roles.unit_table and summaries:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
-            lines += [f"      {line}" for line in of_people.lines]
-    views = [*first_views(tables, links, roles), *of_people.views] or ["  {}"]
+            lines += [f"      {line}" for line in summaries]
+    views = [*first_views(tables, links, roles), *of_people] or ["  {}"]
     text = "\n".join([*lines, "", "views:", *views]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
@@ -214,7 +213,7 @@ def draft(
 
 def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
     """Columns of a private table that the draft leaves out."""
-    for column in _value_columns(table, links) if table.name not in roles.public else ():
+    for column in links.values(table) if table.name not in roles.public else ():
         if why := left_out(column, of_people=table.name in roles.people).why:
             yield DroppedColumn(table.name, column.name, why, keeping(column))
 
@@ -300,16 +299,15 @@ def _header(
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
     places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
     marks = {value for t in tables for c in t.columns for value in c.values if value in ABSENT}
-    unsure = [
-        f"; where {mark} means that a value is missing, declare it as `null`" for mark in sorted(marks)[:1]
-    ]
+    unsure = "".join(
+        f"; where {m} means that a value is missing, declare it as `null`" for m in sorted(marks)[:1]
+    )
     csv = [] if reader.csv is None else [
-        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written{''.join(unsure)}"
+        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written{unsure}"
     ]  # fmt: skip
     unit = roles.unit_table
-    bounded = any(
-        unit in links.reached(name) for name in roles.counted
-    )  # rows of a unit are chosen, which needs a delta
+    # rows of a unit are chosen, which needs a delta
+    bounded = any(unit in links.reached(name) for name in roles.counted)
     question = [f"  # {roles.whose.question}"] if roles.whose.question else []
     candidates = [c for c in roles.whose.candidates if c != roles.whose.unit]
     shown = "whose rows are protected together" if unit else "each row by itself"
@@ -358,16 +356,14 @@ def _table(
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
-    lines = [
-        f"  {quoted(table.name)}:{_aside(table.name, roles)}",
-        f"    role: {'fact' if is_fact else 'dimension'}",
-    ]
+    aside = "  # a bridge: its rows link others" if table.name in roles.bridges else ""
+    lines = [f"  {quoted(table.name)}:{aside}", f"    role: {'fact' if is_fact else 'dimension'}"]
     lines += [f"    key: {quoted(key)}"] if key is not None else []
     if not is_fact:
         lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
     unlisted = links.unlisted[table.name]
     of_people = table.name in roles.people
-    value_columns = _value_columns(table, links)
+    value_columns = links.values(table)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
     nobodys = _nobodys(table, links, roles.unit_table)
@@ -377,11 +373,9 @@ def _table(
     unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."
     lines += [unread] if table.left_out else []
     if foreign:
-        pairs = ", ".join(
-            f"{quoted(column)}: "
-            + (f"{{references: {quoted(target)}, nullable: true}}" if column in nobodys else quoted(target))
-            for column, target in foreign.items()
-        )
+        named = {column: quoted(target) for column, target in foreign.items()}
+        named |= {column: f"{{references: {named[column]}, nullable: true}}" for column in nobodys}
+        pairs = ", ".join(f"{quoted(column)}: {target}" for column, target in named.items())
         lines.append(f"    foreign_keys: {{{pairs}}}")
     lines += [
         f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "
@@ -394,7 +388,12 @@ def _table(
         )
         numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
         lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
-    domains = [d for d in _domains(table, links, roles) if d is not None]
+    counted = table.name in roles.counted
+    drafted = (
+        public_domain(column) if is_public else domain_of(column, counted=counted, of_people=of_people)
+        for column in value_columns
+    )
+    domains = [domain for domain in drafted if domain is not None]
     measures = sum(domain.measure for domain in domains)
     if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
         lines.append(
@@ -412,33 +411,13 @@ def _table(
     checked = "; check it against every possible row" if by_rows else ""
     lines += [f"    # left out: {visible(why)}{checked}"] if why else []
     texts = () if is_public else (column for column in value_columns if column.readings)
-    return [
-        *lines,
-        *(f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts),
-    ]
-
-
-def _value_columns(table: TableFacts, links: Links) -> list[ColumnFacts]:
-    """Columns that are no keys."""
-    keys = (links.keys[table.name], *links.foreign[table.name])
-    return [column for column in table.columns if column.name not in keys]
+    lines += [f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts]
+    return lines
 
 
 def _percent(share: float) -> str:
     """A part of the rows in whole percents, which say little about any one of them."""
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
-
-
-def _aside(table: str, roles: TableRoles) -> str:
-    return "  # a bridge: its rows link others" if table in roles.bridges else ""
-
-
-def _domains(table: TableFacts, links: Links, roles: TableRoles) -> list[Domain | None]:
-    value_columns = _value_columns(table, links)
-    if table.name in roles.public:
-        return [public_domain(column) for column in value_columns]
-    counted, of_people = table.name in roles.counted, table.name in roles.people
-    return [domain_of(column, counted=counted, of_people=of_people) for column in value_columns]
 
 
 class DraftWorkload(NamedTuple):
@@ -493,11 +472,8 @@ def draft_from_source(
     """
     if output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    reader = open_reader(source)
-    try:
+    with closing(open_reader(source)) as reader:
         first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
-    finally:
-        reader.close()
     parse_catalog(first_draft.text, str(output))
     if workload is not None:
         designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)

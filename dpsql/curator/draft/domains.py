@@ -12,7 +12,8 @@ repeat one person's value; they are for the curator to replace by what holds for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from calendar import monthrange
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -24,7 +25,17 @@ from dpsql.catalog.base import alike_but_for_blanks
 from dpsql.catalog.checks import may_be_named
 from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.name_rules import GRADES, NAMES, TEXTS, is_name, words
-from dpsql.curator.draft.profile import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts, TableFacts
+from dpsql.curator.draft.profile import (
+    DAY,
+    DECIMAL,
+    MOMENT,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    ColumnFacts,
+    Nature,
+    TableFacts,
+)
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.calendar import OF_TIMES, RANGES, CalendarField, calendar_field
@@ -79,11 +90,8 @@ def _by_number(value: str) -> tuple[float, ...] | None:
     """The numbers of a range, `<=50K` before `>50K`; None for texts that merely hold one."""
     letters = re.sub(r"[^A-Za-z]", "", value)
     numbers = _NUMBER.findall(value.replace(",", ""))
-    if (
-        not numbers
-        or len(letters) > 10
-        or not re.match(r"\s*[$<>=+~-]*\s*\d|under|over|less|more", value, re.IGNORECASE)
-    ):
+    begins = re.match(r"\s*[$<>=+~-]*\s*\d|under|over|less|more", value, re.IGNORECASE)
+    if not numbers or len(letters) > 10 or not begins:
         return None
     low = re.match(r"\s*(<|under|less)", value, re.IGNORECASE) is not None
     return (float(numbers[0]), -1.0 if low else 0.0, *map(float, numbers[1:]))
@@ -92,10 +100,8 @@ def _by_number(value: str) -> tuple[float, ...] | None:
 def _place(value: str, scale: Sequence[str]) -> int | None:
     """The step that a value names by its longest word, or None."""
     text = value.lower().strip()
-    named = [
-        (len(word), i) for i, step in enumerate(scale) for word in step.split("|") if text.startswith(word)
-    ]
-    return max(named)[1] if named else None
+    named = ((len(w), i) for i, step in enumerate(scale) for w in step.split("|") if text.startswith(w))
+    return max(named, default=(0, None))[1]
 
 
 MOST_LEAVES = 150
@@ -182,9 +188,8 @@ def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
         return RARE if column.rare else AN_ID if _is_id(named) else FREE_TEXT
     if is_text and (alike_but_for_blanks(column.values) or any("\0" in value for value in column.values)):
         return BLANKS
-    is_code = (
-        wanted or column.repeats or 1 < len(column.values) <= 20
-    )  # years, teams and airports are asked by
+    # years, teams and airports are asked by
+    is_code = wanted or column.repeats or 1 < len(column.values) <= 20
     if _is_id(named) and not is_code:
         return AN_ID
     return TOO_LARGE if _DOMAINS[column.nature](column) is None else TAKEN
@@ -268,10 +273,6 @@ def _is_measure(column: ColumnFacts) -> bool:
     return numeric and column.distinct > 2 and not words(column.name) & (GRADES | NAMES)
 
 
-def _truth(column: ColumnFacts) -> Domain | None:
-    return Domain(column.name, ("type: bool",), 2)
-
-
 def _text(column: ColumnFacts) -> Domain | None:
     listed = ", ".join(map(quoted, in_order(column.values)))
     return Domain(column.name, ("type: string", f"categories: [{listed}]"), len(column.values))
@@ -286,15 +287,14 @@ def _number(column: ColumnFacts) -> Domain | None:
     kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
     low, high = low.quantize(unit), high.quantize(unit)
     if (high - low) / unit <= MOST_LEAVES:
-        return Domain(
-            column.name, (*kind, f"lower: {low:f}", f"upper: {high:f}"), int((high - low) / unit) + 1
-        )
+        ends = (f"lower: {low:f}", f"upper: {high:f}")
+        return Domain(column.name, (*kind, *ends), int((high - low) / unit) + 1)
     if 0 <= low < high / 2:
         low = Decimal(0)
     width = max(unit, round_width((high - low) / (MOST_LEAVES // 3)))
     low, high = outward(low, width, ROUND_FLOOR), outward(high, width, ROUND_CEILING)
-    ends = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
-    return Domain(column.name, (*kind, *ends), int((high - low) / width))
+    cut = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
+    return Domain(column.name, (*kind, *cut), int((high - low) / width))
 
 
 def _measured(column: ColumnFacts) -> Domain | None:
@@ -358,31 +358,19 @@ def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
     return (value / width).to_integral_value(rounding) * width
 
 
-def _day(column: ColumnFacts) -> Domain | None:
-    return _time(column, ("type: date",), "day")
-
-
-def _moment(column: ColumnFacts) -> Domain | None:
-    return _time(column, ("type: timestamp", "grain: hour"), "hour")
-
-
-def _time(column: ColumnFacts, kind: tuple[str, ...], grain: str) -> Domain | None:
+def _time(column: ColumnFacts) -> Domain | None:
     """Whole months from the first to the last one; leaves of days, months or years."""
     if column.low is None or column.high is None:
         return None
-    first = date.fromisoformat(column.low[:10]).replace(day=1)
-    last = _month_end(date.fromisoformat(column.high[:10]))
+    is_day = column.nature is DAY
+    kind, grain = (("type: date",), "day") if is_day else (("type: timestamp", "grain: hour"), "hour")
+    first, last = (date.fromisoformat(end[:10]).replace(day=1) for end in (column.low, column.high))
+    last = last.replace(day=monthrange(last.year, last.month)[1])
     days = (last - first).days + 1
     width = "day" if days < MONTHS_FROM else "month" if days < YEARS_FROM else "year"
     leaves = {"day": days, "month": days // 30, "year": days // 365}[width] + 1
     cuts = () if width == grain else (f"cuts: {{width: {width}}}",)
     return Domain(column.name, (*kind, f"lower: {first}", f"upper: {last}", *cuts), leaves)
-
-
-def _month_end(day: date) -> date:
-    following = (day.replace(day=28).toordinal() + 4) // 1
-    start = date.fromordinal(following).replace(day=1)
-    return date.fromordinal(start.toordinal() - 1)
 
 
 def asked_fields(statements: Iterable[str]) -> tuple[CalendarField, ...]:
@@ -407,9 +395,8 @@ def derived_fields(
         fields: what the questions ask for.
     """
     drafted = {domain.name.lower() for domain in domains}
-    times = {
-        c.name.lower(): c for c in table.columns if c.nature and c.nature.timed and c.name.lower() in drafted
-    }
+    timed = (column for column in table.columns if column.nature and column.nature.timed)
+    times = {column.name.lower(): column for column in timed if column.name.lower() in drafted}
     taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
     for field in fields:
         column = times.get(field.column.lower())
@@ -421,13 +408,15 @@ def derived_fields(
         low, high = RANGES[field.name]
         keys = ["type: int", f"lower: {low}", f"upper: {high}", *["nullable: true"] * column.nullable]
         taken.add(name.lower())
-        derived[f"extract({field.name} FROM {identifier(column.name)})"] = Domain(
-            name, tuple(keys), high - low + 1
-        )
+        expression = f"extract({field.name} FROM {identifier(column.name)})"
+        derived[expression] = Domain(name, tuple(keys), high - low + 1)
     return derived
 
 
-_DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}
+_DOMAINS: Mapping[Nature, Callable[[ColumnFacts], Domain | None]] = {
+    WHOLE: _number, DECIMAL: _number, DAY: _time, MOMENT: _time, TEXT: _text,
+    TRUTH: lambda column: Domain(column.name, ("type: bool",), 2),
+}  # fmt: skip
 
 
 def reasons(columns: Iterable[ColumnFacts], *, of_people: bool = False) -> str:

@@ -16,7 +16,7 @@ from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import YEARS_FROM, domain_of, public_domain
 from dpsql.curator.draft.links import Links
 from dpsql.curator.draft.name_rules import AMOUNTS, GRADES, NAMES, TEXTS, words
-from dpsql.curator.draft.profile import DAY, TEXT, ColumnFacts, TableFacts
+from dpsql.curator.draft.profile import DAY, TEXT, TableFacts
 from dpsql.curator.draft.roles import TableRoles
 from dpsql.errors import CatalogError
 from dpsql.row_expressions import identifier
@@ -63,7 +63,7 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
 
 def _sums(table: TableFacts, links: Links, roles: TableRoles) -> list[str]:
     """Measures that are summed first: amounts, since prices and rates add up to nothing; else rows are only counted."""
-    domains = (domain_of(column, counted=table.name in roles.counted) for column in _own(table, links))
+    domains = (domain_of(column, counted=table.name in roles.counted) for column in links.values(table))
     sums = [d.name for d in domains if d and d.measure]
     amounts = [name for name in sums if words(name) & AMOUNTS]
     return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES]]
@@ -87,25 +87,19 @@ def _axes(
         place = name if [t for _, t in ways].count(name) == 1 else ".".join(path)
         if name in roles.public:
             axes += _public_axis(tables[name], place, links)
-        elif _own_place(name, roles, links):
+        # rows of a private table that are the unit's own, or nobody's
+        elif roles.unit_table in (None, name, *links.reached(name)) or name not in roles.people:
             axes += _private_axes(tables[name], place, links, of_people=name in roles.people)
     named = [axis.name.lower() for axis in axes]
     unambiguous = [a._replace(name=a.full) if named.count(a.name.lower()) > 1 else a for a in axes]
     return sorted(unambiguous, key=lambda axis: axis.rank)[:MOST_AXES]
 
 
-def _own_place(name: str, roles: TableRoles, links: Links) -> bool:
-    """True if rows of a private table are the unit's own, or nobody's."""
-    return roles.unit_table is None or name == roles.unit_table or roles.unit_table in links.reached(name) or (
-        name not in roles.people
-    )  # fmt: skip
-
-
 def _public_axis(table: TableFacts, place: str, links: Links) -> Iterator[FirstAxis]:
     """The grain with the most values that still makes a short axis; days where there are some."""
     days = [c.name for c in table.columns if c.nature is DAY and c.distinct <= MOST_LEAVES]
     listed = [
-        (c.nature is TEXT, c.distinct, c.name) for c in _own(table, links)
+        (c.nature is TEXT, c.distinct, c.name) for c in links.values(table)
         if public_domain(c) and 2 <= c.distinct <= BEST_GRAIN and not words(c.name) & (NAMES | TEXTS)
         and (c.nature is TEXT or words(c.name) & GRADES)
     ]  # fmt: skip
@@ -118,7 +112,7 @@ def _public_axis(table: TableFacts, place: str, links: Links) -> Iterator[FirstA
 def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: bool) -> Iterator[FirstAxis]:
     """Its first time and all its other short axes, last those that tell each row from every other."""
     times = 0
-    for column in _own(table, links):
+    for column in links.values(table):
         domain = domain_of(column, counted=False, of_people=of_people)
         timed = column.nature is not None and column.nature.timed
         if domain is not None and 2 <= domain.leaves <= MOST_LEAVES and not (timed and times):
@@ -126,12 +120,6 @@ def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: boo
             full = f"{place.replace('.', '_')}_{column.name}"
             rank = 0 if timed else 3 if column.unique else 2
             yield FirstAxis(column.name, full, quoted(f"{place}.{column.name}"), rank)
-
-
-def _own(table: TableFacts, links: Links) -> list[ColumnFacts]:
-    """Columns that are no keys."""
-    keys = {*links.foreign[table.name], links.keys[table.name]}
-    return [column for column in table.columns if column.name not in keys]
 
 
 def _pairs(axes: Sequence[FirstAxis]) -> list[tuple[FirstAxis, FirstAxis]]:
@@ -153,35 +141,24 @@ DAYS_TO = 62
 """Days that a time spans up to which its classes are days; beyond, months or years."""
 
 
-class DraftedSummaries(NamedTuple):
-    """The summaries of the people's table.
-
-    Args:
-        lines: below `summaries`.
-        views: below `views`.
-    """
-
-    lines: tuple[str, ...] = ()
-    views: tuple[str, ...] = ()
-
-
-def drafted_summaries(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -> DraftedSummaries:
+def drafted_summaries(
+    tables: Sequence[TableFacts], links: Links, roles: TableRoles
+) -> tuple[list[str], list[str]]:
     """Visits, first and last time of every fact from which one way leads to the people.
 
     Args:
         tables: what was read of them.
         links: their keys.
         roles: what they are for.
+
+    Returns:
+        Lines below `summaries` of the people's table, and below `views`.
     """
     people = next((table for table in tables if table.name == roles.unit_table), None)
     if people is None or people.name in roles.counted:
-        return DraftedSummaries()
-    facts = [
-        table
-        for table in tables
-        if table.name in roles.facts - roles.bridges
-        and [name for _, name in links.ways(table.name)].count(people.name) == 1
-    ]
+        return [], []
+    counted = [table for table in tables if table.name in roles.facts - roles.bridges]
+    facts = [t for t in counted if [name for _, name in links.ways(t.name)].count(people.name) == 1]
     lines, views = list[str](), list[str]()
     taken = {column.name.lower() for column in people.columns}
     for fact in facts:
@@ -198,7 +175,7 @@ def drafted_summaries(tables: Sequence[TableFacts], links: Links, roles: TableRo
                 for name, function in ends
             ]
             views.append(_view(people.name, *(name for name, _ in ends)))
-    return DraftedSummaries(tuple(lines), tuple(views))
+    return lines, views
 
 
 def _names(fact: str, taken: set[str]) -> Iterator[str]:
@@ -221,12 +198,8 @@ def _counts(fact: TableFacts, people: TableFacts) -> str:
 def _times(fact: TableFacts, links: Links) -> Iterator[tuple[str, str]]:
     """Columns of times that are no keys, and what a summary of one says."""
     for column in fact.columns:
-        domain = domain_of(column, counted=False)
-        if (
-            column.name in links.foreign[fact.name]
-            or domain is None
-            or not (column.nature and column.nature.timed)
-        ):
+        domain, timed = domain_of(column, counted=False), column.nature is not None and column.nature.timed
+        if column.name in links.foreign[fact.name] or domain is None or not timed:
             continue
         said = dict(key.split(": ", 1) for key in domain.keys)
         days = (date.fromisoformat(said["upper"][:10]) - date.fromisoformat(said["lower"][:10])).days

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from dpsql.curator.draft.name_rules import NAMES, is_name, words
 from dpsql.curator.draft.profile import TEXT, ColumnFacts, SelectReader, TableFacts
@@ -60,17 +59,19 @@ class Links:
             yield path, current
             frontier += [((*path, column), target) for column, target in self.foreign[current].items()]
 
+    def values(self, table: TableFacts) -> list[ColumnFacts]:
+        """Columns that are no keys."""
+        keys = (self.keys[table.name], *self.foreign[table.name])
+        return [column for column in table.columns if column.name not in keys]
+
     def reached(self, table: str) -> frozenset[str]:
         """Every table that foreign keys lead to, without itself."""
         return frozenset(target for path, target in self.ways(table) if path)
 
 
-class _Named(NamedTuple):
-    """A possible link, and how sure its names make it: 3 equal, 2 one ends in the other, 1 they begin alike."""
-
-    column: str
-    target: str
-    sure: int
+Named = tuple[str, str, int]
+"""A possible link, and how sure its names make it: column, target, and 3 where they are equal, 2 where one ends in the
+other, 1 where they begin alike."""
 
 
 def find_links(
@@ -86,27 +87,22 @@ def find_links(
     """
     keys = {table.name: key_of(table, tables) for table in tables}
     holder, _, key = (unit or "").partition(".")
-    keys |= {
-        t.name: t.unique_columns[0]
-        for t in tables
-        if t.name in public and not keys[t.name] and t.unique_columns
-    }
+    keyless = [t for t in tables if t.name in public and not keys[t.name]]
+    keys |= {t.name: t.unique_columns[0] for t in keyless if t.unique_columns}
     keys |= {t.name: key for t in tables if t.name == holder and key in t.unique_columns}
     foreign: dict[str, dict[str, str]] = {}
     unlisted: dict[str, dict[str, float]] = {}
     for table in tables:
-        named = sorted(_named(table, tables, keys), key=lambda link: -link.sure)
         targets: dict[str, str] = {}
         unlisted[table.name] = {}
-        for link in named:
-            target = next(t for t in tables if t.name == link.target)
-            circle = link.target == table.name or table.name in _beyond(foreign, link.target)
-            if link.column in targets or circle:
+        for column, name, sure in sorted(_named(table, tables, keys), key=lambda link: -link[2]):
+            target = next(t for t in tables if t.name == name)
+            if column in targets or name == table.name or table.name in _beyond(foreign, name):
                 continue
-            lacking = _unlisted(reader, table, link, target, str(keys[target.name]))
+            lacking = _unlisted(reader, table, column, sure, target, str(keys[name]))
             if lacking is not None:
-                targets[link.column] = link.target
-                unlisted[table.name] |= {link.column: lacking} if lacking else {}
+                targets[column] = name
+                unlisted[table.name] |= {column: lacking} if lacking else {}
         foreign[table.name] = {c.name: targets[c.name] for c in table.columns if c.name in targets}
     return Links(keys, foreign, unlisted)
 
@@ -121,22 +117,13 @@ def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
     """
     unique = table.unique_columns
     stems = {name: stem(bare(name, table)) for name in unique}
-    named_after = [
-        name for name in unique if _is_called(table.name, stems[name]) and stems[name] != bare(name, table)
-    ]
-    ends = [
-        name for name in unique if words(name) & NAMES or (len(name) == 3 and name.lower().endswith("id"))
-    ]
-    elsewhere = {
-        column.name
-        for other_table in tables
-        if other_table.name != table.name
-        for column in other_table.columns
-    }
+    called = [name for name in unique if _is_called(table.name, stems[name])]
+    named_after = [name for name in called if stems[name] != bare(name, table)]
+    ends = [n for n in unique if words(n) & NAMES or (len(n) == 3 and n.lower().endswith("id"))]
+    elsewhere = {column.name for t in tables if t.name != table.name for column in t.columns}
     shared = [name for name in unique if name in elsewhere and not is_name(words(name))]
-    surely = [
-        name for name in named_after if stems[name]
-    ]  # EmployeeID of Employees, though more tables have postcodes
+    # EmployeeID of Employees, though more tables have postcodes
+    surely = [name for name in named_after if stems[name]]
     called_so = surely or [*named_after, *ends]
     return max(called_so or shared[:1], key=lambda name: _named_by(name, table, tables), default=None)
 
@@ -184,10 +171,8 @@ def _prefix(table: TableFacts) -> str:
     """`lo_` where every column begins so."""
     names = [column.name.lower() for column in table.columns]
     head, line, _ = names[0].partition("_")
-    shared = (
-        line and len(names) > 1 and len(head) <= 4 and all(name.startswith(head + line) for name in names)
-    )
-    return head + line if shared else ""
+    short = line and len(names) > 1 and len(head) <= 4
+    return head + line if short and all(name.startswith(head + line) for name in names) else ""
 
 
 def _names(table: str) -> tuple[str, ...]:
@@ -196,10 +181,13 @@ def _names(table: str) -> tuple[str, ...]:
     return (letters, letters.removesuffix("s"), re.sub("ies$", "y", letters))
 
 
-def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[_Named]:
+def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[Named]:
+    columns = {column.name for column in table.columns}
     for target in tables:
         key = keys[target.name]
-        if target.name == table.name or key is None or _same_shape(table, target):
+        # parts of one table (two years, training and test) number their rows alike and name nobody
+        alike = columns == {column.name for column in target.columns}
+        if target.name == table.name or key is None or alike:
             continue
         key_name, root = bare(key, target), stem(bare(key, target))
         for column in table.columns:
@@ -207,8 +195,9 @@ def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str 
             sure = _sure(name, key_name, root, _names(target.name))
             if not sure and name == key_name and _is_sole(column, table, target, tables, keys):
                 sure = 3
-            if sure and _one_kind(column, target.column(key)) and _points(table, column, target, keys):
-                yield _Named(column.name, target.name, sure)
+            one_kind = column.nature is not None and column.nature == target.column(key).nature
+            if sure and one_kind and _points(table, column, target, keys):
+                yield column.name, target.name, sure
 
 
 def _is_sole(
@@ -225,19 +214,10 @@ def _is_sole(
     return not column.unique and column.distinct < table.rows and holders == [target.name]
 
 
-def _same_shape(table: TableFacts, target: TableFacts) -> bool:
-    """Parts of one table (two years, training and test) number their rows alike and name nobody."""
-    return {column.name for column in table.columns} == {column.name for column in target.columns}
-
-
 def _points(table: TableFacts, column: ColumnFacts, target: TableFacts, keys: dict[str, str | None]) -> bool:
     """A table's own key names another table's rows only if it is called after that table."""
     root = stem(bare(column.name, table))
     return column.name != keys[table.name] or (root != "" and _is_called(target.name, root))
-
-
-def _one_kind(column: ColumnFacts, key: ColumnFacts) -> bool:
-    return column.nature is not None and column.nature == key.nature
 
 
 def _sure(name: str, key: str, root: str, called: tuple[str, ...]) -> int:
@@ -263,27 +243,27 @@ def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
 
 
 def _unlisted(
-    reader: SelectReader, table: TableFacts, link: _Named, target: TableFacts, key: str
+    reader: SelectReader, table: TableFacts, column: str, sure: int, target: TableFacts, key: str
 ) -> float | None:
     """The part of the rows whose value is not in the key; None where too many are for a foreign key.
 
     Where names are only alike, all values must be there, and name every row.
     """
-    column, name = identifier(link.column), identifier(key)
-    if table.column(link.column).nature is TEXT:  # a server has no `=` of a UUID and a text
-        column, name = (f"CAST({value} AS VARCHAR)" for value in (column, name))
+    value, name = identifier(column), identifier(key)
+    if table.column(column).nature is TEXT:  # a server has no `=` of a UUID and a text
+        value, name = (f"CAST({each} AS VARCHAR)" for each in (value, name))
     lacking, rows, named = reader.fetch(
         "SELECT count(*) FILTER (WHERE named.k IS NULL), "
         "CAST(coalesce(sum(held.n) FILTER (WHERE named.k IS NULL), 0) AS BIGINT), "
-        f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {column} AS v, count(*) AS n "
-        f"FROM {reader.relation(table.name)} WHERE {column} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
+        f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {value} AS v, count(*) AS n "
+        f"FROM {reader.relation(table.name)} WHERE {value} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
         f"(SELECT DISTINCT {name} AS k FROM {reader.relation(target.name)}) AS named ON named.k = held.v"
     )[0]
-    values = table.column(link.column).distinct
+    values = table.column(column).distinct
     if not named or not values:
         return None
-    if link.sure > 1:
-        least = SAME_NAME if _letters(link.column) == _letters(key) else INCLUDED
+    if sure > 1:
+        least = SAME_NAME if _letters(column) == _letters(key) else INCLUDED
         mostly = max((values - lacking) / values, (named - rows) / named) >= least
         return rows / named if mostly else None
     return 0.0 if not lacking and values == target.column(key).distinct else None
@@ -309,26 +289,21 @@ def without_rare_values(
         unit: the people's table; None where each row is a person.
         public: public tables, whose values anybody may see.
     """
-    return tuple(
-        table if table.name in public
-        else replace(table, columns=tuple(_without_rare(reader, c, table, tables, links, unit) for c in table.columns))
-        for table in tables
-    )  # fmt: skip
-
-
-def _without_rare(
-    reader: SelectReader, column: ColumnFacts, table: TableFacts, tables: Sequence[TableFacts], links: Links,
-    unit: str | None,
-) -> ColumnFacts:  # fmt: skip
-    if column.nature is not TEXT or not column.values:
-        return column
-    rows, holder, person = _rows_of_people(reader, table, tables, links, unit)
-    value = f"CAST({holder}.{identifier(column.name)} AS VARCHAR)"
-    counted = "count(*)" if person is None else f"count(DISTINCT {person})"
-    shared = reader.fetch(f"SELECT {value} FROM {rows} GROUP BY 1 HAVING {counted} >= {FEWEST_PEOPLE}")
-    listed = {str(text) for (text,) in shared if text is not None}
-    values = tuple(text for text in column.values if text in listed)
-    return replace(column, values=values, rare=len(values) < len(column.values))
+    kept = []
+    for table in tables:
+        columns = list(table.columns)
+        for i, column in enumerate(columns if table.name not in public else ()):
+            if column.nature is TEXT and column.values:
+                rows, holder, person = _rows_of_people(reader, table, tables, links, unit)
+                value = f"CAST({holder}.{identifier(column.name)} AS VARCHAR)"
+                counted = "count(*)" if person is None else f"count(DISTINCT {person})"
+                having = f"HAVING {counted} >= {FEWEST_PEOPLE}"
+                shared = reader.fetch(f"SELECT {value} FROM {rows} GROUP BY 1 {having}")
+                listed = {str(text) for (text,) in shared if text is not None}
+                values = tuple(text for text in column.values if text in listed)
+                columns[i] = replace(column, values=values, rare=len(values) < len(column.values))
+        kept.append(replace(table, columns=tuple(columns)))
+    return tuple(kept)
 
 
 def _rows_of_people(
@@ -346,9 +321,7 @@ def _rows_of_people(
         paths = {end: path for path, end in reversed([*links.ways(base)])}
         if unit in paths and table.name in paths:
             clause, last = _followed(reader, links, base, paths[table.name])
-            to_unit, holder = (
-                _followed(reader, links, base, paths[unit][:-1], "person_") if paths[unit] else ("", "base")
-            )
+            to_unit, holder = _followed(reader, links, base, paths[unit][:-1], "person_")
             person = paths[unit][-1] if paths[unit] else str(links.keys[unit])
             base_rows = f"(SELECT * FROM {reader.relation(base)}) AS base"
             return f"{base_rows}{clause}{to_unit}", last, f"{holder}.{identifier(person)}"

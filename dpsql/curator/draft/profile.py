@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import duckdb
@@ -144,52 +144,17 @@ class TableFacts:
         return next(column for column in self.columns if column.name == name)
 
 
-class SelectReader(Protocol):
-    """An open source that takes SELECTs in the SQL that DuckDB and PostgreSQL share."""
-
-    @property
-    def kind(self) -> SourceKind:
-        """Source kind in the catalog."""
-
-    @property
-    def root(self) -> str:
-        """Source root as the catalog writes it."""
-
-    @property
-    def csv(self) -> Csv | None:
-        """CSV dialect; None for other sources."""
-
-    @property
-    def places(self) -> Mapping[str, str]:
-        """Table -> file or table of the source."""
-
-    @property
-    def left_out(self) -> Mapping[str, int]:
-        """Table -> lines of its file that are no rows."""
-
-    @property
-    def unread_files(self) -> Sequence[str]:
-        """Files of tables that are not read: a source has files of one ending."""
-
-    def columns(self, table: str) -> Mapping[str, str]:
-        """Column -> type in DuckDB's words."""
-
-    def relation(self, table: str) -> str:
-        """Relation of a FROM clause."""
-
-    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT."""
-
-    def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
-        """Text column -> what `derive` may read it by; none where nothing can be derived."""
-
-    def close(self) -> None:
-        """Forget the connection."""
-
-
 @dataclass
 class SourceFiles:
-    """Parquet, CSV or DuckDB, opened as publishing opens them; CSV columns get the types that all their values have."""
+    """Parquet, CSV or DuckDB, opened as publishing opens them; CSV columns get the types that all their values have.
+
+    Args:
+        kind: in the catalog.
+        root: as the catalog writes it.
+        places: table -> file or table of the source.
+        csv: the CSV dialect; None for other sources.
+        unread_files: files of tables that are not read: a source has files of one ending.
+    """
 
     kind: SourceKind
     root: str
@@ -200,46 +165,48 @@ class SourceFiles:
     _typed: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Open the source; `left_out` says of a table how many lines of its file are no rows."""
         self._raw = open_sources(self.kind, Path(self.root), self.places, csv=self.csv)
+        self.left_out, self.close = self._raw.left_out, self._raw.close
         for table in self._raw.from_csv:
             self._typed[table] = self._types_of(table)
 
-    @property
-    def left_out(self) -> Mapping[str, int]:
-        return self._raw.left_out
-
     def columns(self, table: str) -> Mapping[str, str]:
+        """Column -> type in DuckDB's words."""
         return self._typed.get(table) or self._raw.columns[table]
 
     def relation(self, table: str) -> str:
+        """Relation of a FROM clause."""
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             columns = self._raw.columns[table].items()
             floats = [identifier(name) for name, kind in columns if kind in FLOATS]
             known = ", ".join(f"nullif({name}, CAST('NaN' AS DOUBLE)) AS {name}" for name in floats)
             return f"(SELECT * REPLACE ({known}) FROM {place}) AS typed" if floats else place
-        casts = (
-            f"TRY_CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items()
-        )
+        named = ((identifier(name), kind) for name, kind in typed.items())
+        casts = (f"TRY_CAST({name} AS {kind}) AS {name}" for name, kind in named)
         return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT, in the SQL that DuckDB and PostgreSQL share."""
         return self._raw.connection.execute(sql).fetchall()
 
     def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
+        """Text column -> what `derive` may read it by; none where nothing can be derived."""
         texts = [name for name, kind in self.columns(table).items() if kind == "VARCHAR"]
         return readings(self.fetch, self.relation(table), texts, ABSENT)
-
-    def close(self) -> None:
-        self._raw.close()
 
     def _types_of(self, table: str) -> dict[str, str]:
         """The narrowest type that every value of a text column reads as."""
         names = list(self._raw.columns[table])
-        tests = [
-            f"count({identifier(name)}) FILTER (WHERE {identifier(name)} NOT IN {ABSENT})" for name in names
+        quoted = [identifier(name) for name in names]
+        tests = [f"count({name}) FILTER (WHERE {name} NOT IN {ABSENT})" for name in quoted]
+        tests += [  # values that are written in a form and are valid in it
+            f"count(*) FILTER (WHERE regexp_full_match({name}, {literal(form)}) "
+            f"AND TRY_CAST({name} AS {kind}) IS NOT NULL)"
+            for name in quoted
+            for kind, form in CSV_TYPES
         ]
-        tests += [_reads_as(identifier(name), kind, form) for name in names for kind, form in CSV_TYPES]
         counts = self.fetch(f"SELECT {', '.join(tests)} FROM raw.{identifier(table)}")[0]
         types, width = {}, len(CSV_TYPES)
         for i, name in enumerate(names):
@@ -266,16 +233,8 @@ ABSENT = f"({', '.join(map(literal, sorted(ABSENT_TEXTS)))})"
 """Texts that stand for no value: R writes NA. In a column of numbers or times, publishing reads them as NULL."""
 
 
-def _reads_as(column: str, kind: str, form: str) -> str:
-    """Number of values of a text column that are written in a form and are valid in it."""
-    return (
-        f"count(*) FILTER (WHERE regexp_full_match({column}, {literal(form)}) "
-        f"AND TRY_CAST({column} AS {kind}) IS NOT NULL)"
-    )
-
-
 class Postgres:
-    """Tables of a PostgreSQL schema, asked in one read-only transaction."""
+    """Tables of a PostgreSQL schema, asked in one read-only transaction as `SourceFiles` are."""
 
     kind = POSTGRESQL
     csv = None
@@ -286,6 +245,7 @@ class Postgres:
         """Open the schema that the server's search path names first."""
         self.root = address
         self._session = PostgresSession(address, 3600)
+        self.close = self._session.close
         listed = self._session.rows(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
             "listing the tables",
@@ -311,8 +271,8 @@ class Postgres:
     def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
         return {}  # servers derive nothing from texts yet
 
-    def close(self) -> None:
-        self._session.close()
+
+SelectReader = SourceFiles | Postgres
 
 
 def open_reader(source: str | Path) -> SelectReader:
@@ -411,25 +371,17 @@ def _table(reader: SelectReader, table: str, place: str, named: frozenset[str]) 
         for figure in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
     ]  # fmt: skip
     rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *figures])} FROM {relation}")[0]
-    columns, at, read_by = [], 0, reader.readings(table)
+    columns, at, read_by, is_named = [], 0, reader.readings(table), table.lower() in named
     for name in names:
         present, distinct = counted[at : at + 2]
         finer = counted[at + 2 : at + 2 + len(_digits(name, kinds[name]))]
         at += 2 + len(finer)
-        unique = rows > 0 and distinct == rows and present == rows
         scale = _scale(kinds[name], finer)
         facts = ColumnFacts(
-            name,
-            _nature(kinds[name], scale),
-            scale,
-            distinct=distinct,
-            nullable=present < rows,
-            unique=unique,
-            guessed=reader.csv is not None,
-            present=present,
-            named=table.lower() in named and name.lower() in named,
-            readings=read_by.get(name, ()),
-        )
+            name, _nature(kinds[name], scale), scale, distinct=distinct, nullable=present < rows,
+            unique=rows > 0 and distinct == rows and present == rows, guessed=reader.csv is not None,
+            present=present, named=is_named and name.lower() in named, readings=read_by.get(name, ()),
+        )  # fmt: skip
         columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
     table_facts = TableFacts(table, place, int(rows), tuple(columns), reader.left_out.get(table, 0))
     return replace(table_facts, repeated=_repeated(table_facts, reader, relation))
@@ -474,11 +426,8 @@ def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> Col
     minimum, maximum, low, high = reader.fetch(f"SELECT {ends} FROM {relation} WHERE {name} IS NOT NULL")[0]
     if minimum is None or not all(isfinite(_number(end, facts.nature)) for end in (low, high)):
         return facts
-    inner, outer = (
-        _number(end, facts.nature) - _number(start, facts.nature)
-        for start, end in ((low, high), (minimum, maximum))
-    )
-    odd = not outer <= 2 * inner  # else what lies beyond is as near as the rest
+    first, last, start, end = (_number(text, facts.nature) for text in (minimum, maximum, low, high))
+    odd = not last - first <= 2 * (end - start)  # else what lies beyond is as near as the rest
     return replace(
         facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd, inner=(low, high),
         ends=(minimum, maximum),

@@ -89,7 +89,8 @@ def roles_of(
     """
     facts = frozenset(table.name for table in tables if table.name not in links.referred)
     people = frozenset(table.name for table in tables if _rank(table) > 0)
-    bridges = frozenset(t.name for t in tables if t.name in facts and _is_bridge(t, links))
+    linking = {t.name for t in tables if len(links.foreign[t.name]) > 1 and not links.values(t)}
+    bridges = facts & linking
     whose = _whose(tables, links, people) if unit is None else Whose(unit, (unit,))
     holder = whose.unit.partition(".")[0]
     proposed = frozenset(
@@ -112,11 +113,6 @@ def _rank(table: TableFacts) -> int:
     return 2 if traits > 1 else 1 if name & STAFF else 0
 
 
-def _is_bridge(table: TableFacts, links: Links) -> bool:
-    keys = {*links.foreign[table.name], links.keys[table.name]}
-    return len(links.foreign[table.name]) > 1 and all(column.name in keys for column in table.columns)
-
-
 def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -> Whose:
     """The people's table that most rows lead to; a question where none does or several could be meant."""
     ranked = []
@@ -130,31 +126,17 @@ def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -
     if not names:
         return Whose("row", ("row",), "No table has one row per person. Is every row a different person?")  # fmt: skip
     rivals = [name for rank, _, name in ranked if rank == ranked[0][0]]
-    if len(rivals) > 1:
-        return Whose(
-            names[0],
-            (*names, "row"),
-            f"{' and '.join(rivals)} both identify people. Do the rows belong to {names[0]}?",
-        )
-    return Whose(names[0], (*names, "row"))
+    question = f"{' and '.join(rivals)} both identify people. Do the rows belong to {names[0]}?"
+    return Whose(names[0], (*names, "row"), question if len(rivals) > 1 else "")
 
 
 NO_QUESTION = "no question uses it"
 NO_TABLE = "no question uses its table"
 
 
-class ReadTables(NamedTuple):
-    """Tables and columns that the questions read.
-
-    Args:
-        tables: those that are kept, with the columns that are.
-        links: their keys and foreign keys.
-        unread: table -> what is left out of it; all of its columns where it is left out.
-    """
-
-    tables: tuple[TableFacts, ...]
-    links: Links
-    unread: dict[str, tuple[ColumnFacts, ...]]
+ReadTables = tuple[tuple[TableFacts, ...], Links, dict[str, tuple[ColumnFacts, ...]]]
+"""Tables and columns that the questions read: those that are kept, with the columns that are; their keys and foreign
+keys; table -> what is left out of it, all of its columns where it is left out."""
 
 
 def read_tables(
@@ -170,11 +152,17 @@ def read_tables(
         catalog: its name, which questions may write for a table.
     """
     if not words:
-        return ReadTables(tuple(tables), links, {})
-    names = _named_tables(tables, roles, words, catalog) | _read_targets(tables, links, words)
-    names |= _between(links, names, roles.unit_table)
+        return tuple(tables), links, {}
+    unit, everything = roles.unit_table, catalog.lower() in words
+    in_words = {table.name for table in tables if table.name.lower() in words}
+    # tables that the questions name, the people's, and those that a foreign key leads to which questions read
+    names = in_words | {t.name for t in tables if t.name == unit or (everything and t.name in roles.counted)}
+    names |= {
+        to for name in in_words for column, to in links.foreign[name].items() if column.lower() in words
+    }
+    names |= _between(links, names, unit)
     names |= _beyond(tables, links, names, words)
-    names |= _between(links, names, roles.unit_table)
+    names |= _between(links, names, unit)
     foreign = {
         t: {c: target for c, target in targets.items() if t in names and target in names}
         for t, targets in links.foreign.items()
@@ -183,30 +171,12 @@ def read_tables(
     links = Links(links.keys, foreign, unlisted)
     kept, unread = [], dict[str, tuple[ColumnFacts, ...]]()
     for table in tables:
-        columns = tuple(column for column in table.columns if _is_read(column, table, links, roles, words))
+        values, is_public = links.values(table), table.name in roles.public
+        columns = tuple(c for c in table.columns if c not in values or is_public or c.name.lower() in words)
         if table.name in names:
             kept.append(replace(table, columns=columns))
         unread[table.name] = tuple(c for c in table.columns if table.name not in names or c not in columns)
-    return ReadTables(tuple(kept), links, unread)
-
-
-def _named_tables(
-    tables: Sequence[TableFacts], roles: TableRoles, words: frozenset[str], catalog: str
-) -> set[str]:
-    """Tables that the questions name, and the people's."""
-    everything = catalog.lower() in words
-    return {
-        table.name for table in tables
-        if table.name.lower() in words or table.name == roles.unit_table or (everything and table.name in roles.counted)
-    }  # fmt: skip
-
-
-def _read_targets(tables: Sequence[TableFacts], links: Links, words: frozenset[str]) -> set[str]:
-    """Tables that a foreign key leads to which a named table's questions read."""
-    return {
-        target for table in tables if table.name.lower() in words
-        for column, target in links.foreign[table.name].items() if column.lower() in words
-    }  # fmt: skip
+    return tuple(kept), links, unread
 
 
 def _between(links: Links, names: set[str], unit: str | None) -> set[str]:
@@ -229,10 +199,3 @@ def _beyond(tables: Sequence[TableFacts], links: Links, names: set[str], words: 
         table.name for table in tables
         if table.name in reached and any(c.name not in here and c.name.lower() in words for c in table.columns)
     }  # fmt: skip
-
-
-def _is_read(
-    column: ColumnFacts, table: TableFacts, links: Links, roles: TableRoles, words: frozenset[str]
-) -> bool:
-    keys = (links.keys[table.name], *links.foreign[table.name])
-    return column.name in keys or table.name in roles.public or column.name.lower() in words

@@ -44,11 +44,8 @@ class Reading(NamedTuple):
     declared: str
 
 
-class WrittenForm(NamedTuple):
-    """A way to write days, times or numbers: a test of a text and its reading, both in SQL over `{x}`."""
-
-    test: str
-    reading: Reading
+WrittenForm = tuple[str, Reading]
+"""A way to write days, times or numbers: a test of a text and its reading, both in SQL over `{x}`."""
 
 
 def _forms() -> tuple[WrittenForm, ...]:
@@ -57,29 +54,20 @@ def _forms() -> tuple[WrittenForm, ...]:
         text = (day + clock).replace(".", "[.]")
         pattern = re.sub("%[A-Za-z]", lambda match: FIELDS.get(match[0], "[0-9]{1,2}"), text)
         called = literal(day + clock)
-        kind = "type: timestamp, grain: hour" if clock else "type: date"
-        forms.append(
-            WrittenForm(
-                f"regexp_full_match({{x}}, {literal(pattern)}) AND try_strptime({{x}}, {called}) IS NOT NULL",
-                Reading(
-                    "time" if clock else "day", f"strptime({{x}}, {called})", f"{kind}, lower: .., upper: .."
-                ),
-            )
-        )
+        ending, kind = ("time", "type: timestamp, grain: hour") if clock else ("day", "type: date")
+        test = f"regexp_full_match({{x}}, {literal(pattern)}) AND try_strptime({{x}}, {called}) IS NOT NULL"
+        read = Reading(ending, f"strptime({{x}}, {called})", f"{kind}, lower: .., upper: ..")
+        forms.append((test, read))
     for symbol, (thousands, point) in product(SYMBOLS, ((".", ","), (",", "."))):
         bare = f"replace({{x}}, {literal(symbol)}, '')" if symbol else "{x}"
         there = f"contains({{x}}, {literal(symbol)}) AND " if symbol else ""
         number = f"[+-]?([0-9]{{1,3}}([{thousands}][0-9]{{3}})+|[0-9]+)([{point}][0-9]+)?"
         expression = f"replace({bare}, {literal(thousands)}, '')"
         expression = expression if point == "." else f"replace({expression}, ',', '.')"
-        forms.append(
-            WrittenForm(
-                f"{there}regexp_full_match(trim({bare}), {literal(number)})",
-                Reading("number", expression, "type: decimal, scale: 2, lower: .., upper: .., measure: true"),
-            )
-        )
+        read = Reading("number", expression, "type: decimal, scale: 2, lower: .., upper: .., measure: true")
+        forms.append((f"{there}regexp_full_match(trim({bare}), {literal(number)})", read))
     hour = Reading("hour", "CAST(left({x}, 2) AS INT)", "type: int, lower: 0, upper: 23")
-    return (*forms, WrittenForm("regexp_full_match({x}, '[0-2][0-9]:[0-9]{2}(:[0-9]{2})?')", hour))
+    return (*forms, ("regexp_full_match({x}, '[0-2][0-9]:[0-9]{2}(:[0-9]{2})?')", hour))
 
 
 FORMS = _forms()
@@ -101,7 +89,7 @@ def readings(
     """
     alike = ("TRUE", *(f"regexp_full_match({{x}}, {literal(pattern)})" for pattern in (CANDIDATE, CODES)))
     figures = [
-        _over(f"count(*) FILTER (WHERE {{x}} NOT IN {absent} AND {test})", identifier(column))
+        f"count(*) FILTER (WHERE {{x}} NOT IN {absent} AND {test})".replace("{x}", identifier(column))
         for column in texts for test in alike
     ]  # fmt: skip
     counts = list(fetch(f"SELECT {', '.join([*figures, '0'])} FROM {relation}")[0])
@@ -111,12 +99,8 @@ def readings(
         if not values or candidates < values or codes == values:
             continue
         column = identifier(name)
-        tests = ", ".join(f"bool_and({_over(form.test, column)})" for form in FORMS)
+        tests = ", ".join(f"bool_and({test})" for test, _ in FORMS).replace("{x}", column)
         fits = fetch(f"SELECT {tests} FROM {relation} WHERE {column} NOT IN {absent}")[0]
-        readers = (form.reading for form, fit in zip(FORMS, fits, strict=True) if fit)
-        columns[name] = tuple(r._replace(expression=_over(r.expression, column)) for r in readers)
+        readers = (read for (_, read), fit in zip(FORMS, fits, strict=True) if fit)
+        columns[name] = tuple(r._replace(expression=r.expression.replace("{x}", column)) for r in readers)
     return columns
-
-
-def _over(sql: str, column: str) -> str:
-    return sql.replace("{x}", column)
