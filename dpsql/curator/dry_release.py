@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import prod, sqrt
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,13 +63,13 @@ FloatArray = npt.NDArray[np.float64]
 BOXES = 256
 
 
-@dataclass(frozen=True)
 class GuessedSquares:
     """Guess of how one person's rows add up; without one, the largest possible."""
 
-    plan: ReleasePlan
-    guess: Guess | None
-    stored: ClassVar[tuple[SquareMeta, ...]] = ()
+    stored: tuple[SquareMeta, ...] = ()
+
+    def __init__(self, plan: ReleasePlan, guess: Guess | None) -> None:
+        self.plan, self.guess = plan, guess
 
     def rows(self, index: int, counts: FloatArray) -> Squares:
         """As of `DrawnSquares`: as many rows a person as she has on average, as alike as the guess says."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -81,20 +81,17 @@ Rank = tuple[int, float]
 """Of answers to some blocks: cells without an error, then mean error."""
 
 
-@dataclass(frozen=True, eq=False)
 class RoutedStatement:
-    """A statement that several may answer.
+    """A statement that several may answer; `left_out` are those who answer only for people who reported to them.
 
     Args:
         statements: as each candidate reads it; their blocks are the same but for names.
         refusals: why others cannot, and why candidates cannot answer a block.
-        left_out: who answers only for those who reported to it.
     """
 
-    statements: dict[RouteCandidate, Statement]
-    refusals: list[Refusal]
-    left_out: list[str] = field(default_factory=list)
-    _related: dict[tuple[RouteCandidate, int], Relation | None] = field(default_factory=dict)
+    def __init__(self, statements: dict[RouteCandidate, Statement], refusals: list[Refusal]) -> None:
+        self.statements, self.refusals, self.left_out = statements, refusals, list[str]()
+        self._related: dict[tuple[RouteCandidate, int], Relation | None] = {}
 
     @property
     def first(self) -> RouteCandidate:
@@ -180,7 +177,6 @@ class RoutedStatement:
         return sorted(eligible, key=lambda option: (option[1], -len(option[0].names)))
 
 
-@dataclass(frozen=True, eq=False)
 class Router:
     """Several releases, asked as one.
 
@@ -190,10 +186,9 @@ class Router:
         combine: whether tables of several releases answer too.
     """
 
-    answerers: tuple[ReleaseEngine, ...]
-    names: tuple[str, ...]
-    combine: bool
-    _kept: dict[tuple[str, str], Result] = field(default_factory=dict)
+    def __init__(self, answerers: tuple[ReleaseEngine, ...], names: tuple[str, ...], combine: bool) -> None:
+        self.answerers, self.names, self.combine = answerers, names, combine
+        self._kept: dict[tuple[str, str], Result] = {}
 
     def query(self, text: str, dialect: str) -> Result:
         """Answer a statement, block by block.

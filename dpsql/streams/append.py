@@ -12,7 +12,7 @@
 Read `opened_stream`, then `OpenStream.append`. The caller picks rows between the two: `admitted` says who
 may still be in a batch, and what is aggregated then is integers only. Nothing here knows a catalog: `StreamSpec` is
 what is fixed when the stream is made, `Batch` what arrives, `StreamNoise` where its noise comes from. Recovery
-(`settle`) sends stored values again, never draws, and refuses two sides that do not fit.
+(`OpenStream.settle`) sends stored values again, never draws, and refuses two sides that do not fit.
 """
 
 from __future__ import annotations
@@ -180,7 +180,6 @@ class Batch:
     types: str = ""
 
 
-@dataclass(frozen=True)
 class StreamNoise:
     """The draws of a stream: a node spends its share of the statistic's spend, all batches together the whole.
 
@@ -189,8 +188,8 @@ class StreamNoise:
         noise: where noise comes from.
     """
 
-    statistics: Sequence[StreamStatistic]
-    noise: Noise
+    def __init__(self, statistics: Sequence[StreamStatistic], noise: Noise) -> None:
+        self.statistics, self.noise = statistics, noise
 
     def node(self, group: Group, read: NodeRead, exacts: Sequence[Exact]) -> list[Noisy]:
         """Exact sums of statistics that share a draw (int64[cells] each), with the noise of one node.
@@ -252,62 +251,6 @@ def no_kill(step: str) -> None:
     """Go on."""
 
 
-def send(
-    directory: Path,
-    state: StreamState,
-    manifest: StreamManifest,
-    batch: int,
-    kill_point: KillPoint,
-    present: Present = no_state,
-) -> StreamManifest:
-    """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""
-    segment = write_segment(directory, batch, state.outbox(batch))
-    kill_point("segment")
-    grown = present(directory, grow(directory, manifest, segment))
-    kill_point("state")
-    write_manifest(directory, grown)
-    for dropped in set(manifest.states) - set(grown.states):
-        (directory / dropped.file).unlink(missing_ok=True)
-    kill_point("manifest")
-    state.mark(batch, segment.sha256)
-    kill_point("marked")
-    return grown
-
-
-def settle(
-    directory: Path, state: StreamState, kill_point: KillPoint, present: Present = no_state
-) -> StreamManifest:
-    """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
-
-    Raises:
-        IntegrityError: the public side is ahead of the private one, behind it, or holds other segments.
-    """
-    manifest = read_head(directory)
-    if manifest.release_id.encode() != state.setting("release_id"):
-        raise IntegrityError("the private state belongs to another release", hint="name the one made with it")
-    if manifest.batches > state.next_batch():
-        raise IntegrityError(
-            f"{manifest.batches} batches are public but the private state knows {state.next_batch()}",
-            hint="an old copy was restored: bring back the newest one; nothing was drawn",
-        )
-    decided, public = state.batches(manifest.first), manifest.segments
-    marked = [batch.segment for batch in decided if batch.segment is not None]
-    if marked != [segment.sha256 for segment in public[: len(marked)]]:
-        raise IntegrityError(
-            "published batches are missing or are not the ones that were decided",
-            hint="restore the release directory from a backup; nothing was drawn",
-        )
-    if public:
-        check_segment(directory, public[-1])
-    for place, batch in enumerate(decided[len(marked) :], start=len(marked)):
-        if place < len(public):
-            _check_sent(directory, public[place], state.outbox(batch.number))
-            state.mark(batch.number, public[place].sha256)
-        else:
-            manifest = send(directory, state, manifest, batch.number, kill_point, present)
-    return manifest
-
-
 def _check_sent(directory: Path, segment: Segment, stored: Sequence[NoisyNode]) -> None:
     """Refuse to mark a public segment whose values are not the stored ones: the state is a copy that diverged.
 
@@ -356,26 +299,73 @@ def opened_stream(
                     "this stream was made with another specification", hint="make a new release"
                 )
             seal_state(private, closed=False)
-            manifest = settle(directory, state, kill_point, present)
+            stream = OpenStream(directory, state, spec, kill_point, present)
+            stream.settle()
             settled = True
             kill_point("recovered")
-            yield OpenStream(directory, state, spec, manifest, kill_point, present)
+            yield stream
         finally:
             state.close()
             if settled:
                 seal_state(private, closed=True)
 
 
-@dataclass
 class OpenStream:
     """A stream whose lock is held. `manifest` is what is public now, as stored: pages are not read."""
 
-    directory: Path
-    state: StreamState
-    spec: StreamSpec
-    manifest: StreamManifest
-    kill_point: KillPoint
-    present: Present = no_state
+    def __init__(
+        self, directory: Path, state: StreamState, spec: StreamSpec, kill_point: KillPoint, present: Present
+    ) -> None:
+        self.directory, self.state, self.spec = directory, state, spec
+        self.kill_point, self.present = kill_point, present
+        self.manifest = read_head(directory)
+
+    def settle(self) -> None:
+        """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
+
+        Raises:
+            IntegrityError: the public side is ahead of the private one, behind it, or holds other segments.
+        """
+        state, manifest, public = self.state, self.manifest, self.manifest.segments
+        if manifest.release_id.encode() != state.setting("release_id"):
+            raise IntegrityError(
+                "the private state belongs to another release", hint="name the one made with it"
+            )
+        if manifest.batches > state.next_batch():
+            raise IntegrityError(
+                f"{manifest.batches} batches are public but the private state knows {state.next_batch()}",
+                hint="an old copy was restored: bring back the newest one; nothing was drawn",
+            )
+        decided = state.batches(manifest.first)
+        marked = [batch.segment for batch in decided if batch.segment is not None]
+        if marked != [segment.sha256 for segment in public[: len(marked)]]:
+            raise IntegrityError(
+                "published batches are missing or are not the ones that were decided",
+                hint="restore the release directory from a backup; nothing was drawn",
+            )
+        if public:
+            check_segment(self.directory, public[-1])
+        for place, batch in enumerate(decided[len(marked) :], start=len(marked)):
+            if place < len(public):
+                _check_sent(self.directory, public[place], state.outbox(batch.number))
+                state.mark(batch.number, public[place].sha256)
+            else:
+                self._send(batch.number)
+
+    def _send(self, batch: int) -> None:
+        """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""
+        directory, manifest = self.directory, self.manifest
+        segment = write_segment(directory, batch, self.state.outbox(batch))
+        self.kill_point("segment")
+        grown = self.present(directory, grow(directory, manifest, segment))
+        self.kill_point("state")
+        write_manifest(directory, grown)
+        for dropped in set(manifest.states) - set(grown.states):
+            (directory / dropped.file).unlink(missing_ok=True)
+        self.kill_point("manifest")
+        self.state.mark(batch, segment.sha256)
+        self.kill_point("marked")
+        self.manifest = grown
 
     def known(self, number: int) -> bool:
         """Is the batch published already? See `StreamState.known`; also refuses batches past the horizon."""
@@ -421,9 +411,7 @@ class OpenStream:
             self.decide(batch, draw)
             self.kill_point("drawn")
         self.kill_point("committed")
-        self.manifest = send(
-            self.directory, self.state, self.manifest, batch.number, self.kill_point, self.present
-        )
+        self._send(batch.number)
         return self.manifest
 
     def decide(self, batch: Batch, draw: StreamNoise) -> None:

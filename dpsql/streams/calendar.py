@@ -10,7 +10,7 @@ is one leaf.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from dpsql.axis import Axis, build_axis
@@ -55,12 +55,11 @@ def batch_bounds(number: int, origin: str, grain: Grain) -> tuple[datetime, date
     ['2026-02-01 00:00:00', '2026-03-01 00:00:00']
     """
     start = _start(origin, grain)
-    if grain == "month":
-        months = start.year * 12 + start.month - 1 + number
-        start = start.replace(year=months // 12, month=months % 12 + 1)
-    else:
-        start += number * _SPAN[grain]
-    return start, _end(start, grain)
+    if grain != "month":
+        return start + number * _SPAN[grain], start + (number + 1) * _SPAN[grain]
+    month = start.year * 12 + start.month - 1 + number
+    first, following = (start.replace(year=m // 12, month=m % 12 + 1) for m in (month, month + 1))
+    return first, following
 
 
 def _start(label: str, grain: Grain) -> datetime:
@@ -83,17 +82,6 @@ def _start(label: str, grain: Grain) -> datetime:
         day -= timedelta(days=day.weekday())
     if grain == "month":
         day = day.replace(day=1)
-    return _midnight(day)
-
-
-def _end(start: datetime, grain: Grain) -> datetime:
-    """The end of the batch that begins at `start`."""
-    if grain != "month":
-        return start + _SPAN[grain]
-    return _midnight((start.date() + timedelta(days=31)).replace(day=1))
-
-
-def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day)
 
 

@@ -112,12 +112,11 @@ class StreamPlan:
         largest_share, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
         for members in self.batch.families:
             coarse = [replace(statistics[i], noise_refinement=1) for i in members]
-            noise_refinement = max(
-                s.law.noise_refinement(
-                    axis_budgets(self.batch.strategies(s)[1:]), s.spend * largest_share, s.drawn_sensitivity
-                )
-                for s in coarse
-            )
+            needed = []
+            for s in coarse:
+                others = axis_budgets(self.batch.strategies(s)[1:])
+                needed.append(s.law.noise_refinement(others, s.spend * largest_share, s.drawn_sensitivity))
+            noise_refinement = max(needed)
             for i in members:
                 factor = statistics[i].factor * statistics[i].noise_refinement / noise_refinement
                 statistics[i] = replace(statistics[i], noise_refinement=noise_refinement, factor=factor)
@@ -150,22 +149,16 @@ class StreamPlan:
         return statistics
 
     def _statistics(self) -> tuple[StreamStatistic, ...]:
-        return tuple(
-            StreamStatistic(
-                s.law,
-                tuple(axis_budgets(self.batch.strategies(s)[1:])),
-                s.spend / self.price,
-                s.drawn_sensitivity,
-            )
-            for s in self.batch.statistics
-        )
+        found = []
+        for s in self.batch.statistics:
+            others = tuple(axis_budgets(self.batch.strategies(s)[1:]))
+            found.append(StreamStatistic(s.law, others, s.spend / self.price, s.drawn_sensitivity))
+        return tuple(found)
 
     def models(self, batches: int) -> list[AxisVariance]:
         """The variance model of each axis after so many batches, time first."""
-        return [
-            self.strategy.variance(batches),
-            *(planned.strategy.variance() for planned in self.batch.axes[1:]),
-        ]
+        others = (planned.strategy.variance() for planned in self.batch.axes[1:])
+        return [self.strategy.variance(batches), *others]
 
     def unit_variances(self) -> list[float]:
         """Variance of a number of each statistic that would spend all, for the model of time to multiply.
@@ -174,33 +167,30 @@ class StreamPlan:
         for all, so errors are never understated by them.
         """
         time, shares = self.strategy.ahead, self.strategy.shares()
-        if time is not None:
-            worst = [
-                s.law.variance_at_unit_budget(s.ahead(time), s.spend, s.sensitivity)
-                for s in self.statistics()
-            ]
-        else:
-            worst = [max(s.variance_at_unit_budget(share) for share in shares) for s in self.statistics()]
+        worst = [
+            max(s.variance_at_unit_budget(share) for share in shares)
+            if time is None
+            else s.law.variance_at_unit_budget(s.ahead(time), s.spend, s.sensitivity)
+            for s in self.statistics()
+        ]
         return [variance * s.factor**2 for variance, s in zip(worst, self.batch.statistics, strict=True)]
 
 
-def plan_stream(catalog: Catalog, make_axis: AxisMaker, number: int) -> StreamPlan:
+def plan_stream(
+    catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: ChooseTime | None = None
+) -> StreamPlan:
     """Plan a stream and the batch that arrives.
 
     Args:
         catalog: a checked catalog with `stream`.
         make_axis: builds the other axes, reading public tables where it needs them.
         number: the arriving batch, 0-based.
+        choose_time: the strategy of time, once its noise is known and how far its sums reach; chosen if None.
 
     Raises:
         CatalogError: the catalog cannot be streamed.
         BatchOrderError: the batch lies past the column's upper bound.
     """
-    return _planned(catalog, make_axis, number, partial(chosen, catalog))
-
-
-def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: ChooseTime) -> StreamPlan:
-    """A plan whose strategy of time is chosen, or known, once its noise is and how far its sums reach."""
     stream, of, column = stream_column(catalog)
     check_views(catalog, stream, of, column)
 
@@ -212,7 +202,7 @@ def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: C
     plan = plan_release(catalog, make)
     law = LAWS[plan.statistics[0].law.norm]
     reach = max(_reach(plan, s) for s in plan.statistics)
-    time = choose_time(law, reach, _drawn_ahead(plan, stream, law))
+    time = (choose_time or partial(chosen, catalog))(law, reach, _drawn_ahead(plan, stream, law))
     first = _time_first(plan, stream, time)
     return StreamPlan(catalog, stream, of, column, time.strategy, first).refined_noise()
 
@@ -231,9 +221,8 @@ def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseDistribution) -> J
     for s in plan.statistics:
         others = [plan.axes[axis] for axis in s.axes if not is_time(plan.axes[axis].resolved, stream)]
         budgets = axis_budgets([planned.strategy for planned in others])
-        if any(
-            np.any(axis.budget != axis.total) for axis in budgets
-        ):  # rows that add leaves have a part of it
+        # rows that add leaves have a part of it
+        if any(np.any(axis.budget != axis.total) for axis in budgets):
             return None
         cells.append(prod(planned.axis.leaves for planned in others))
         rooms.append(s.law.column_cap(budgets, s.spend / (stream.max_batches or 1), s.drawn_sensitivity))
@@ -265,19 +254,11 @@ def chosen(
     stream, _, _ = stream_column(catalog)
     usual = ("running", "range", *(w for w in DEFAULT_WINDOWS[stream.grain] if int(w) <= stream.horizon))
     weights = stream.workload or dict.fromkeys(usual, Fraction(1))
-    questions = tuple(
-        question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
-    )
-    bits = 61 - (ROWS - 1).bit_length() - (reach - 1).bit_length()
-    question = StreamProblem(
-        law,
-        stream.horizon,
-        questions,
-        stream.max_batches or 1,
-        stream.ends,
-        max(1, min(bits, MOST_BITS)),
-        joint,
-    )
+    names = dict.fromkeys((*usual, *weights))
+    questions = tuple(question_of(name, float(weights.get(name, 0))) for name in names)
+    bits = max(1, min(61 - (ROWS - 1).bit_length() - (reach - 1).bit_length(), MOST_BITS))
+    batches = stream.max_batches or 1
+    question = StreamProblem(law, stream.horizon, questions, batches, stream.ends, bits, joint)
     word = words()[stream.strategy]
     if stream.workload and not word.tuned:
         raise CatalogError(
@@ -338,10 +319,12 @@ def frozen(plan: StreamPlan) -> dict[str, Any]:
     **Privacy**: public facts; they follow from the catalog and public tables.
     """
     time = {"kind": plan.strategy.kind, "strategy": plan.strategy.frozen()}
-    axes = [
-        _to_json(planned.axis.name, planned.choice) | {"leaves": leaf_digest(planned.axis)}
-        for planned in plan.batch.axes[1:]
-    ]
+    axes = []
+    for axis, choice in ((planned.axis, planned.choice) for planned in plan.batch.axes[1:]):
+        axes.append({
+            "axis": axis.name, "name": choice.name, "error": choice.expected_error, "runners_up": choice.runners_up,
+            "kind": choice.strategy.kind, "strategy": choice.strategy.frozen(), "leaves": leaf_digest(axis),
+        })  # fmt: skip
     return {"time": time, "axes": axes}
 
 
@@ -362,18 +345,17 @@ def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, 
         return TimeChoice(time, time.name, 0.0)
 
     try:
-        plan = _planned(catalog, make_axis, number, restored)
+        plan = plan_stream(catalog, make_axis, number, restored)
         choices = [_from_json(frozen_axis) for frozen_axis in kept["axes"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IntegrityError("the stream's promise is damaged", hint="restore it from a backup") from error
-    axes = plan.batch.axes
-    fits = [(planned.axis.name, planned.axis.leaves) for planned in axes[1:]]
+    first, *others = plan.batch.axes
+    fits = [(planned.axis.name, planned.axis.leaves) for planned in others]
     if [(name, choice.strategy.leaves) for name, choice in choices] != fits:
         raise _other_axes()
-    restored_axes = [
-        replace(planned, choice=choice) for planned, (_, choice) in zip(axes[1:], choices, strict=True)
-    ]
-    return replace(plan, batch=replace(plan.batch, axes=(axes[0], *restored_axes)))
+    pairs = zip(others, choices, strict=True)
+    axes = (first, *(replace(planned, choice=choice) for planned, (_, choice) in pairs))
+    return replace(plan, batch=replace(plan.batch, axes=axes))
 
 
 def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
@@ -386,9 +368,8 @@ def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
     Raises:
         IntegrityError: a public table has changed what leaves stand for, or the promise is damaged.
     """
-    if [frozen_axis.get("leaves") for frozen_axis in kept["axes"]] != [
-        leaf_digest(p.axis) for p in plan.batch.axes[1:]
-    ]:
+    known = [frozen_axis.get("leaves") for frozen_axis in kept["axes"]]
+    if known != [leaf_digest(planned.axis) for planned in plan.batch.axes[1:]]:
         raise _other_axes()
 
 
@@ -419,16 +400,8 @@ def _label(value: object) -> str:
     return str(Fraction(value)) if math.isfinite(value) else str(value)
 
 
-def _to_json(name: str, choice: AxisChoice) -> dict[str, Any]:
-    return {
-        "axis": name, "name": choice.name, "error": choice.expected_error, "runners_up": choice.runners_up,
-        "kind": choice.strategy.kind, "strategy": choice.strategy.frozen(),
-    }  # fmt: skip
-
-
 def _from_json(frozen_axis: dict[str, Any]) -> tuple[str, AxisChoice]:
     strategy = thaw(str(frozen_axis["kind"]), frozen_axis["strategy"])
     runners = tuple((str(name), float(error)) for name, error in frozen_axis["runners_up"])
-    return str(frozen_axis["axis"]), AxisChoice(
-        strategy, str(frozen_axis["name"]), float(frozen_axis["error"]), runners
-    )
+    choice = AxisChoice(strategy, str(frozen_axis["name"]), float(frozen_axis["error"]), runners)
+    return str(frozen_axis["axis"]), choice

@@ -38,6 +38,7 @@ from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, sync
 from dpsql.release.stream import MANIFEST, StreamSnapshot, listed_states
 from dpsql.release.stream import STREAM_FORMAT as FORMAT
+from dpsql.row_expressions import literal
 from dpsql.scratch import scratch
 from dpsql.tree import IntArray, Noisy
 
@@ -46,13 +47,8 @@ PUBLIC_FILE = 0o444
 PAGE = 256
 """Segments that one page lists."""
 SCHEMA = {
-    "statistic": "INTEGER",
-    "level": "INTEGER",
-    "lo": "BIGINT",
-    "hi": "BIGINT",
-    "cell": "BIGINT",
-    "value": "BIGINT",
-}
+    "statistic": "INTEGER", "level": "INTEGER", "lo": "BIGINT", "hi": "BIGINT", "cell": "BIGINT", "value": "BIGINT"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,16 +196,9 @@ def create_directory(directory: Path, release_id: str, base: str | None = None) 
 def write_manifest(directory: Path, manifest: StreamManifest) -> None:
     """Replace the manifest atomically: a reader sees the old list or the new one."""
     base = {"file": manifest.base[0], "sha256": manifest.base[1]} if manifest.base else None
+    files = {n: [asdict(file) for file in getattr(manifest, n)] for n in ("pages", "segments", "states")}
     _write_json(
-        directory / MANIFEST,
-        {
-            "format": FORMAT,
-            "release_id": manifest.release_id,
-            "base": base,
-            "pages": [asdict(page) for page in manifest.pages],
-            "segments": [asdict(segment) for segment in manifest.segments],
-            "states": [asdict(state) for state in manifest.states],
-        },
+        directory / MANIFEST, {"format": FORMAT, "release_id": manifest.release_id, "base": base, **files}
     )
 
 
@@ -271,7 +260,7 @@ def write_segment(directory: Path, batch: int, nodes: Sequence[NoisyNode]) -> Se
     with scratch() as connection:
         connection.register("noisy", _columns(nodes))
         picked = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in SCHEMA.items())
-        connection.execute(f"COPY (SELECT {picked} FROM noisy) TO {_quoted(fresh)} (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT {picked} FROM noisy) TO {literal(str(fresh))} (FORMAT parquet)")
     fresh.chmod(PUBLIC_FILE)
     sync(fresh)
     segment = Segment(name, file_hash(fresh), batch)
@@ -304,20 +293,9 @@ def read_segments(directory: Path, manifest: StreamManifest) -> dict[str, IntArr
 def _columns(nodes: Sequence[NoisyNode]) -> dict[str, IntArray]:
     """Nodes as flat columns, one row per cell."""
     sizes = [node.values.size for node in nodes]
-
-    def spread(values: list[int]) -> IntArray:
-        return np.repeat(np.array(values, dtype=np.int64), sizes)
-
-    return {
-        "statistic": spread([n.statistic for n in nodes]),
-        "level": spread([n.level for n in nodes]),
-        "lo": spread([n.lo for n in nodes]),
-        "hi": spread([n.hi for n in nodes]),
-        "cell": np.concatenate([np.arange(size, dtype=np.int64) for size in sizes]),
-        "value": np.concatenate([node.values for node in nodes]),
-    }
-
-
-def _quoted(path: Path) -> str:
-    """A path as an SQL literal; COPY takes no parameter there."""
-    return "'" + str(path).replace("'", "''") + "'"
+    columns = {}
+    for name in ("statistic", "level", "lo", "hi"):
+        columns[name] = np.repeat(np.array([getattr(n, name) for n in nodes], dtype=np.int64), sizes)
+    columns["cell"] = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+    columns["value"] = np.concatenate([node.values for node in nodes])
+    return columns

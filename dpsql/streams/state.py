@@ -205,13 +205,9 @@ class StreamState:
 
     def forget_sums(self, keep: Iterable[int]) -> None:
         """Drop the sums at all positions but these. Inside a transaction."""
-        kept_positions = set(keep)
-        stored_positions = {
-            int(p) for (p,) in self._database.execute("SELECT DISTINCT position FROM prefix_sum")
-        }
-        self._database.executemany(
-            "DELETE FROM prefix_sum WHERE position = ?", [(p,) for p in stored_positions - kept_positions]
-        )
+        stored = {int(p) for (p,) in self._database.execute("SELECT DISTINCT position FROM prefix_sum")}
+        gone = [(position,) for position in stored - set(keep)]
+        self._database.executemany("DELETE FROM prefix_sum WHERE position = ?", gone)
 
     def drawn(self, node: int, statistic: int) -> IntArray | None:
         """The draw of a noise node that is still to be read again, or None."""
@@ -322,11 +318,7 @@ def create_state(path: Path, settings: dict[str, str], secret: bytes) -> None:
         OperationalError: the file exists already.
         MachineFault: it cannot be made; a crash leaves none or a whole one.
     """
-    fixed = {
-        **{key: text.encode() for key, text in settings.items()},
-        "format": FORMAT.encode(),
-        "secret": secret,
-    }
+    fixed = {key: text.encode() for key, text in {**settings, "format": FORMAT}.items()} | {"secret": secret}
     if path.exists():
         raise OperationalError(
             f"the private state {path} cannot be made: it is there", hint="name another file"
@@ -388,9 +380,8 @@ def open_state(path: Path) -> StreamState:
     database = sqlite3.connect(path, isolation_level=None, timeout=0)
     state = StreamState(path, database)
     try:
-        database.execute(
-            "PRAGMA synchronous = EXTRA"
-        )  # the directory too: a lost journal would undo a decision
+        # the directory too: a lost journal would undo a decision
+        database.execute("PRAGMA synchronous = EXTRA")
         database.execute("PRAGMA secure_delete = ON")  # noise of a public batch is an exact sum
         version = state.setting("format").decode()
     except (sqlite3.DatabaseError, IntegrityError) as error:

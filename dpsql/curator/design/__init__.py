@@ -31,7 +31,7 @@ from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
 from dpsql.contributions.guess import Guess, crowds
-from dpsql.curator.design.axes import AxisWriter, grains_of
+from dpsql.curator.design.axes import grains_of
 from dpsql.curator.design.questions import (
     DesignQuestion,
     Need,
@@ -161,8 +161,8 @@ def _designed(
     with dry_answerer(priced) as answerer:
         questions = read_questions(priced, places, answerer, statements)
         axes = {places[int(s.view.rpartition(" ")[2])]: s.axes[0] for s in answerer.release.statistics}
-        writer = AxisWriter(catalog, grains_of(answerer, axes))
-    designer = Designer(catalog, public, planning_maker(catalog, public), writer)
+        grains = grains_of(answerer, axes)
+    designer = Designer(catalog, grains, public, planning_maker(catalog, public))
     designed = designer.design([need for question in questions for need in question.needs])
     questions = tuple(_unless_refused(question, designer.refused) for question in questions)
     if not designed:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -41,7 +40,6 @@ class DesignedAxis(NamedTuple):
     leaves: int
 
 
-@dataclass(frozen=True)
 class AxisWriter:
     """Writes axes of one catalog.
 
@@ -50,8 +48,8 @@ class AxisWriter:
         grains: public place -> its columns.
     """
 
-    catalog: Catalog
-    grains: Mapping[ScaffoldAxis, Grain]
+    def __init__(self, catalog: Catalog, grains: Mapping[ScaffoldAxis, Grain]) -> None:
+        self.catalog, self.grains = catalog, grains
 
     def axis(
         self, place: ScaffoldAxis, columns: Iterable[tuple[str, str]], ends: Iterable[int],

@@ -250,27 +250,24 @@ def read_questions(
         answerer: over its dry release.
         statements: SQL.
     """
-    axes: dict[ScaffoldAxis, int] = {}
-    for statistic in answerer.release.statistics:
-        number = int(statistic.view.rpartition(" ")[2])
-        axes[places[number]] = statistic.axes[0]
-    reader = _Reader(priced, axes, answerer)
+    reader = _Reader(priced, places, answerer)
     return tuple(reader.question(text) for text in statements)
 
 
-@dataclass(frozen=True)
 class _Reader:
     """The scaffold, opened.
 
     Args:
         priced: its plan.
-        axes: place -> axis of the dry release.
-        answerer: over that release.
+        places: in the order of its views.
+        answerer: over its dry release; `axes` are place -> axis there.
     """
 
-    priced: Priced
-    axes: Mapping[ScaffoldAxis, int]
-    answerer: ReleaseEngine
+    def __init__(self, priced: Priced, places: Sequence[ScaffoldAxis], answerer: ReleaseEngine) -> None:
+        self.priced, self.answerer, self.axes = priced, answerer, dict[ScaffoldAxis, int]()
+        for statistic in answerer.release.statistics:
+            number = int(statistic.view.rpartition(" ")[2])
+            self.axes[places[number]] = statistic.axes[0]
 
     def question(self, text: str) -> DesignQuestion:
         """A statement, or why it is refused."""

@@ -14,7 +14,7 @@ up with those of other views: one view for two is worth while where it costs les
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from math import log, prod
@@ -28,7 +28,7 @@ from dpsql.catalog import Catalog, made_view
 from dpsql.catalog.graph import COUNTS, KeyPath, sums_rows
 from dpsql.central.axes import AxisMaker
 from dpsql.contributions.guess import crowds
-from dpsql.curator.design.axes import AxisWriter, DesignedAxis
+from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain
 from dpsql.curator.design.questions import Need, ScaffoldAxis
 from dpsql.curator.design.summaries import without_unused
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan
@@ -112,26 +112,26 @@ class Designed:
         return sum(error / shares[name] ** self.power for name, error in errors.items())
 
 
-@dataclass
-class Designer:
+class Designer(AxisWriter):
     """Plans candidate views of one catalog, each once.
+
+    Its results are `apart`, the views before those of different axes were put together, and `refused`, needs that no
+    view of their own can serve, and why.
 
     Args:
         catalog: the catalog; its own views play no part.
+        grains: as of `AxisWriter`.
         public: its public tables.
         make: builds axes.
-        writer: writes axes.
-        apart: the views before those of different axes were put together, once they are designed.
-        refused: needs that no view of their own can serve, and why.
     """
 
-    catalog: Catalog
-    public: Engine
-    make: AxisMaker
-    writer: AxisWriter
-    apart: tuple[Designed, ...] = ()
-    refused: dict[Need, str] = field(default_factory=dict)
-    _known: dict[frozenset[Need], Designed | None] = field(default_factory=dict)
+    def __init__(
+        self, catalog: Catalog, grains: Mapping[ScaffoldAxis, Grain], public: Engine, make: AxisMaker
+    ) -> None:
+        super().__init__(catalog, grains)
+        self.public, self.make, self.apart = public, make, tuple[Designed, ...]()
+        self.refused: dict[Need, str] = {}
+        self._known: dict[frozenset[Need], Designed | None] = {}
 
     @property
     def tried(self) -> int:
@@ -214,9 +214,7 @@ class Designer:
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
         ends = {p: [end for need in needs for end in need.ends.get(p, ())] for p in finest}
         fine = {p: any(need.is_fine(p) for need in needs) for p in finest}
-        return tuple(
-            self.writer.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest
-        )
+        return tuple(self.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest)
 
     def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
         """True if one axis has another's columns among its levels: a city's has its nation's."""
@@ -273,7 +271,7 @@ class Designer:
         """Small views that tell where no row is without a partner, for joins that no view's axes lie beyond."""
         lacking = dict.fromkeys(p for need in needs for p in need.along if (p.of, p.path) not in reached)
         return {
-            f"join {i}": {"of": p.of, "axes": [self.writer.axis(p, (), ()).entry], "measures": ["count"]}
+            f"join {i}": {"of": p.of, "axes": [self.axis(p, (), ()).entry], "measures": ["count"]}
             for i, p in enumerate(lacking)
         }
 
@@ -283,7 +281,7 @@ class Designer:
         for need in (need for view in views for need in view.needs):
             for p in (p for p in need.along if (p.of, p.path) not in reached):
                 reached.append((p.of, p.path))
-                yield Designed((need,), p.of, (self.writer.axis(p, (), ()),), ({},), ("count",), self.power)
+                yield Designed((need,), p.of, (self.axis(p, (), ()),), ({},), ("count",), self.power)
 
     def _for_lists(self, views: Sequence[Designed], needs: Sequence[Need]) -> Iterator[Designed]:
         """Views for columns whose values are listed and which no view has."""

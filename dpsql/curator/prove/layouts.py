@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
@@ -122,7 +121,6 @@ WIDER: tuple[Mapping[str, str], ...] = (
 """By file: column, or stored type -> the type that it has there; empty where the file has no such column."""
 
 
-@dataclass(frozen=True)
 class SeveralFiles(SourceLayout):
     """See the module's table.
 
@@ -130,8 +128,10 @@ class SeveralFiles(SourceLayout):
         types: of each file, as `WIDER`.
     """
 
-    types: Sequence[Mapping[str, str]] = WIDER
-    name: ClassVar[str] = "several files"
+    name = "several files"
+
+    def __init__(self, types: Sequence[Mapping[str, str]] = WIDER) -> None:
+        self.types = types
 
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         public = catalog.public_tables
@@ -157,7 +157,6 @@ MACROS = ("abs(x) AS 0", "hash(x) AS 0", "least(a, b) AS a", "coalesce_all(a) AS
 """Functions that a database file may define under names that statements use."""
 
 
-@dataclass(frozen=True)
 class DatabaseFile(SourceLayout):
     """See the module's table.
 
@@ -165,8 +164,10 @@ class DatabaseFile(SourceLayout):
         collation: of all texts.
     """
 
-    collation: str = "NOCASE"
-    name: ClassVar[str] = "DuckDB file"
+    name = "DuckDB file"
+
+    def __init__(self, collation: str = "NOCASE") -> None:
+        self.collation = collation
 
     def fits(self, catalog: Catalog) -> bool:
         """Reports of people's devices are files."""

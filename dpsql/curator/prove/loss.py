@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import exp
 from statistics import NormalDist
@@ -165,14 +165,14 @@ Drawn = Callable[[Noise], IntArray]
 """Draws from a source what a law asks for."""
 
 
-@dataclass(kw_only=True)
 class LossNoise:
     """One side's noise: each draw meets the exact integers that it covers; those over private keys by key."""
 
-    exact_keys: KeyRows = field(default_factory=dict)
-    noisy_keys: KeyRows = field(default_factory=dict)
-    labels: KeyLabels | None = None
     insecure = True
+
+    def __init__(self, noisy_keys: KeyRows) -> None:
+        self.exact_keys, self.noisy_keys = KeyRows(), noisy_keys
+        self.labels: KeyLabels | None = None
 
     def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
         """The next draw covers these keys."""
@@ -214,12 +214,12 @@ class LossNoise:
         raise NotImplementedError
 
 
-@dataclass
 class Witness(LossNoise):
     """The left side's noise: real draws, each meeting noted."""
 
-    noise: Noise
-    meetings: list[Meeting] = field(default_factory=list)
+    def __init__(self, noise: Noise) -> None:
+        super().__init__({})
+        self.noise, self.meetings = noise, list[Meeting]()
 
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         covered = _covered(law.where, exact)
@@ -233,12 +233,12 @@ class Witness(LossNoise):
         return noisy
 
 
-@dataclass
 class NoiseReplay(LossNoise):
     """The right side's noise: the noisy numbers of the left side, whatever the exact ones are."""
 
-    meetings: Sequence[Meeting]
-    exact: list[IntArray] = field(default_factory=list)
+    def __init__(self, left: Witness) -> None:
+        super().__init__(left.noisy_keys)
+        self.meetings, self.exact = left.meetings, list[IntArray]()
 
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         covered = _covered(law.where, exact)
@@ -298,7 +298,7 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     """
     witness = Witness(ExactNoise(insecure_test_entropy(seed)))
     first = left(witness)
-    replay = NoiseReplay(witness.meetings, noisy_keys=witness.noisy_keys)
+    replay = NoiseReplay(witness)
     second = right(replay)
     losses = replay.losses()
     if first != second:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property, partial
@@ -220,7 +219,6 @@ PublicRows = tuple[Mapping[str, str], Sequence[tuple[object, ...]]]
 """A public table: its columns with their types, and its rows."""
 
 
-@dataclass(frozen=True)
 class MadeUpStar:
     """A catalog with made-up rows.
 
@@ -230,9 +228,8 @@ class MadeUpStar:
         seed: of what is made up.
     """
 
-    catalog: Catalog
-    public: Mapping[str, PublicRows]
-    seed: int = 0
+    def __init__(self, catalog: Catalog, public: Mapping[str, PublicRows], seed: int) -> None:
+        self.catalog, self.public, self.seed = catalog, public, seed
 
     @cached_property
     def towards(self) -> dict[str, str]:
