@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from benchmarks.userlevel.releases import Release
 from benchmarks.userlevel.stars import Views
-from dpsql.curator.classes import BoxAnswer, ViewBoxes, box_answers
+from dpsql.curator.rehearsal import BoxAnswer, ViewBoxes, box_answers
 
 FloatArray = npt.NDArray[np.float64]
 Truth = Mapping[str, tuple[FloatArray, FloatArray]]

@@ -32,7 +32,6 @@ from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged
 from dpsql.central.selection import NO_SIZES
 from dpsql.contributions.guess import Guess, crowds, stated_guess
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
-from dpsql.curator.classes import ClassForecast, UninformativeView, hopeless
 from dpsql.curator.dry_release import (
     AllowedSelection,
     CubeForecast,
@@ -46,11 +45,14 @@ from dpsql.curator.dry_release import (
     typical_errors,
 )
 from dpsql.curator.rehearsal import (
+    ClassForecast,
     Foresight,
     GuessSensitivity,
     Prediction,
     UnderpoweredTable,
+    UninformativeView,
     foresee,
+    hopeless,
 )
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.executor.predict import PredictedColumn, predict

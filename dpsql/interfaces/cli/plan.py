@@ -18,7 +18,6 @@ from dpsql.progress import silent
 if TYPE_CHECKING:
     from dpsql.central.key_plans import KeyForecast
     from dpsql.contributions.guess import Guess
-    from dpsql.curator.classes import UninformativeView
     from dpsql.curator.forecast import (
         DominatedMechanism,
         NotTaken,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
         Refreshes,
         StatisticForecast,
     )
-    from dpsql.curator.rehearsal import GuessSensitivity
+    from dpsql.curator.rehearsal import GuessSensitivity, UnderpoweredTable, UninformativeView
     from dpsql.curator.rehearse import RehearsalReport, RehearsedColumn, RehearsedQuestion
     from dpsql.executor.predict import PredictedColumn
 
@@ -358,7 +357,7 @@ def class_lines(report: PlanReport) -> list[str]:
         ]
     if not report.classes:
         return []
-    from dpsql.curator.classes import by_kind
+    from dpsql.curator.rehearsal import by_kind
 
     lines = ["relative errors of typical questions on made-up tables like yours (half of the 95% interval)"]
     for (of, kind, measure), (error, mean) in by_kind(report.classes).items():
