@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpsql.errors import DataError, Error, NotSupportedError, NoViewError, ProgrammingError, UnknownName
 from dpsql.executor.engine import ReleaseEngine, assemble_result
@@ -70,11 +70,55 @@ class RouteCandidate:
     last: bool = False
 
 
-class PopulationSources(NamedTuple):
-    """Releases that can answer for the whole population, and the tests of local ones."""
+class PopulationSources:
+    """Releases that can answer for the whole population according to the others (`candidates`), and the `tests` of local
+    ones.
 
-    candidates: tuple[RouteCandidate, ...]
-    tests: tuple[SampleTest, ...]
+    Args:
+        answerers: of open releases.
+        names: what they are called.
+        combine: whether tables of several are wanted too.
+    """
+
+    def __init__(self, answerers: Sequence[ReleaseEngine], names: Sequence[str], combine: bool) -> None:
+        candidates: list[RouteCandidate] = []
+        tests: list[SampleTest] = []
+        pooled: list[Pool] = []
+        populations: dict[str, list[int]] = {}
+        for i, answerer in enumerate(answerers):
+            populations.setdefault(_population(answerer.release), []).append(i)
+        for members in populations.values():
+            central = [answerers[i].release for i in members if answerers[i].release.meta.local is None]
+            population_releases = list(central)
+            for i in members:  # reports of all people first: samples may be scaled by them
+                local = answerers[i].release.meta.local
+                if local is not None and local.whole:
+                    local_tests = _tested(Sample(answerers[i].release, local, None), names[i], central)
+                    tests += local_tests
+                    if not any(test.rejected for test in local_tests):
+                        population_releases.append(answerers[i].release)
+            samples: list[Sample] = []
+            for i in members:
+                answerer, name = answerers[i], names[i]
+                local = answerer.release.meta.local
+                if local is None or answerer.release in population_releases:
+                    candidates.append(RouteCandidate(name, answerer, frozenset(Reads), (name,)))
+                    continue
+                sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
+                local_tests = _tested(sample, name, population_releases) if local.sampled else []
+                tests += local_tests
+                passed = not local.whole and not any(test.rejected for test in local_tests)
+                candidate, usable = _candidate(sample, name, answerer, central, passed)
+                candidates.append(candidate)
+                samples += [sample] if usable else []
+            if combine:
+                called = {answerers[i].release.meta.release_id: names[i] for i in members}
+                # Respondents whom no test rejects may differ all the same, and raked ones err with the central margins.
+                pooled += pools(population_releases, [] if central else samples, called)
+        for release, held in pooled:
+            like = _like(answerers[0], release)
+            candidates.append(RouteCandidate(" and ".join(held), like, frozenset(Reads), held))
+        self.candidates, self.tests = tuple(candidates), tuple(tests)
 
 
 Rank = tuple[int, float]
@@ -211,46 +255,8 @@ class Router:
 
     @cached_property
     def standing(self) -> PopulationSources:
-        """Population that every open release can answer for, according to the others; computed on first use."""
-        answerers, names = self.answerers, self.names
-        candidates: list[RouteCandidate] = []
-        tests: list[SampleTest] = []
-        pooled: list[Pool] = []
-        populations: dict[str, list[int]] = {}
-        for i, answerer in enumerate(answerers):
-            populations.setdefault(_population(answerer.release), []).append(i)
-        for members in populations.values():
-            central = [answerers[i].release for i in members if answerers[i].release.meta.local is None]
-            population_releases = list(central)
-            for i in members:  # reports of all people first: samples may be scaled by them
-                local = answerers[i].release.meta.local
-                if local is not None and local.whole:
-                    local_tests = _tested(Sample(answerers[i].release, local, None), names[i], central)
-                    tests += local_tests
-                    if not any(test.rejected for test in local_tests):
-                        population_releases.append(answerers[i].release)
-            samples: list[Sample] = []
-            for i in members:
-                answerer, name = answerers[i], names[i]
-                local = answerer.release.meta.local
-                if local is None or answerer.release in population_releases:
-                    candidates.append(RouteCandidate(name, answerer, frozenset(Reads), (name,)))
-                    continue
-                sample = Sample(answerer.release, local, _counted_by(population_releases, answerer.release))
-                local_tests = _tested(sample, name, population_releases) if local.sampled else []
-                tests += local_tests
-                passed = not local.whole and not any(test.rejected for test in local_tests)
-                candidate, usable = _candidate(sample, name, answerer, central, passed)
-                candidates.append(candidate)
-                samples += [sample] if usable else []
-            if self.combine:
-                called = {answerers[i].release.meta.release_id: names[i] for i in members}
-                # Respondents whom no test rejects may differ all the same, and raked ones err with the central margins.
-                pooled += pools(population_releases, [] if central else samples, called)
-        for release, held in pooled:
-            like = _like(answerers[0], release)
-            candidates.append(RouteCandidate(" and ".join(held), like, frozenset(Reads), held))
-        return PopulationSources(tuple(candidates), tuple(tests))
+        """Population that every open release can answer for, computed on first use."""
+        return PopulationSources(self.answerers, self.names, self.combine)
 
     @cached_property
     def _shapes(self) -> Mapping[RouteCandidate, Shapes]:
