@@ -71,8 +71,7 @@ class RouteCandidate:
 
 
 class PopulationSources:
-    """Releases that can answer for the whole population according to the others (`candidates`), and the `tests` of local
-    ones.
+    """Releases that can answer for the whole population according to the others (`candidates`), and their `tests`.
 
     Args:
         answerers: of open releases.
