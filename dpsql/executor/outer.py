@@ -47,7 +47,7 @@ from dpsql.intervals.errorfunctions import (
     interval,
 )
 from dpsql.intervals.estimated import Interval, quantile
-from dpsql.intervals.forms import ErrorOf, Form
+from dpsql.intervals.forms import CatalogValue, ErrorOf, Form
 from dpsql.intervals.selection import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.planner.axis_query import UNBOUND, IntArray
 from dpsql.planner.notes import Note
@@ -382,7 +382,8 @@ class OuterStatement:
         return tuple(
             number
             for number, forms in enumerate(self.statement.forms)
-            if (any(form.sides for form in forms.values()) if self._settled(forms)
+            if (any(form.sides or (isinstance(form, CatalogValue) and form.has_error) for form in forms.values())
+                if self._settled(forms)
                 else isinstance(self._columns[number], LineageColumns))
         )  # fmt: skip
 

@@ -142,8 +142,9 @@ class Prefix:
         return not len(self.running) or bool(self.running[-1] <= 0)
 
     def value(self) -> Any:
-        """The value at which the running count reaches its share; None of a group of nobody."""
-        if self.empty:
+        """The value at which the running count reaches its share; None of a group of nobody, or where it may lie beyond
+        either bound."""
+        if self.empty or not any(self._inside):
             return None
         wanted = self.at * self.running[-1]
         wanted -= 1e-9 * max(1.0, abs(wanted))
@@ -165,10 +166,14 @@ class Prefix:
         low, high = (self._first(sign * z) for sign in (1.0, -1.0))
         if low is None or high is None:
             return None, None
-        rows = float(self.running[-1])
-        inside = (1 - self.at) * self.beyond <= self.at * rows, self.at * self.beyond <= (1 - self.at) * rows
         ends = self.steps.bounds(low)[0], self.steps.bounds(high)[1]
-        return ends[0] if inside[0] else None, ends[1] if inside[1] else None
+        return ends[0] if self._inside[0] else None, ends[1] if self._inside[1] else None
+
+    @property
+    def _inside(self) -> tuple[bool, bool]:
+        """Whether the value is surely not below the column's lower bound, and not above its upper one."""
+        rows = float(self.running[-1])
+        return (1 - self.at) * self.beyond <= self.at * rows, self.at * self.beyond <= (1 - self.at) * rows
 
     def _first(self, errors: float) -> int | None:
         """The first step at which the running count, moved by so many standard errors, reaches the share."""

@@ -35,6 +35,8 @@ OPEN = "too few people for the noise"
 """Why an interval has an open end where the part that bounding left out has no upper bound."""
 UNASKED = "people have rows that they were not asked about"
 """Why an end of a local release's interval is open: nothing bounds the rows beyond those that a report covers."""
+PAST = "it may lie beyond the bounds of its column"
+"""Why a quantile's interval has one end: so many rows lie beyond them."""
 LOST = "noise hides a number that it is made of"
 """Why a number may have no error where others of its column have one: it follows an average that is NULL."""
 
@@ -268,8 +270,9 @@ class Result:
                 tails = self.grid(PARTS["tail"], DEFAULT_LEVEL, None)
                 open_end = UNASKED if "local" in self.provenance else OPEN
                 reasons[self.columns[c]] = open_end if any(tails[r][c] is None for r in rows) else UNBOUNDED
-            elif any(row[c] is not None and n is None for row, n in zip(self.rows, noise, strict=True)):
-                reasons[self.columns[c]] = LOST
+            elif rows := [r for r, n in enumerate(noise) if self.rows[r][c] is not None and n is None]:
+                one_end = any((low[r][c] is None) != (high[r][c] is None) for r in rows)
+                reasons[self.columns[c]] = PAST if one_end else LOST
         return reasons
 
     @cached_property

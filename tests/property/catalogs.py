@@ -30,7 +30,7 @@ from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.request import LIMIT, Request
 from dpsql.results.render import STYLES, html_table, render, text_table
-from dpsql.results.result import OPEN, Result
+from dpsql.results.result import OPEN, PAST, Result
 from dpsql.row_expressions import identifier
 
 PERSONS, ROWS = 120, 900
@@ -286,7 +286,7 @@ def missing(result: Result, quotient: bool) -> str:
 
     Totals of a table with too few people for the noise have an open end; the reason of the column says so.
     """
-    gaps = {name: why for name, why in result.gaps(0.9).items() if quotient or why == OPEN}
+    gaps = {name: why for name, why in result.gaps(0.9).items() if quotient or why in (OPEN, PAST)}
     low, high = result.interval_rows(0.9)
     for column, name in enumerate(result.columns):
         if (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Refreshes,
         StatisticForecast,
     )
-    from dpsql.curator.rehearsal import GuessSensitivity, UnderpoweredTable, UninformativeView
+    from dpsql.curator.rehearsal import GuessSensitivity, UninformativeView
     from dpsql.curator.rehearse import RehearsalReport, RehearsedColumn, RehearsedQuestion
     from dpsql.executor.predict import PredictedColumn
 
