@@ -34,41 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.contributions.constants import (
-    BENDS,
-    BLIND_ROWS,
-    BLIND_SUMS,
-    BLOCKS_LEAST,
-    BLOCKS_MOST,
-    CERTAIN_BIN,
-    CHANCE,
-    CLEAR_BIN,
-    CLIP_STEPS,
-    ENDING_BEND,
-    EXACT_TO,
-    FAINT,
-    FEW_SEEN,
-    HEIGHTS,
-    HIDDEN_LEAST,
-    INNER_LEAST,
-    INNER_MOST,
-    INNER_SLOPE,
-    ISLAND_BINS,
-    ISLAND_STARTS,
-    ISLANDS,
-    ISLANDS_WEIGHT,
-    LOST,
-    MIDDLE,
-    NEGLIGIBLE,
-    PLATEAU_BINS,
-    PLATEAUS,
-    POINTS,
-    RICHEST,
-    SIDE,
-    SLOPES,
-    SPIKE_HEIGHTS,
-    SPIKE_SLOPES,
-)
+from dpsql.contributions import constants
 from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, quantile_of
 from dpsql.tree import FloatArray, IntArray
 
@@ -144,7 +110,7 @@ class Tail:
     def visible(self) -> float:
         """About the amount of people up to the last clear bin."""
         inside = slice(0, self.last + 1)
-        return float(MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
+        return float(constants.MIDDLE * (self.ends[inside] * self.counts[inside]).sum())
 
     def beyond(self, bound: float) -> tuple[float, TailError]:
         """Estimate of the amount that people own above a bound, with its errors.
@@ -154,22 +120,24 @@ class Tail:
         """
         k, people = self.last, self.counts[: self.last]
         curves, weights = self._posterior
-        below = mean_excess(self.ends[:k], bound, np.full((1, k), INNER_SLOPE), rows=self.rows, first=True)[0]
+        below = mean_excess(
+            self.ends[:k], bound, np.full((1, k), constants.INNER_SLOPE), rows=self.rows, first=True
+        )[0]
         excess = mean_excess(self.ends[k:], bound, curves.slope, rows=self.rows, first=k == 0)[curves.group]
         owned = curves.people * excess
         reach = np.maximum(self.ends[k:] - bound, 0.0)
         # few people come or do not (0.8 of them Poisson), and where in their bin they are nobody knows
         chance = (0.8 * owned * reach + (0.2 * owned) ** 2).sum(axis=1)
         variance = float(((self.sd * below) ** 2 + (0.2 * people * below) ** 2).sum())
-        variance += next(_quantiles(chance, weights, (CHANCE,)))
-        if k and self.drawn[k - 1] < CLEAR_BIN * self.sd:
+        variance += next(_quantiles(chance, weights, (constants.CHANCE,)))
+        if k and self.drawn[k - 1] < constants.CLEAR_BIN * self.sd:
             # beyond a gap no slope says where inside of the last clear bin its people are: they may all own e_k. With
             # 300 of 6,000 people at 60 rows and nobody from 20 to 59, totals covered 53% without this term.
             variance += (self.counts[k] * max(self.end - bound, 0.0) / 2) ** 2
         amounts = owned.sum(axis=1)
         low, middle, high = _quantiles(amounts, weights, (0.025, 0.5, 0.975))
         scatter = float(weights @ (amounts - float(weights @ amounts)) ** 2)
-        down, up = (sqrt(variance + (side / SIDE) ** 2) for side in (middle - low, high - middle))
+        down, up = (sqrt(variance + (side / constants.SIDE) ** 2) for side in (middle - low, high - middle))
         sd = min(sqrt(variance + scatter), (down + up) / 2)
         return float(people @ below) + middle, TailError(sd, down, up)
 
@@ -183,14 +151,14 @@ class Tail:
         if self.last:
             score = score - self._turn(curves)
         # a curve is the less likely the more its people own beyond what is visible; at least what its first bin owns
-        riches = MIDDLE * curves.people[:, 1:] @ self.ends[self.last + 1 :]
-        visible = max(self.visible, MIDDLE * self.end * self.sd / 4)
+        riches = constants.MIDDLE * curves.people[:, 1:] @ self.ends[self.last + 1 :]
+        visible = max(self.visible, constants.MIDDLE * self.end * self.sd / 4)
         gamma = float(np.clip(0.75 * log2(max(self.clarity, 1e-9) / 12), 0.0, 2.0))
         score = score - gamma * np.log1p(riches / visible)
-        allowed = riches <= RICHEST * visible
+        allowed = riches <= constants.RICHEST * visible
         score = np.where(allowed, score, -np.inf) if allowed.any() else score
         weights = np.exp(score - score.max())
-        likely = weights >= NEGLIGIBLE
+        likely = weights >= constants.NEGLIGIBLE
         kept = curves._replace(people=curves.people[likely], group=curves.group[likely])
         return kept, weights[likely] / weights[likely].sum()
 
@@ -205,16 +173,18 @@ class Tail:
         doubt = self.sd**2 + (0.5 * np.maximum(curves.before, before)) ** 2
         ratio = np.log2((max(before, 0.0) + self.sd) / (curves.before + self.sd))
         turn = np.maximum((before - curves.before) ** 2 / (2 * doubt), ratio**2 / 2)
-        least = np.min(turn[: len(SLOPES) * len(BENDS) * len(HEIGHTS)])
+        least = np.min(turn[: len(constants.SLOPES) * len(constants.BENDS) * len(constants.HEIGHTS)])
         found: FloatArray = np.nan_to_num(np.maximum(turn - least, 0.0))
         return found
 
     @property
     def _blocks(self) -> tuple[float, float]:
         """Weights of block curves over that of all power curves: of those that thin out, and of those after an end."""
-        faint = 0.5 * (FAINT / max(self.clarity, 1e-9)) ** 1.5
-        hidden = faint if self.clarity < FEW_SEEN else 0.0
-        return min(max(faint, BLOCKS_LEAST), BLOCKS_MOST), min(max(hidden, HIDDEN_LEAST), BLOCKS_MOST)
+        faint = 0.5 * (constants.FAINT / max(self.clarity, 1e-9)) ** 1.5
+        hidden = faint if self.clarity < constants.FEW_SEEN else 0.0
+        return min(max(faint, constants.BLOCKS_LEAST), constants.BLOCKS_MOST), min(
+            max(hidden, constants.HIDDEN_LEAST), constants.BLOCKS_MOST
+        )
 
 
 def possible_curves(
@@ -231,38 +201,44 @@ def possible_curves(
         islands: whether there are any.
     """
     i = np.arange(bins, dtype=np.float64)
-    lines = np.array(list(product(SLOPES, BENDS)))
-    line = np.repeat(np.arange(len(lines)), len(HEIGHTS))
+    lines = np.array(list(product(constants.SLOPES, constants.BENDS)))
+    line = np.repeat(np.arange(len(lines)), len(constants.HEIGHTS))
     slope, bend = lines[line].T[:, :, None]
-    first = np.maximum(start + np.tile(HEIGHTS, len(lines)) * sd, sd / 4)[:, None]
+    first = np.maximum(start + np.tile(constants.HEIGHTS, len(lines)) * sd, sd / 4)[:, None]
     power = first * np.exp2(-np.minimum(slope * i + bend * i * (i + 1) / 2, 80.0))
-    power_prior = np.log([BENDS[q] for q in bend[:, 0].tolist()])
+    power_prior = np.log([constants.BENDS[q] for q in bend[:, 0].tolist()])
     # amounts inside of bins thin out as the curve does in its first bin, and everywhere where it ends
     inner = lines[:, :1] + lines[:, 1:] * (i + 0.5)
-    inner = np.where((i == 0) | (lines[:, 1:] > ENDING_BEND), inner, INNER_SLOPE)
-    spikes = np.where(i == 0, np.array(SPIKE_SLOPES)[:, None], INNER_SLOPE)
+    inner = np.where((i == 0) | (lines[:, 1:] > constants.ENDING_BEND), inner, constants.INNER_SLOPE)
+    spikes = np.where(i == 0, np.array(constants.SPIKE_SLOPES)[:, None], constants.INNER_SLOPE)
 
-    flat, length, steep, height = _combinations(PLATEAUS, PLATEAU_BINS, SPIKE_SLOPES, SPIKE_HEIGHTS)
+    flat, length, steep, height = _combinations(
+        constants.PLATEAUS, constants.PLATEAU_BINS, constants.SPIKE_SLOPES, constants.SPIKE_HEIGHTS
+    )
     spike = np.maximum(start + height * sd, sd / 4)
     block = spike * np.exp2(-steep * i) + flat * sd * (((i >= 1) & (i <= length)) + 0.5 * (i == length + 1))
-    ends = steep[:, 0] == SPIKE_SLOPES[-1]
+    ends = steep[:, 0] == constants.SPIKE_SLOPES[-1]
     block_prior = np.log(np.where(ends, hidden, blocks) * len(power) / len(block))
 
-    starts = ISLAND_STARTS if islands else ()
-    size, begin, length, height = _combinations(ISLANDS, starts, ISLAND_BINS, SPIKE_HEIGHTS)
+    starts = constants.ISLAND_STARTS if islands else ()
+    size, begin, length, height = _combinations(
+        constants.ISLANDS, starts, constants.ISLAND_BINS, constants.SPIKE_HEIGHTS
+    )
     light = np.maximum(start + height * sd, sd / 4)
-    island = light * np.exp2(-SPIKE_SLOPES[-1] * i) + size * sd * ((i >= begin) & (i < begin + length))
-    island_prior = np.full(len(island), log(ISLANDS_WEIGHT * len(power) / max(len(island), 1)))
+    island = light * np.exp2(-constants.SPIKE_SLOPES[-1] * i) + size * sd * (
+        (i >= begin) & (i < begin + length)
+    )
+    island_prior = np.full(len(island), log(constants.ISLANDS_WEIGHT * len(power) / max(len(island), 1)))
 
     return Curves(
         np.concatenate([power, block, island]),
         np.concatenate([_continued(first, slope), _continued(spike, steep), np.full(len(island), np.nan)]),
         np.concatenate([power_prior, block_prior, island_prior]),
-        np.clip(np.concatenate([inner, spikes]), INNER_LEAST, INNER_MOST),
+        np.clip(np.concatenate([inner, spikes]), constants.INNER_LEAST, constants.INNER_MOST),
         np.concatenate(
             [
                 line,
-                len(lines) + np.searchsorted(SPIKE_SLOPES, steep[:, 0]),
+                len(lines) + np.searchsorted(constants.SPIKE_SLOPES, steep[:, 0]),
                 np.full(len(island), len(inner) + len(spikes) - 1),
             ]
         ),
@@ -293,8 +269,8 @@ def mean_excess(ends: FloatArray, bound: float, slope: FloatArray, *, rows: bool
     found = np.zeros(slope.shape)
     for b in np.flatnonzero(ends > bound):
         end = float(ends[b])
-        exact = rows and end <= EXACT_TO
-        x = end * np.exp2((np.arange(POINTS) + 0.5) / POINTS - 1)
+        exact = rows and end <= constants.EXACT_TO
+        x = end * np.exp2((np.arange(constants.POINTS) + 0.5) / constants.POINTS - 1)
         if exact:
             x = np.arange(end // 2 + 1, end + 1)
         if first and b == 0:
@@ -327,8 +303,8 @@ def last_clear(histogram: NoisyHistogram) -> int:
     running = np.cumsum(cleaned(histogram))
     last = len(histogram.edges) - 1
     k = min(int(np.searchsorted(running, running[-1] / 2)), last) if running[-1] > 0 else 0
-    k = max([k, *np.flatnonzero(value[: last + 1] > CERTAIN_BIN[histogram.law.norm] * s)])
-    while k < last and value[k + 1] > CLEAR_BIN * s:
+    k = max([k, *np.flatnonzero(value[: last + 1] > constants.CERTAIN_BIN[histogram.law.norm] * s)])
+    while k < last and value[k + 1] > constants.CLEAR_BIN * s:
         k += 1
     return int(k)
 
@@ -380,7 +356,7 @@ def best_clip(tail: Tail, unit_noise: float, largest: int) -> int:
     Returns:
         An integer between a half of and 16 times the end of the last clear bin, at least 1.
     """
-    bounds = sorted({max(1, round(tail.end * 2 ** (j / 2))) for j in CLIP_STEPS})
+    bounds = sorted({max(1, round(tail.end * 2 ** (j / 2))) for j in constants.CLIP_STEPS})
     errors = [(unit_noise * bound) ** 2 + tail.beyond(bound)[1].sd ** 2 for bound in bounds]
     return min(bounds[int(np.argmin(errors))], largest)
 
@@ -419,9 +395,13 @@ def unclipped(drawn: NoisyTotal, tail: Tail) -> ClippedTotal:
         tail: of what each person owns, sizes alone.
     """
     (beyond, error), sign = tail.beyond(drawn.bound), -1 if drawn.value < 0 else 1
-    faint = tail.clarity < BLIND_ROWS if tail.rows else tail.clarity < BLIND_SUMS and tail.first
+    faint = (
+        tail.clarity < constants.BLIND_ROWS
+        if tail.rows
+        else tail.clarity < constants.BLIND_SUMS and tail.first
+    )
     size = sign * drawn.value + beyond
-    lost = size <= LOST * hypot(drawn.sd, error.down)
+    lost = size <= constants.LOST * hypot(drawn.sd, error.down)
     return ClippedTotal(drawn, sign * beyond, error, faint or lost)
 
 

@@ -32,6 +32,7 @@ from typing import TypeAlias
 from dpsql import faults
 from dpsql.errors import IntegrityError, InternalError, MachineFault, ReleaseExists
 from dpsql.faults import CHARGED, FAULTS, UNCHARGED, UNSURE, machine, spending
+from dpsql.ledger import rules
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, check_folder, draft_hash, holds, put, sync
 from dpsql.ledger.identity import (
     BEGUN,
@@ -54,16 +55,6 @@ from dpsql.ledger.identity import (
 from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.row_sketches import RowComparison, check_sketches
-from dpsql.ledger.rules import (
-    check_copies,
-    check_public,
-    check_release_id,
-    check_spend,
-    check_target,
-    earlier,
-    find,
-    named,
-)
 from dpsql.ledger.store import Store
 from dpsql.ledger.watermarks import check_marks, write_marks
 
@@ -258,19 +249,19 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        found = find(store, name)
+        found = rules.find(store, name)
         if found is not None and found.state == SEALED:
             return replace(_returned(store, found, name, target), recovery=recovery)
-        check_target(store, target)
+        rules.check_target(store, target)
         check_folder(target)
-        check_public(store, order.public)
+        rules.check_public(store, order.public)
         check_marks(store, target, name.label)
         if found is None:
-            check_release_id(store, order.release_id)
-        check_spend(store, spend, found)
+            rules.check_release_id(store, order.release_id)
+        rules.check_spend(store, spend, found)
         digests = order.digests()
         tables = _charged(store, spend, digests)
-        check_copies(store, spend.lineage, tables)
+        rules.check_copies(store, spend.lineage, tables)
         if order.rows is not None:
             check_sketches(store, spend, order.rows)
         marks = {table.name: _marks(table, digests) for table in spend.tables}
@@ -302,7 +293,7 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         forgotten = ""
         if order.memory is not None:
             forgotten = order.memory.remember(spend.lineage.name, chain(*marks.values()))
-        ended = (Fraction(entry.cost) for entry in named(store, name) if entry.state == ENDED)
+        ended = (Fraction(entry.cost) for entry in rules.named(store, name) if entry.state == ENDED)
         return Receipt(
             draft.release_id,
             target,
@@ -339,7 +330,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     if not ledger.exists() and not beside(ledger, ".head").exists():
         return None
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
-        published = find(store, name)
+        published = rules.find(store, name)
         if published is None or published.state != SEALED:
             return None
         recovery = settle(store)
@@ -348,7 +339,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
 
 def _returned(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Receipt:
     """The release that a label names, at the place that is asked for: a copy, where it lies elsewhere."""
-    receipt = earlier(store, entry, target)
+    receipt = rules.earlier(store, entry, target)
     if receipt.path == target:
         return receipt
     if target.exists():

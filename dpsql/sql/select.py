@@ -12,24 +12,9 @@ from dpsql.intervals.forms import ErrorOf, Form, is_form, one
 from dpsql.planner.block import Block
 from dpsql.planner.terms import Term, every
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import finer_groups
 from dpsql.sql.aggregates import aggregate, error_call, form_of
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
-from dpsql.sql.finer_groups import (
-    Finer,
-    Inner,
-    JoinedAnswer,
-    add_waiting,
-    asked_once,
-    exist,
-    extract_answer_joins,
-    is_joint,
-    is_of_answer,
-    needs_answer,
-    of_partners,
-    one_partner,
-    regrouped,
-    waiting,
-)
 from dpsql.sql.from_clause import aggregates, bind_from, conjuncts, placed, resolve
 from dpsql.sql.moments import expand_moment
 from dpsql.sql.parse import no_item, refusal, span
@@ -73,7 +58,7 @@ class Builder:
     binding: Binding
     draft: BlockDraft
     number: int
-    inner: Inner
+    inner: finer_groups.Inner
     groups: list[Node] = field(default_factory=list)
     keys: list[Node] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
@@ -105,7 +90,9 @@ class Builder:
         return {f"v{i}": v for i, v in enumerate(values) if is_form(v)}
 
 
-def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> RewrittenQuery:
+def build(
+    context: Context, select: exp.Select, scope: Scope, track: bool, inner: finer_groups.Inner
+) -> RewrittenQuery:
     """Turn an aggregating SELECT over rows into a block.
 
     Args:
@@ -118,12 +105,12 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
     Returns:
         The shape of the SELECT that takes its place.
     """
-    answers = extract_answer_joins(context, select, scope, inner)
+    answers = finer_groups.extract_answer_joins(context, select, scope, inner)
     rows = bind_from(context, select, scope, None, [answer.beside for answer in answers])
     join_members(context, rows, scope)
-    later = [conjunct for conjunct in rows.conditions if needs_answer(conjunct)]
-    answers += exist(context, later, scope, inner)
-    rows.conditions = [conjunct for conjunct in rows.conditions if not needs_answer(conjunct)]
+    later = [conjunct for conjunct in rows.conditions if finer_groups.needs_answer(conjunct)]
+    answers += finer_groups.exist(context, later, scope, inner)
+    rows.conditions = [conjunct for conjunct in rows.conditions if not finer_groups.needs_answer(conjunct)]
     paths = find_paths(rows, context.schema)
     check_tests(rows, paths, [*rows.conditions, *later])
     binding = Binding(rows, paths, context.schema)
@@ -160,27 +147,29 @@ def _over_groups(
     select: exp.Select,
     scope: Scope,
     track: bool,
-    answers: list[JoinedAnswer],
+    answers: list[finer_groups.JoinedAnswer],
     later: list[Node],
 ) -> tuple[list[Node], RewrittenQuery]:
     """The block's groups, and the SELECT over them."""
-    block_keys = [group for group in builder.groups if not is_joint(builder.binding, group)]
+    block_keys = [group for group in builder.groups if not finer_groups.is_joint(builder.binding, group)]
     if not (answers or later or len(block_keys) < len(builder.groups)):
         return builder.groups, _outer(builder, select, track)
     relation = f"dp_block_{builder.number}"
-    finer = Finer(builder.context, builder.binding, scope, builder.inner, relation, list(block_keys))
+    finer = finer_groups.Finer(
+        builder.context, builder.binding, scope, builder.inner, relation, list(block_keys)
+    )
     keys = [finer.over(group.copy()) for group in builder.groups]
-    tests = waiting(
+    tests = finer_groups.waiting(
         builder.binding.rows, answers, [derived(builder.binding, conjunct) for conjunct in later], finer
     )
-    builder.again = finer.keys != block_keys or not all(map(one_partner, answers))
+    builder.again = finer.keys != block_keys or not all(map(finer_groups.one_partner, answers))
     if not builder.again:
         builder.relation, builder.keys = relation, keys
         shape = _outer(builder, select, track)
-        add_waiting(select, answers, tests)
+        finer_groups.add_waiting(select, answers, tests)
         return finer.keys, shape
     shape = _outer(builder, select, False)
-    again = regrouped(keys, builder.draft, answers, tests, relation, builder.beside)
+    again = finer_groups.regrouped(keys, builder.draft, answers, tests, relation, builder.beside)
     select.set("from_", exp.From(this=again))
     return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
 
@@ -346,9 +335,11 @@ def rewritten(builder: Builder, node: Node) -> Node:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
     if is_error_call(node):
         return _error_column(builder, node)
-    if is_aggregate(node) and any(map(is_of_answer, node.find_all(exp.Column))):
+    if is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
         if not builder.again:
-            return of_partners(node, builder.column(builder.draft.value(one(Term("count")))), False)
+            return finer_groups.of_partners(
+                node, builder.column(builder.draft.value(one(Term("count")))), False
+            )
         if node not in builder.beside:
             builder.beside.append(node.copy())
         return exp.column(f"j{builder.beside.index(node)}")
@@ -358,7 +349,7 @@ def rewritten(builder: Builder, node: Node) -> Node:
     if is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
-        asked_once(builder.binding.rows, node)
+        finer_groups.asked_once(builder.binding.rows, node)
         builder.inner.scalar(node)
         return node
     if isinstance(node, exp.Column):
