@@ -445,7 +445,7 @@ def test_an_older_ledger_is_refused_in_one_sentence(curator):
 def test_the_file_refuses_a_charge_that_the_rules_would_let_through(curator, monkeypatch):
     """The counter row has a CHECK of its own: a defect of the rules charges nothing beyond the cap."""
     curator.publish("a", "3.8")
-    monkeypatch.setattr("dpsql.ledger.publish.check_spend", lambda *_, **__: None)
+    monkeypatch.setattr("dpsql.ledger.rules.check_spend", lambda *_, **__: None)
     with pytest.raises(BudgetExceeded, match=r"the ledger refused a spend of 2/5 on lineage 'shop'"):
         curator.publish("b", "0.4")
     assert not (curator.folder / "b.dpsql").exists()
