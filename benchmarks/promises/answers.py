@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dpsql.errors import Error, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.relation import PartialBin
+from dpsql.intervals.partial_bins import PartialBin
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.answer.test_cuts import EVEN, publish

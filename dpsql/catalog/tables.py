@@ -510,7 +510,7 @@ class PublicGuess(Model):
     most_rows: int | None = Field(None, description="about the number of rows that hardly any unit exceeds")
 
     @model_validator(mode="after")
-    def _ofone_digit(self) -> Self:
+    def _of_one_digit(self) -> Self:
         if not 1 <= self.units <= self.rows <= 10**12:
             raise ValueError("`guess` needs at least one unit, and at least as many rows as units")
         if self.most_rows is not None and not self.units * self.most_rows >= self.rows >= self.most_rows:

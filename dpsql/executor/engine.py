@@ -29,8 +29,8 @@ from dpsql.errors import (
 )
 from dpsql.executor.explain import decomposition, explain_relation
 from dpsql.executor.outer import OuterStatement
-from dpsql.executor.relation import PartialBin, Relation, answer_block
-from dpsql.intervals.partial_bins import coarse_notes
+from dpsql.executor.relation import Relation, answer_block
+from dpsql.intervals.partial_bins import PartialBin, coarse_notes
 from dpsql.planner.answerability import entropy_caveat, estimates_kind
 from dpsql.planner.block import Block
 from dpsql.planner.notes import Note, reads_of

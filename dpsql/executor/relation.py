@@ -16,21 +16,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
+from dpsql.errors import NotSupportedError, NoViewError, PartialBinError
 from dpsql.executor.recombine import TermEstimates, answer_terms
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.intervals.estimated import nullable
 from dpsql.intervals.forms import CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, Value
 from dpsql.intervals.partial_bins import (
+    PartialBin,
+    axes_cut,
     coarse_notes,
     cut_notes,
     finer_note,
     mixed_axes,
+    partial_bin,
     partial_refusal,
     with_coarse_bins,
 )
@@ -42,7 +45,7 @@ from dpsql.planner.answerability import (
     no_unit_view,
     unanswerable_reason,
 )
-from dpsql.planner.axis_query import AxisCells, key_list
+from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, ShapePlans
 from dpsql.planner.domain_values import (
     catalog_notes,
@@ -81,22 +84,6 @@ from dpsql.planner.terms import TRUE, Expression, Term
 from dpsql.planner.unlisted_keys import unshown_refusal
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta
-
-PartialBin = Literal["interpolate", "limit", "refuse"]
-LENIENT: tuple[PartialBin, ...] = get_args(PartialBin)
-"""The most lenient first."""
-
-
-def checked(word: str | None) -> PartialBin | None:
-    """Session setting for cut bins; None to follow each catalog.
-
-    Raises:
-        InterfaceError: another word.
-    """
-    rule = next((lenient for lenient in LENIENT if lenient == word), None)
-    if word is not None and rule is None:
-        raise InterfaceError("on_partial_bin has an unknown value", hint=f"write one of {', '.join(LENIENT)}")
-    return rule
 
 
 def choose(
@@ -143,7 +130,7 @@ def choose(
             reasons.append(untaken)
             continue
         rule = partial_bin(plan, release, asked)
-        if rule == "refuse" and (cut := _cut_axes(plan, release)):
+        if rule == "refuse" and (cut := axes_cut(plan, release)):
             reasons.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
         elif rule == "refuse" and (mixed := mixed_axes(plan, terms, release)):
             reasons.append(
@@ -175,7 +162,8 @@ def choose(
         key=lambda option: (
             -_steps(option[1], along, release),
             widths is None and interpolates(option[1], terms, release),
-            _is_biased(option[1], terms),
+            # the variance of a biased estimate is no measure of its error, and unbiased views come first
+            any(option[1].view.statistics[term.measure].biased for term in terms),
             float(f"{option[0]:.9g}"),  # views of one family tie but for rounding
             option[1].view.cells,
             option[1].view.name,
@@ -257,38 +245,6 @@ def _steps(plan: ViewPlan, along: Expression | None, release: Release) -> int:
     """Leaves of the axis that a quantile runs along: the finest tells most of it."""
     axes = [q.axis for q in plan.questions if along is not None and along in q.groups]
     return max((release.axes[axis].leaves for axis in axes), default=0)
-
-
-def _is_biased(plan: ViewPlan, terms: Sequence[Term]) -> bool:
-    """True if an estimate is biased: its variance is then no measure of its error, and unbiased views come
-    first."""
-    return any(plan.view.statistics[term.measure].biased for term in terms)
-
-
-def partial_bin(plan: ViewPlan, release: Release, asked: PartialBin | None) -> PartialBin:
-    """Policy for a plan that cuts bins: refuse or interpolate.
-
-    Args:
-        plan: the plan. Its view's catalog entry says, else the catalog; a set of axes that no view names does what the
-            most lenient view over these axes does.
-        release: an open release.
-        asked: what the session asks: it may lift the limit, and may refuse, but lifts no refusal of the catalog.
-    """
-    named, axes = {plan.view.name}, set(plan.view.axes)
-    if not release.declares(plan.view.name):
-        named = {s.view for s in release.statistics if axes <= set(s.axes) and release.declares(s.view)}
-    views, default = release.catalog.views, release.catalog.on_partial_bin
-    words = [(views[name].on_partial_bin if name in views else None) or default for name in named]
-    rule = next(word for word in LENIENT if word in (words or [default]))
-    return rule if asked is None or rule == "refuse" else asked
-
-
-def _cut_axes(plan: ViewPlan, release: Release) -> str:
-    """Axes whose bins the plan cuts; values outside of the domain that a condition may mean are no bin with an edge."""
-    return ", ".join(
-        release.axes[question.axis].name for question, cells in zip(plan.questions, plan.cells, strict=True)
-        if cells.cut or (cells.uncertain and key_list(release, question.axis))
-    )  # fmt: skip
 
 
 MOST_KEPT = 2048

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.relation import checked
 from dpsql.federation.route import Router
+from dpsql.intervals.partial_bins import checked
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
 from dpsql.release.request import requested

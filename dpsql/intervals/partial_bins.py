@@ -22,12 +22,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dpsql.catalog.tables import Column, Cuts, bin_starts
-from dpsql.errors import PartialBinError
+from dpsql.errors import InterfaceError, PartialBinError
 from dpsql.executor.run import run
 from dpsql.intervals.bin_bounds import CutMass
 from dpsql.planner.axis_query import (
@@ -53,6 +53,49 @@ LIMIT = 0.5 + NEAR
 """Part of an answer that may be interpolated unless more is asked for; weights are sums of floats."""
 EDGES = 6
 """Edges that a refusal lists."""
+
+
+PartialBin = Literal["interpolate", "limit", "refuse"]
+LENIENT: tuple[PartialBin, ...] = get_args(PartialBin)
+"""The most lenient first."""
+
+
+def checked(word: str | None) -> PartialBin | None:
+    """Session setting for cut bins; None to follow each catalog.
+
+    Raises:
+        InterfaceError: another word.
+    """
+    rule = next((lenient for lenient in LENIENT if lenient == word), None)
+    if word is not None and rule is None:
+        raise InterfaceError("on_partial_bin has an unknown value", hint=f"write one of {', '.join(LENIENT)}")
+    return rule
+
+
+def partial_bin(plan: ViewPlan, release: Release, asked: PartialBin | None) -> PartialBin:
+    """Policy for a plan that cuts bins: refuse or interpolate.
+
+    Args:
+        plan: the plan. Its view's catalog entry says, else the catalog; a set of axes that no view names does what the
+            most lenient view over these axes does.
+        release: an open release.
+        asked: what the session asks: it may lift the limit, and may refuse, but lifts no refusal of the catalog.
+    """
+    named, axes = {plan.view.name}, set(plan.view.axes)
+    if not release.declares(plan.view.name):
+        named = {s.view for s in release.statistics if axes <= set(s.axes) and release.declares(s.view)}
+    views, default = release.catalog.views, release.catalog.on_partial_bin
+    words = [(views[name].on_partial_bin if name in views else None) or default for name in named]
+    rule = next(word for word in LENIENT if word in (words or [default]))
+    return rule if asked is None or rule == "refuse" else asked
+
+
+def axes_cut(plan: ViewPlan, release: Release) -> str:
+    """Axes whose bins the plan cuts; values outside of the domain that a condition may mean are no bin with an edge."""
+    return ", ".join(
+        release.axes[question.axis].name for question, cells in zip(plan.questions, plan.cells, strict=True)
+        if cells.cut or (cells.uncertain and key_list(release, question.axis))
+    )  # fmt: skip
 
 
 def _excess(

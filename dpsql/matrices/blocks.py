@@ -186,19 +186,6 @@ class BlockReading(Reading):
         noise, within = (np.maximum(values, 0.0) if other is None else values for values in scaled)
         return Covariance(noise, within_leaf=within)
 
-    def matrix(self, masks: Masks) -> FloatArray:
-        """Covariances of all combinations of rows, as `Reading` says; what lies inside leaves is in them.
-
-        Who pools estimates of several releases weighs them by all that they err by.
-        """
-        places = [grid.ravel() for grid in np.indices([len(mask) for mask in masks])]
-        every = [mask[place] for mask, place in zip(masks, places, strict=True)]
-        covariances = [
-            self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every)
-            for k in range(len(places[0]))
-        ]
-        return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
-
     def columns(self) -> tuple[Columns, ...]:
         return tuple(model.columns() for model in self.pieces)
 

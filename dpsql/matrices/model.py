@@ -141,11 +141,12 @@ class Reading(ABC):
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
         rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
         combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
-        covariances = [
-            self.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined).noise
+        # what lies inside leaves too: who pools several releases weighs them by all that they err by
+        covariances = (
+            self.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined)
             for i in range(rows.shape[1])
-        ]
-        return np.array(covariances)
+        )
+        return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
     @abstractmethod
     def columns(self) -> tuple[Columns, ...]:

@@ -126,10 +126,5 @@ class StackReading(Reading):
         covariance = self.model.covariance(np.asarray(mask, np.float64), None if other is None else other[0])
         return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """Covariances of all pairs of rows, as `Reading` says."""
-        (mask,) = (np.asarray(m, np.float64) for m in masks)
-        return np.array([self.model.covariance(np.broadcast_to(row, mask.shape), mask) for row in mask])
-
     def columns(self) -> tuple[Columns, ...]:
         return (self.model.columns(),)

@@ -24,6 +24,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.errors import DataError
 from dpsql.executor.run import run
 from dpsql.planner.leaf_values import PLACEHOLDER, UNKNOWN, AxisQuery, bounds_of, leaf_values
@@ -267,11 +268,20 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
 def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
     """The cells, with what a condition or a group may mean for keys not shown and for values outside of the domain."""
     cells, axis = _ask(release, question, leaves), release.axes[question.axis]
-    made = [
-        j for j, each in enumerate(question.groups)
-        if not (PLACEHOLDER.fullmatch(each.sql) or _keeps_order(each, cells.types[j]))
-    ]  # fmt: skip
-    if not (question.filters or question.classes or made) or not has_unlisted(release, question.axis):
+    if not has_unlisted(release, question.axis):
+        return cells
+    bounded, first = is_bounded(release, question.axis), axis.columns[0].name
+    names = [{n for number, n in question.columns if number in g.columns} for g in question.groups]
+    rising = [
+        bounded and read == {first} and _keeps_order(each, kind)
+        for each, kind, read in zip(question.groups, cells.types, names, strict=True)
+    ]
+    made = []
+    for j, (each, read) in enumerate(zip(question.groups, names, strict=True)):
+        bare = each.sql == "leaf" or (PLACEHOLDER.fullmatch(each.sql) and (read == {first} or not bounded))
+        if read and not bare and not (rising[j] and _ends_apart(each, question.axis, release)):
+            made.append(j)
+    if not (question.filters or question.classes or made):
         return cells
     undecided = [not decides(predicate, question, release) for predicate in question.filters]
     open_classes = {
@@ -288,12 +298,38 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
             [*question.filters, *(question.classes[j] for j, met in truths.items() if met)], question, release
         )
     ]  # fmt: skip
-    return _uncertain(cells, unshown, axis.other_leaf, together, made, any(undecided))
+    within = set(cells.group[cells.leaf != axis.other_leaf].tolist())
+    if made and all(rising[j] for j in made):  # nothing beyond the bounds is between two others
+        ordinary = ~np.isin(cells.leaf, special_leaves(axis))
+        ends = cells.leaf[ordinary].min(initial=leaves), cells.leaf[ordinary].max(initial=0)
+        within = set(cells.group[np.isin(cells.leaf, ends)].tolist())
+    return _uncertain(cells, unshown, axis.other_leaf, together, (made, within), any(undecided))
 
 
 def _keeps_order(group: Expression, kind: str) -> bool:
-    """True if values beyond the bounds have groups of their own, as their months and their tens have."""
+    """True if values beyond the bounds share at most the groups at the ends, as their months and their tens do."""
     return group.monotone and kind != "BOOLEAN" and CHOICE.search(group.sql) is None
+
+
+def _ends_apart(group: Expression, number: int, release: Release) -> bool:
+    """True if the values right beyond both bounds of an axis are in other groups than the bounds: no month is cut."""
+    axis = release.axes[number]
+    column = axis.columns[0]
+    low, high = (quoted(each.name) for each in bounds_of(axis, column.name))
+    tables = release.catalog.tables
+    spec = tables[column.table].columns.get(column.column) if column.table in tables else None
+    step = "INTERVAL 1 DAY" if column.type == "DATE" else "INTERVAL 1 SECOND"
+    if column.type.startswith("TIMESTAMP") and spec is not None:
+        step = f"to_microseconds({GRAIN_MICROSECONDS[spec.grain]})"
+    elif not column.type.startswith(("DATE", "TIMESTAMP")):
+        step = f"CAST({Decimal(1).scaleb(-(spec.digits if spec is not None else 0)):f} AS DECIMAL(18, 9))"
+    values = f"SELECT MIN({low}) AS lo, MAX({high}) AS hi FROM axis_{number} WHERE kind = 0"
+    at = [PLACEHOLDER.sub(f"({value})", group.sql) for value in ("lo", f"lo - {step}", "hi", f"hi + {step}")]
+    sql = f"SELECT ({at[0]}) IS DISTINCT FROM ({at[1]}) AND ({at[2]}) IS DISTINCT FROM ({at[3]}) FROM ({values})"
+    try:
+        return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]))
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
 
 
 CHOICE = re.compile(r"\b(CASE|IF|COALESCE)\b")
@@ -373,7 +409,7 @@ def never_together(predicates: Sequence[Predicate], question: AxisQuery, release
 
 def _uncertain(
     cells: AxisCells, unshown: AxisCells, leaf: int | None, together: Sequence[Mapping[int, bool]],
-    made: Sequence[int], filtered: bool,
+    groups_made: tuple[Sequence[int], set[int]], filtered: bool,
 ) -> AxisCells:  # fmt: skip
     """Cells in which the leaf of unshown keys is taken as far as conditions and groups decide.
 
@@ -383,19 +419,20 @@ def _uncertain(
         leaf: its position.
         together: truths that class predicates may have which some unshown keys may meet: those of a key that meets none
             first.
-        made: places of groups by more than a column or a monotone function of it: unshown keys may be in any.
+        groups_made: places of group expressions that may take unshown keys for others, and the groups in which they may
+            be then.
         filtered: whether an open condition filters.
     """
     keep = cells.leaf != leaf
     patterns = {pattern: i for i, pattern in enumerate(cells.patterns)}
-    groups, seen = {key: i for i, key in enumerate(cells.keys)}, set(cells.group[keep].tolist())
+    groups, (made, within) = {key: i for i, key in enumerate(cells.keys)}, groups_made
     rows, is_open, fixed = [], False, set(range(len(cells.types))) - set(made)
     for group, truth, coverage in zip(unshown.group, unshown.truths, unshown.coverage, strict=True):
         key, known = unshown.keys[int(group)], unshown.patterns[int(truth)]
         if filtered and key not in groups:
             continue  # a group of unshown keys alone, of which nobody knows whether it has a row
         number = groups.setdefault(key, len(groups))
-        others = {j for j in seen if made and all(cells.keys[j][i] == key[i] for i in fixed)}
+        others = {j for j in within if made and all(cells.keys[j][i] == key[i] for i in fixed)}
         cases = [(at, truths) for at in (number, *(others - {number})) for truths in together]
         is_open |= filtered or len(cases) > 1
         for i, (at, truths) in enumerate(cases):
@@ -410,16 +447,14 @@ def _uncertain(
         for old, new in zip((cells.group, cells.truths, cells.leaf), columns[:3], strict=True)
     ]
     coverage = np.concatenate([cells.coverage[keep], columns[3].astype(np.float64)])
-    factors = tuple(_without(factor, keep, len(rows)) for factor in cells.factors)
+    none = np.zeros(len(rows))  # a factor is 0 in the leaf of unshown keys
+    factors = tuple(
+        AtomFactor(*(np.concatenate([v[keep], none]) for v in factor)) for factor in cells.factors
+    )
     return replace(
         cells, keys=tuple(groups), group=indices[0], truths=indices[1], leaf=indices[2], coverage=coverage,
         patterns=tuple(patterns), factors=factors, open_leaf=leaf,
     )  # fmt: skip
-
-
-def _without(factor: AtomFactor, keep: BoolArray, added: int) -> AtomFactor:
-    """A factor is 0 in the leaf of unshown keys."""
-    return AtomFactor(*(np.concatenate([values[keep], np.zeros(added)]) for values in factor))
 
 
 def _open_truths(classes: Mapping[int, Predicate]) -> list[dict[int, bool]]:

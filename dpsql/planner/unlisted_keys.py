@@ -23,7 +23,7 @@ from dpsql.intervals.forms import one
 from dpsql.planner.axis_query import AxisCells, decides, key_list
 from dpsql.planner.leaf_values import UNKNOWN, AxisQuery
 from dpsql.planner.plan import ReleaseView, ViewPlan
-from dpsql.planner.terms import TRUE, Expression, Term
+from dpsql.planner.terms import TRUE, Term
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta
 
@@ -130,7 +130,8 @@ def unshown_refusal(plan: ViewPlan, release: Release) -> PartialBinError | None:
         for group, truths, coverage in zip(cells.group, cells.truths, cells.coverage, strict=True):
             place = int(group), int(truths)
             most[place] = max(most.get(place, 0.0), float(coverage))
-        culprit = next(_open(query, release), None)
+        conditions = (*query.filters, *query.classes)
+        culprit = next((p.expression for p in conditions if not decides(p, query, release)), None)
         if keys is None or culprit is None or min(most.values(), default=1.0) > UNKNOWN:
             continue
         other, outside = other_count(release, plan.view, position), _outside(release, query.axis)
@@ -142,10 +143,3 @@ def unshown_refusal(plan: ViewPlan, release: Release) -> PartialBinError | None:
             "or the connection it is answered, with an error bar that covers all of them",
         ).at("WHERE", culprit.span)
     return None
-
-
-def _open(query: AxisQuery, release: Release) -> Iterator[Expression]:
-    """Conditions of an axis that keys which are not shown may meet."""
-    for predicate in (*query.filters, *query.classes):
-        if not decides(predicate, query, release):
-            yield predicate.expression

@@ -16,10 +16,10 @@ from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.relation import PartialBin
 from dpsql.interfaces.cli.plan import plan_text
 from dpsql.intervals.bin_bounds import CutMass, average_ends, average_of, quotient_ends
 from dpsql.intervals.forms import Linear, Ratio
+from dpsql.intervals.partial_bins import PartialBin
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.release import open_release

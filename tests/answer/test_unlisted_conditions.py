@@ -61,6 +61,8 @@ OPEN = [
     "SELECT COUNT(*) FROM calls WHERE day < '2025-02-01'",
     "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-04-02'",
     "SELECT COUNT(*) FILTER (WHERE MONTH(day) = 12) FROM calls",
+    "SELECT n FROM (SELECT YEAR(day) AS y, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE y = 2025",
+    "SELECT n FROM (SELECT MONTH(day) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
     "SELECT COUNT(*) FROM calls WHERE day NOT IN ('2025-02-01', '2025-02-02')",
     "SELECT MEDIAN(price) FROM calls WHERE price > 2",
     "SELECT MEDIAN(price) FROM calls WHERE price > 16",

@@ -204,7 +204,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 401),
-    "code-lines": Bound(62500, 66470),
+    "code-lines": Bound(62500, 66492),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 929),
     "value-classes-built-in-at-most-one-place": Bound(120, 279),

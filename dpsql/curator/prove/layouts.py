@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -46,7 +47,7 @@ class RawRows(NamedTuple):
 Tables = Mapping[str, RawRows]
 
 
-class SourceLayout:
+class SourceLayout(ABC):
     """A kind of source that needs no server."""
 
     name: ClassVar[str]
@@ -56,6 +57,7 @@ class SourceLayout:
         """True if a catalog's columns mean the same there."""
         return True
 
+    @abstractmethod
     def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
         """Write tables below a folder.
 
@@ -67,7 +69,6 @@ class SourceLayout:
         Returns:
             The `source` of a catalog that reads them.
         """
-        raise NotImplementedError
 
 
 def load_tables(raw: duckdb.DuckDBPyConnection, tables: Tables) -> None:

@@ -24,6 +24,7 @@ false.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -165,7 +166,7 @@ Drawn = Callable[[Noise], IntArray]
 """Draws from a source what a law asks for."""
 
 
-class LossNoise:
+class LossNoise(ABC):
     """One side's noise: each draw meets the exact integers that it covers; those over private keys by key."""
 
     insecure = True
@@ -205,13 +206,13 @@ class LossNoise:
         self.exact_keys.setdefault(labels.round, {}).update(labels.numbered(exact))
         return self._meet_keys(labels, exact, lambda noise: noise.gaussian(sigma2, size))
 
+    @abstractmethod
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         """Exact integers with what a law draws, noted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
         """The same of weights of private keys, noted key by key."""
-        raise NotImplementedError
 
 
 class Witness(LossNoise):
