@@ -18,6 +18,7 @@ declared, else about those who reported.
 | standard errors | totals within 1.96 of them of the rows that the collection counts: slots leave out those beyond |
 | without error | totals whose noise is 0 |
 | unasked | under `max_ids` below the largest number of rows: outside of the interval, or without the sentence |
+| boxes | squared errors of counts under 1 to 3 conditions, by those of one row a person whose total is known |
 """
 
 from __future__ import annotations
@@ -104,14 +105,14 @@ class Collected(NamedTuple):
 
 
 @cache
-def survey(name: str, cap: int, more: str) -> Survey:
+def survey(name: str, cap: int, more: str, catalog: str = CATALOG) -> Survey:
     """The questions of a catalog."""
-    text = CATALOG.replace("NAME", name).replace("CAP", str(cap)).replace("MORE", more)
+    text = catalog.replace("NAME", name).replace("CAP", str(cap)).replace("MORE", more)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "catalog.yaml"
         file.write_text(text)
-        catalog = load_catalog(file)
-    return survey_of(catalog, public_axis_maker(catalog))
+        loaded = load_catalog(file)
+    return survey_of(loaded, public_axis_maker(loaded))
 
 
 def collected(design: CollectionDesign, people: RespondentRows, rng: np.random.Generator) -> Collected:
@@ -233,9 +234,99 @@ def unasked(figures: Figures, collections: int) -> None:
     figures.at_most("the same without the sentence", sum(not answer.unasked for answer in seen), 0)
 
 
+AXES = {"kind": 10, "hour": 12, "size": 5}
+"""Leaves of the three axes on which boxes are asked; one of each pizza's kind, hour and size."""
+EPSILONS, ORDERS, BOXES = (1, 2, 4), 21_350, 40
+BOX_CATALOG = """
+dpsql: 1
+name: NAME
+source: {kind: parquet, root: ., tables: {person: person.parquet, item: item.parquet}}
+privacy: {lineage: l, cap: 9, unit: person.id, epsilon: CAP}
+tables:
+  person: {role: dimension, key: id, private: true}
+  item: {role: fact, foreign_keys: {id: {references: person, on_missing: drop}}, max_ids: 28, columns: {
+    kind: {type: int, lower: 0, upper: 9, out_of_domain: drop},
+    hour: {type: int, lower: 0, upper: 11, out_of_domain: drop},
+    size: {type: int, lower: 0, upper: 4, out_of_domain: drop}}}
+collection: {participation: allMORE}
+views:
+  items: {of: item, axes: [item.kind, item.hour, item.size], measures: [count]}
+"""
+
+
+def orders(rng: np.random.Generator) -> RespondentRows:
+    """Orders of a pizza shop: those of many rows are of low kinds and late hours."""
+    counts = np.arange(1, STARS["pizza"] + 1)
+    chances = 0.75**counts / counts
+    rows = rng.choice(counts, ORDERS, p=chances / chances.sum())
+    first = np.concatenate([[0], np.cumsum(rows)])
+    many, noise = np.log2(np.repeat(rows, rows)), rng.standard_normal((3, first[-1]))
+    values = (4.5 - many / 2 + 2 * noise[0], 6 + many / 4 + 3 * noise[1], 2 + noise[2])
+    leaves = [np.clip(np.rint(at), 0, size - 1) for at, size in zip(values, AXES.values(), strict=True)]
+    none = np.zeros((first[-1], 0), np.int64)
+    return RespondentRows(first, np.stack(leaves, axis=1).astype(np.int64), none)
+
+
+def asked_boxes(conditions: int, rng: np.random.Generator) -> list[dict[str, tuple[int, int]]]:
+    """Random ranges of so many of the axes."""
+    names, boxes = list(AXES), []
+    for _ in range(BOXES):
+        chosen_axes = [names[at] for at in rng.permutation(len(names))[:conditions]]
+        ends = {name: sorted(rng.choice(AXES[name] + 1, 2, replace=False)) for name in chosen_axes}
+        boxes.append({name: (int(low), int(high) - 1) for name, (low, high) in ends.items()})
+    return boxes
+
+
+def box_errors(
+    content: ReleaseBuilder, people: RespondentRows, boxes: Sequence[dict[str, tuple[int, int]]], scaled: bool
+) -> float:
+    """Mean squared error of the counts of boxes, by the squared number of rows; their total may be known exactly."""
+    names, exact = list(AXES), []
+    for box in boxes:
+        columns = [people.leaves[:, names.index(name)] for name in box]
+        inside = [(low <= at) & (at <= high) for at, (low, high) in zip(columns, box.values(), strict=True)]
+        exact.append(int(np.logical_and.reduce(inside).sum()))
+    counts = [
+        "COUNT(*) FILTER (WHERE "
+        + " AND ".join(f"{n} BETWEEN {a} AND {b}" for n, (a, b) in box.items())
+        + ")"
+        for box in boxes
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "local.dpsql"
+        write_release_file(path, content, None)
+        (row,) = dpsql.query(f"SELECT COUNT(*), {', '.join(counts)} FROM item", path).rows
+    total, rows = float(row[0]), len(people.leaves)
+    found = np.array(row[1:], float) * (rows / total if scaled else 1.0)
+    return float(np.mean(((found - exact) / rows) ** 2))
+
+
+def default_boxes(figures: Figures, collections: int) -> None:
+    """Boxes of the default collection, over those of one row a person with the number of all rows known."""
+    for epsilon in EPSILONS:
+        errors: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for run in range(collections):
+            rng = np.random.default_rng([run, epsilon, 43])
+            people = orders(rng)
+            boxes = {conditions: asked_boxes(conditions, rng) for conditions in (1, 2, 3)}
+            for way, more in (("default", ""), ("known", ", tau: 1")):
+                asked = survey(f"orders{epsilon}", epsilon, more, BOX_CATALOG)
+                content = released(asked, collected(design_of(asked, people.count, ""), people, rng))
+                for conditions, chosen_boxes in boxes.items():
+                    error = box_errors(content, people, chosen_boxes, way == "known")
+                    errors[way, conditions].append(error)
+        for conditions in (1, 2, 3):
+            ratio = float(np.mean(errors["default", conditions]) / np.mean(errors["known", conditions]))
+            cell = f"epsilon {epsilon}, {conditions} conditions"
+            figures.at_most(
+                "default collection, squared error of boxes over a known total's", ratio, 1.5, cell
+            )
+
+
 def main(collections: int) -> int:
     """Measure and print."""
     figures = Figures()
+    default_boxes(figures, max(collections // 2, 1))
     unasked(figures, max(collections // 4, 1))
     grid(figures, collections)
     return figures.finish()

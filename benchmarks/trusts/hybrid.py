@@ -50,7 +50,8 @@ class Outcome(NamedTuple):
     """Answers, truths and whether 95% intervals hold, each of shape (draws, boxes); NaN where an answer is NULL.
 
     Args:
-        found, truth, held: of one value.
+        found, truth: of one value; the truth weighs rows as the release does.
+        held: whether the interval, whose ends may be open, covers the value of all rows, each counted once.
         predicted: of counts the standard error that section 3 of the recipe gives, with the raw rows; else 0.
     """
 
@@ -90,13 +91,13 @@ def measured(world: World, case: Case, draws: int, count: int = 16, seed: int = 
     rng = np.random.default_rng(seed)
     for drawn in _releases(world, case, draws, rng):
         asked = [world.boxes[i] for i in rng.choice(len(world.boxes), count, replace=False)]
-        truths = drawn.exact(world, values, asked)
+        truths, unweighted = (drawn.exact(world, values, asked, weight) for weight in ("w", "1"))
         result = dpsql.query(_statement(world, values, asked), drawn.path)
         low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
         found, predicted = _numbers(result.rows[0]), drawn.predicted(world, asked)
         for i, value in enumerate(values):
             part = slice(i * count, (i + 1) * count)
-            held = (low[part] <= truths[part]) & (truths[part] <= high[part])
+            held = ~(low[part] > unweighted[part]) & ~(unweighted[part] > high[part])
             rows[value].append((found[part], truths[part], held, predicted))
     return {v: Outcome(*(np.array(part) for part in zip(*told, strict=True))) for v, told in rows.items()}
 
@@ -149,9 +150,9 @@ class Drawn:
     channel: Channel
     raw: duckdb.DuckDBPyConnection
 
-    def exact(self, world: World, values: Sequence[str], asked: Sequence[Box]) -> np.ndarray:
-        """The values of the raw rows of those who reported, each row by its weight."""
-        w, m = "sum(w) FILTER (WHERE {})", f"sum(w * {world.measure}) FILTER (WHERE {{}})"
+    def exact(self, world: World, values: Sequence[str], asked: Sequence[Box], weight: str) -> np.ndarray:
+        """The values of the raw rows of those who reported, each row by a weight in SQL."""
+        w, m = (f"sum({weight}{measure}) FILTER (WHERE {{}})" for measure in ("", f" * {world.measure}"))
         exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
         parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
         sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"

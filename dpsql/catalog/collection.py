@@ -81,7 +81,8 @@ PARTICIPATIONS = {
 """Every participation by its word."""
 
 ROW_SHARE = Fraction(1, 10)
-"""Of a million people a tenth leaves an error of 1.2% on the rows a person has, a fiftieth 2.7%."""
+"""Of a million people a tenth leaves an error of 1.2% on the rows a person has, a fiftieth 2.7%. Where nothing else is
+declared, the part is chosen with the bit's cap (`local.forecast.with_best_rows`)."""
 
 
 class Slots(NamedTuple):
@@ -191,7 +192,7 @@ class Collection(Model):
         Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], _rows("tau", TAUS)
     ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
     row_share: Exact | None = Field(
-        None, description="share of the people who report how many rows they have; 1/10 where that is needed"
+        None, description="share of the people who report how many rows they have; 1/10 to 2/5 where that is needed"
     )
     row_guess: dict[int, Exact] = Field(
         default_factory=dict, description="public guess: rows of a person: share of the people (tau: theory)"

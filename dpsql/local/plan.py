@@ -130,6 +130,7 @@ class CollectionDesign:
         row_guess: public guess of the share of people with 0, 1, .. rows.
         rows_floor, rows_cap: public bounds of a person's rows; with rows_floor >= tau "no row" is no item.
         row_share: share of people who report how many rows they have.
+        row_share_free: whether that share is chosen with tau, from `row_guess`; `row_share` is then where it starts.
         row_weighting: none, or bit (one row and a bit for how many, scaled by E r / E min(r, tau)).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
@@ -154,6 +155,7 @@ class CollectionDesign:
     rows_floor: int = 0
     rows_cap: int = 10
     row_share: Fraction = Fraction(0)
+    row_share_free: bool = False
     row_weighting: str = "none"
     wave_share: Fraction = Fraction(1, 4)
     shuffled: bool = False

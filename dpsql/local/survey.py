@@ -166,6 +166,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
         rows_floor=1 if table.one_row else 0,
         rows_cap=cap,
         row_share=share,
+        row_share_free=bool(share) and not collection.fixed_share,
         row_weighting=weighting_of(collection, table.one_row),
         shuffled=collection.shuffled,
         catalog=json.loads(catalog.to_json()),

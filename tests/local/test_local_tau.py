@@ -31,11 +31,13 @@ from dpsql.local.forecast import (
     row_reports,
     second_plan,
     typical_question,
+    with_best_rows,
 )
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.mechanisms.truncation import clipped_fraction, lost_rows
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, plan_body, row_reports_of
 from dpsql.local.simulate import chosen
+from dpsql.local.survey import first_guess
 from dpsql.local.tallies import RespondentRows, empty_tallies
 from dpsql.local.totals import Scale, row_scale
 from dpsql.planner.plan import views_of
@@ -113,6 +115,22 @@ def test_the_estimated_tau_is_near_the_best_for_the_true_distribution() -> None:
     best = best_tau(design(row_share=Fraction(0)), ROWS)
     assert 1 < best <= 5
     assert all(abs(tau - best) <= 1 for tau in found), (best, found)
+
+
+def test_more_people_report_their_rows_where_somebody_may_own_many() -> None:
+    def chosen_share(most: int, **changes: object) -> Fraction:
+        asked = design(
+            tau_from="theory",
+            row_weighting="bit",
+            row_share=Fraction(1, 10),
+            people=20_000,
+            rows_cap=most,
+            **changes,
+        )
+        return with_best_rows(asked, np.array(first_guess(most))).row_share
+
+    assert chosen_share(2, row_share_free=True) < chosen_share(28, row_share_free=True) <= Fraction(2, 5)
+    assert chosen_share(28) == Fraction(1, 10)  # declared
 
 
 def range_error(made: CollectionDesign, people: RespondentRows, rng: np.random.Generator) -> float:
