@@ -2,7 +2,8 @@
 
 A made-up table and the releases of a star are asked the same questions. Compared is `DP_STDERR` over the answer, the
 median over the questions of a class, then over releases. Stated of a star are its units and rows, the middle and the
-most, and the mean of its measure, rounded to two digits; nothing was mended on the stars that are judged.
+most, and the mean of its measure, rounded to two digits; of the further stars units, rows and the most alone. Nothing
+was mended on the stars that are judged.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ Cell = tuple[str, str]
 LEAST, MOST, SHARE = 0.67, 1.5, 75.0
 """Predictions between these times what is shown are right; so many percent of the classes have to be."""
 
+FACTORS = ((2.0, 80.0), (1.5, 60.0))
+"""Of the further stars: within this factor so many percent of the classes. None may be below half of what is shown."""
+
 
 def rounded(number: float) -> float:
     """Two digits of a number."""
@@ -48,6 +52,12 @@ def stated(star: Star) -> Guess:
     typical = rounded(float(np.median(people.owned)))
     most = max(rounded(float(people.owned.max())), rows / units)
     return Guess(units, max(rows, units), typical, most, means={star.measure: mean})
+
+
+def barely_stated(star: Star) -> Guess:
+    """The same without the middle and the mean."""
+    guess = stated(star)
+    return Guess(guess.units, guess.rows, most=guess.most)
 
 
 def typical_errors(star: Star, asked: Sequence[Questions], some: Iterable[Release]) -> dict[Cell, float]:
@@ -102,6 +112,19 @@ def right(ratios: Mapping[object, float]) -> float:
     return 100 * float(np.mean([LEAST <= ratio <= MOST for ratio in ratios.values()]))
 
 
+def further(figures: Figures, ratios: Mapping[object, float], law: str) -> None:
+    """Figures of the stars that nobody looked at."""
+    values = np.array(list(ratios.values()))
+    for factor, share in FACTORS:
+        near = 100 * float(np.mean((values >= 1 / factor) & (values <= factor)))
+        figures.at_least(
+            f"plan of further stars within a factor of {factor:g}, % of classes, {law}", near, share
+        )
+    figures.at_least(
+        f"plan of further stars, narrowest over the shown interval, {law}", float(values.min()), 0.5
+    )
+
+
 def main() -> int:
     """Print all figures; 1 if any is short."""
     parser = argparse.ArgumentParser(
@@ -113,11 +136,11 @@ def main() -> int:
     parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=LAWS)
     given, figures = parser.parse_args(), Figures()
     for law in given.laws:
-        found: dict[str, dict[object, float]] = {"left out": {}, "others": {}}
+        found: dict[str, dict[object, float]] = {"left out": {}, "further": {}, "others": {}}
         for name in given.stars:
             with tempfile.TemporaryDirectory() as folder:
                 opened = open_case(name, law, Path(folder))
-                guess = stated(opened.star)
+                guess = barely_stated(opened.star) if name in FURTHER else stated(opened.star)
                 ratios = over_shown(
                     opened.star, opened.questions(), guess, releases(opened.star, given.draws)
                 )
@@ -126,7 +149,10 @@ def main() -> int:
             )
             for (kind, aggregate), ratio in ratios.items():
                 print(f"told   plan of {name} {law}, {kind}, {aggregate}: x {ratio:.2f}", flush=True)
-                found["left out" if name in HELD_BACK else "others"][name, kind, aggregate] = ratio
+                group = "left out" if name in HELD_BACK else "further" if name in FURTHER else "others"
+                found[group][name, kind, aggregate] = ratio
+        if found["further"]:
+            further(figures, found.pop("further"), law)
         for stars, ratios_of in found.items():
             if ratios_of:
                 what = f"plan over the shown interval within .67-1.5: share of classes, stars {stars}, {law}"

@@ -5,7 +5,7 @@ ours by knowledge of hers:
 
 | said | supposed where it is not |
 |---|---|
-| `typical`, rows of the unit in the middle | rows / units / sqrt(e): log-normal with a deviation of 1 |
+| `typical`, rows of the unit in the middle | log-normal with a deviation of 1, or the one that `most` implies |
 | `most`, rows that hardly any unit passes | no such number: the log-normal tail |
 | `alike`, the part of a unit's rows in one leaf of hers | a half |
 | `means`, the mean of a measure | a quarter of its range above its lower bound |
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import exp
+from math import exp, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -90,7 +90,15 @@ class Guess:
     @property
     def median(self) -> float:
         """q.5(n), at least 1."""
-        return max(1.0, self.mean * exp(-0.5) if self.typical is None else self.typical)
+        return max(1.0, self.mean * exp(-(self._deviation**2) / 2) if self.typical is None else self.typical)
+
+    @property
+    def _deviation(self) -> float:
+        """Deviation d of log rows: z d - d^2 / 2 = log(most / mean), z the normal quantile of the largest unit."""
+        if self.most is None:
+            return 1.0
+        largest = NORMAL.inv_cdf(1 - 0.5 / self.units)
+        return largest - sqrt(max(0.0, largest**2 - 2 * log(self.most / self.mean)))
 
     def amounts(self, number: int) -> IntArray:
         """Rows of so many units that stand for all, increasing: log-normal, and as many rows a unit as were stated."""
