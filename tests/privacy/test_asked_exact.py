@@ -1,9 +1,8 @@
-"""Releases of a few questions spend what they may and no more: in fractions, and end to end on neighbours."""
+"""Rows of a few questions spend what they may and no more, in fractions."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +12,6 @@ from dpsql.errors import InternalError
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.workload_matrix import AskedRows, best_rows, classes_of
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
-from tests.privacy.loss import measure
-from tests.privacy.test_loss import shop, star
-
-QUESTIONS = "[[[[[0, 2]], [[1, 4]]]], [[[[1, 3]], [[0, 3]]]], [[[[2, 4]], [[2, 3]]], [[[0, 1]], [[0, 1]]]]]"
-VIEWS = (
-    "views:\n  bought: {of: sales, axes: [sales.day, customer.age], measures: [count, sales.amount],"
-    f" mechanism: asked, questions: {QUESTIONS}, nonnegative: false}}\n"
-)
 
 
 def rows(law, seed: int) -> AskedRows:
@@ -68,14 +59,3 @@ def test_overspending_rows_cannot_be_built(law):
         AskedRows(good.classes, good.matrix * 2, good.total, law)
     with pytest.raises(InternalError):
         AskedRows(good.classes, good.matrix, good.total - good.total // 50, law)
-
-
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
-@pytest.mark.parametrize("how", ["truncate", "weight"])
-def test_a_customer_costs_what_is_claimed(tmp_path: Path, delta: str, how: str):
-    privacy = f"unit: customer.id, epsilon: 1, delta: {delta}"
-    catalog = shop(privacy, f"max_ids: 4, bounding: {how},", VIEWS)
-    loss = measure(catalog, star(500), star(500, victim=False), tmp_path)
-    assert 0.98 <= loss.share <= 1
-    bought = ["view bought: count", "view bought: sales.amount"]
-    assert [purpose for purpose, _ in loss.lines] == ["sales: rows beyond max_ids", *bought]

@@ -16,32 +16,26 @@ from dpsql.mechanisms.designs import joint_rows
 from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.tree import Exact
-from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
-from tests.privacy.loss import Loss, RawRows, measure
+from tests.privacy.joints import (
+    HIGH,
+    LOW,
+    MIDDLE,
+    NULL,
+    REPLACED,
+    SPREAD,
+    catalog,
+    crowd,
+    nullable,
+    one_more,
+    person,
+)
+from tests.privacy.loss import RawRows
 from tests.thinned import by_default
-
-LOW = (VICTIM, 1, DAYS[-1], 7, -3)
-HIGH = (VICTIM, 1, DAYS[-1], 7, 9)
-NULL = (VICTIM, 1, DAYS[-1], 7, None)
-MIDDLE = (VICTIM, 1, DAYS[-1], 7, 3)
-
-
-def person(text: str, *rows: tuple[object, ...]) -> Callable[[Path], Loss]:
-    """A person more with these sales."""
-    base = crowd()
-    left = joined(base, {"person": [(VICTIM, 7)], "sales": rows})
-    return lambda folder: measure(text, left, base, folder)
-
-
-def nullable(text: str) -> str:
-    return text.replace("measure: true}", "measure: true, nullable: true}")
-
 
 APART = catalog(bounds="max_ids: 4, clipped_share: 0,", mechanism="")
 WEIGHED = catalog(
     bounds="max_ids: 4, clipped_share: 0, bounding: weight,", mechanism=", mechanism: lue_dptree"
 )
-SPREAD = [(VICTIM, 1, DAYS[k], k, 9 if k % 2 else -3) for k in range(4)]
 CASES = {
     "highest": (person(APART, *[HIGH] * 9), 1.0),
     "lowest": (person(APART, *[LOW] * 9), 1.0),
@@ -181,7 +175,7 @@ NULL_DEFECTS = {
         "joint_laws",
         apart_beside_all,
         BESIDE,
-        (VICTIM, 1, DAYS[-1], 7, None),
+        NULL,
     ),
 }
 
@@ -204,7 +198,7 @@ SQUARES = {
     "highest": person(SQUARED, *[HIGH] * 9),
     "both ends have one square": person(SQUARED, *[HIGH, LOW] * 9),
     "the middle has none": person(SQUARED, *[MIDDLE] * 9),
-    "beyond the bounds": person(SQUARED, *[(VICTIM, 1, DAYS[-1], 7, 900)] * 9),
+    "beyond the bounds": person(SQUARED, *[(*HIGH[:-1], 900)] * 9),
     "not there": person(nullable(SQUARED), *[NULL] * 9),
     "another person in her place": one_more(
         catalog(promise=REPLACED, measures="[count, sales.amount, squares(sales.amount)]"), 9, replaced=True

@@ -12,30 +12,24 @@ import pytest
 from dpsql.matrices.levels import level_moments
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import TreeNoise, insecure_test_entropy, knorm
-from tests.privacy.joints import DAYS, REPLACED, VICTIM, catalog, crowd, joined, one_more
-from tests.privacy.loss import Loss, measure
+from tests.privacy.joints import (
+    HIGH,
+    LOW,
+    MIDDLE,
+    NULL,
+    REPLACED,
+    SPREAD,
+    catalog,
+    nullable,
+    one_more,
+    person,
+)
 
-HIGH = (VICTIM, 1, DAYS[-1], 7, 9)
-LOW = (VICTIM, 1, DAYS[-1], 7, -3)
-MIDDLE = (VICTIM, 1, DAYS[-1], 7, 3)
-NULL = (VICTIM, 1, DAYS[-1], 7, None)
-SPREAD = [(VICTIM, 1, DAYS[k], k, 9 if k % 2 else -3) for k in range(4)]
 BOUNDS = "max_ids: 4, clipped_share: 0,"
 COUNT = catalog(bounds=BOUNDS, mechanism="", measures="[count]")
 BOTH = catalog(bounds=BOUNDS, mechanism="")
 CELLS = catalog(bounds=BOUNDS, mechanism="", measures="[count]", axes="sales.size, campaign.medium")
 WEIGHED = catalog(bounds=f"{BOUNDS} bounding: weight,", mechanism="")
-
-
-def person(text: str, *rows: tuple[object, ...]) -> Callable[[Path], Loss]:
-    """A person more with these sales."""
-    base = crowd()
-    left = joined(base, {"person": [(VICTIM, 7)], "sales": rows})
-    return lambda folder: measure(text, left, base, folder)
-
-
-def nullable(text: str) -> str:
-    return text.replace("measure: true}", "measure: true, nullable: true}")
 
 
 REPLACED_PERSON = "another person in her place"

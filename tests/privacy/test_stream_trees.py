@@ -21,8 +21,8 @@ from dpsql.streams import state as state_module
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.streams.public import read_manifest, read_segments
 from dpsql.tree import IntArray
-from tests.privacy.joints import BATCHES, VICTIM, catalog, crowd, joined
-from tests.privacy.loss import Loss, measure
+from tests.privacy.joints import BATCHES, VICTIM, catalog, person
+from tests.privacy.loss import Loss
 from tests.thinned import by_default
 from tests.time_forms import create_stream
 
@@ -181,18 +181,16 @@ def stream(life: int, measures: str = "[count, sales.amount]", text: str = AHEAD
     )  # fmt: skip
 
 
-def person(text: str, *sales: tuple[str, int, int]) -> Callable[[Path], Loss]:
-    base = crowd()
-    left = joined(base, {"person": [(VICTIM, 7)], "sales": [(VICTIM, 1, *sale) for sale in sales]})
-    return lambda folder: measure(text, left, base, folder, batches=BATCHES)
+def appended(text: str, *sales: tuple[str, int, int]) -> Callable[[Path], Loss]:
+    return person(text, *((VICTIM, 1, *sale) for sale in sales), batches=BATCHES)
 
 
 EVERY_DAY = [(day, *HIGH) for day in BATCHES for _ in range(5)]
 CASES = {
-    "count, every day": person(stream(4, "[count]"), *EVERY_DAY),
-    "count and sum, one day": person(stream(1), *[(BATCHES[2], *LOW)] * 5),
-    "count and sum, both signs": person(stream(1), *[(BATCHES[0], *HIGH), (BATCHES[0], *LOW)] * 5),
-    "more days than she may": person(stream(2), *EVERY_DAY),
+    "count, every day": appended(stream(4, "[count]"), *EVERY_DAY),
+    "count and sum, one day": appended(stream(1), *[(BATCHES[2], *LOW)] * 5),
+    "count and sum, both signs": appended(stream(1), *[(BATCHES[0], *HIGH), (BATCHES[0], *LOW)] * 5),
+    "more days than she may": appended(stream(2), *EVERY_DAY),
 }
 
 
@@ -209,7 +207,7 @@ TODAY = AHEAD.replace(", ends: true", "")
 
 
 def test_nodes_of_a_stream_without_an_end_are_joint_rows(tmp_path: Path) -> None:
-    loss = person(stream(2, text=TODAY), *EVERY_DAY)(tmp_path)
+    loss = appended(stream(2, text=TODAY), *EVERY_DAY)(tmp_path)
     assert 0.98 <= loss.share <= 1
     assert any("count and sales.amount together" in purpose for purpose, _ in loss.lines)
 
