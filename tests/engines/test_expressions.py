@@ -92,6 +92,21 @@ def test_a_known_type_changes_no_measure(kind: str, bounds: Ends) -> None:
     assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("NULL", None), ("'NaN'::DOUBLE", None), ("'inf'::DOUBLE", 1001), ("'-inf'::DOUBLE", -300), ("1e308", 1001),
+        ("4.35::DOUBLE", 435), ("4.355::DECIMAL(9,3)", 436), ("10.02::DOUBLE", 1001), ("-3.01::DOUBLE", -300),
+        ("'1.5'", 150), ("'abc'", None), ("'1e400'", 1001), ("99999999999999999999999999999::HUGEINT", 1001),
+        ("true", 100),
+    ],
+)  # fmt: skip
+def test_measures_are_bounded_integers_for_every_input(value, expected):
+    sql = measure("x", Ends(-300, 1001, 2), None, DUCK)
+    row = duckdb.connect().execute(f"SELECT {sql} FROM (SELECT {value} AS x)").fetchone()
+    assert row == (expected,)
+
+
 @pytest.mark.parametrize("kind", ["BOOLEAN", "VARCHAR", "ENUM('a','b','d')", "INTEGER"])
 def test_a_known_type_changes_no_leaf_of_a_category(kind: str) -> None:
     declared = (

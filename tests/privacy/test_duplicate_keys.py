@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from dpsql.central import placed_rows
+from dpsql.central.placed_rows import check_public_key
+from dpsql.engines.duck import RawSide
 from dpsql.engines.joined_rows import JoinSide
+from dpsql.errors import SourceError
 from tests.privacy.loss import Loss, RawRows, measure
 from tests.thinned import by_default
 
@@ -59,3 +63,11 @@ def test_a_key_that_is_made_unique_by_its_spelling_is_found(
 
     monkeypatch.setattr(placed_rows, "JoinSide", doubled)
     assert one_sale_more(tmp_path, name).share > 2
+
+
+@pytest.mark.parametrize(("keys", "words"), [("0, 0", "id has duplicates"), ("NULL", "contains NULL")])
+def test_keys_of_a_public_table_are_whole_and_unique(keys: str, words: str) -> None:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE SCHEMA raw; CREATE TABLE raw.device AS SELECT unnest([{keys}]) AS id")
+    with pytest.raises(SourceError, match=words):
+        check_public_key(RawSide(connection, {}), "device", "id")

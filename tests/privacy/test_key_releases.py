@@ -16,9 +16,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import ndtr
 
-from dpsql.budget.threshold import SQUARED_SENSITIVITY
+from dpsql.budget import gaussian_sigma2
+from dpsql.budget.threshold import SQUARED_SENSITIVITY, key_threshold, key_weight
 from dpsql.catalog import load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import key_plans, selection
@@ -29,7 +32,7 @@ from dpsql.engines import key_weights
 from dpsql.errors import MachineFault
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
-from dpsql.noise import ZeroNoise
+from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
@@ -127,6 +130,9 @@ PAIRS: dict[str, tuple[str, str, tuple[Person, ...], tuple[Person, ...]]] = {
     "shared keys": (ITEMS, "add_remove", (("city 0", SHARED, (0, 1, 2, 3)),), ()),
     "half and half": (ITEMS, "add_remove", (("city 0", (*NEW[:2], *SHARED[:2]), (0, 1, 2, 3)),), ()),
     "two columns": (ITEMS + CODES, "add_remove", (("city 0", (*NEW[:2], *SHARED[:2]), (901, 902, 1, 2)),), ()),
+    "more keys than count": (
+        ITEMS, "add_remove", (("city 0", (*NEW, *SHARED, "item 4", "item 5"), range(10)),), (),
+    ),
     "her own column": (CITIES, "add_remove", (("city 0", SHARED, (0, 1, 2, 3)),), ()),
     "a city of her own": (CITIES, "add_remove", (("only hers", SHARED, (0, 1, 2, 3)),), ()),
     "replaced": (
@@ -156,7 +162,7 @@ def pair(
     return loss, steps, float(lineage.key_spent)
 
 
-AIMED = ("new keys", "two columns", "her own column", "replaced")
+AIMED = ("new keys", "two columns", "more keys than count", "her own column", "replaced")
 """Pairs of each kind that every run measures; the others are run by `make slow`."""
 
 
@@ -179,6 +185,27 @@ def test_no_pair_costs_more_than_is_charged(
         drawn = [draw for draw in loss.draws if draw.where.startswith("dpsql.central.selection")]
         (charge,) = [amount for purpose, amount in loss.lines if "keys of" in purpose]
         assert sum(draw.mu2 for draw in drawn) > Fraction(9, 10) * charge
+
+
+def test_one_round_of_shared_keys_is_tight() -> None:
+    """Far above the threshold a person of k keys pays nearly all of a round's mu^2."""
+    for keys in (1, 2, 4, 50):
+        assert key_weight(keys) ** 2 * keys / SQUARED_SENSITIVITY > 0.9999
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per_unit", [1, 4])
+def test_new_keys_pass_no_more_often_than_delta_over_drawn_steps(per_unit: int) -> None:
+    """A million drawn steps at delta 1e-2, and the exact noise: at most d Q, within four standard errors."""
+    delta, sigma2 = Fraction(1, 100), gaussian_sigma2(Fraction(1, 20), SQUARED_SENSITIVITY)
+    threshold, noise, steps = key_threshold(sigma2, delta, per_unit), ExactNoise(os_entropy()), 1_000_000
+    for held in {1, per_unit}:
+        weight, passed = key_weight(held), np.zeros(steps, np.bool_)
+        for _ in range(held):
+            passed |= noise.gaussian(sigma2, steps, np.full(steps, weight, np.int64)) >= threshold
+        bound = held * ndtr(-(threshold - weight - 1) / math.sqrt(sigma2))
+        assert passed.mean() <= bound + 4 * math.sqrt(bound / steps)
+        assert bound <= float(delta) * (1 + 1e-9)
 
 
 class TestPlanted:

@@ -178,20 +178,6 @@ def plan_of(views: list[dict[str, Any]], sizes: list[int], tau: int = 1) -> Plan
     return dataclasses.replace(read_plan(json.dumps(body).encode()), own=OWN)
 
 
-def test_level_plan_over_all_combinations(small: Callable[..., Distribution]) -> None:
-    edges = [[0, 4], [0, 2, 4], [0, 1, 2, 3, 4]]
-    views = []
-    for first, second in level_combinations([2, 2]):
-        cells = (len(edges[first]) - 1) * (len(edges[second]) - 1)
-        views.append(
-            {"kind": "grid", "axes": [0, 1], "edges": [edges[first], edges[second]], "domain": cells}
-        )
-    plan = plan_of(views, [4, 4])
-    people = [[Row((a, b))] for a, b in itertools.product(range(4), repeat=2)]
-    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
-    assert worst_ratio(reports) == OWN
-
-
 def test_the_plan_of_kind_lprr(small: Callable[..., Distribution]) -> None:
     """As it is written for a catalog, but for the weights that are shrunk here."""
     axes = tuple(PlannedAxis(f"a{i}", 4, 4) for i in (0, 1))
@@ -355,15 +341,6 @@ def test_a_round_of_an_adaptive_quadtree(small: Callable[..., Distribution], ora
     people = [[Row((a, b))] for a, b in itertools.product(range(4), repeat=2)]
     reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
     assert worst_ratio(reports) == OWN
-
-
-def test_two_services_that_split_the_budget(small: Callable[..., Distribution]) -> None:
-    pairs = list(itertools.product(range(8), range(4)))
-
-    def both(first: int, second: int) -> tuple[int, int]:
-        return oracles.grr(first, 8, OWN, no_entropy), oracles.grr(second, 4, OWN, no_entropy)
-
-    assert worst_ratio([small(lambda p=p: both(*p)) for p in pairs]) == OWN**2
 
 
 @pytest.mark.parametrize("split", [(3, 2, 2), (2, 3), (2, 2, 2, 2)])

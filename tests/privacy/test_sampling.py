@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -62,15 +61,6 @@ def test_any_key_has_an_offset_in_range(kind: str) -> None:
     assert len(set(found)) >= len(EDGES) - 2  # two doubles are equal, and chance
 
 
-def test_the_hash_is_the_cubic_of_the_method_page() -> None:
-    c = coefficients(KEY)
-    for unit, h in zip(EDGES, hashes(list(EDGES), "BIGINT"), strict=True):
-        quotient = abs(unit) // PRIME * (1 if unit >= 0 else -1)  # SQL's division goes towards 0
-        x = (unit - quotient * PRIME + PRIME) % PRIME
-        c0 = (c[0] + abs(quotient) % PRIME * c[4] % PRIME + (c[5] if unit < 0 else 0)) % PRIME
-        assert h == (((c[3] * x + c[2]) % PRIME * x + c[1]) % PRIME * x + c0) % PRIME
-
-
 @pytest.mark.parametrize("values", by_default([list(range(4000)), list(range(0, 64 * 4000, 64))], 1))
 def test_offsets_of_consecutive_keys_are_spread_evenly(values: list[object]) -> None:
     """Chi-square over 37 offsets, 60 secrets: mean 36 and standard deviation 8.5 if even; linear hashes reach 464."""
@@ -83,43 +73,8 @@ def test_offsets_of_consecutive_keys_are_spread_evenly(values: list[object]) -> 
     assert max(found) < 36 + 6 * 8.5
 
 
-@pytest.mark.parametrize("values", [7, 1 << 60])
-@pytest.mark.parametrize("one_scan", [False, True])
-def test_storage_order_and_other_people_change_no_kept_row(values: int, one_scan: bool) -> None:
-    """In one packed number and in two; where common tables are computed once, and where they may not be."""
-    rows = [
-        (unit, a, m)
-        for unit in range(-3, 20)
-        for a, m in ((i % 4, None if i % 5 == 0 else i % 7 - 3) for i in range(unit + 4))
-    ]
-    whole = bounded(rows, values, one_scan)
-    random.Random(3).shuffle(rows)
-    assert bounded(rows, values, one_scan) == whole == bounded(rows, values, not one_scan)
-    alone = bounded([row for row in rows if row[0] != 5], values, one_scan)
-    assert alone == {unit: cells for unit, cells in whole.items() if unit != 5}
-    assert all(sum(cells.values()) == min(unit + 4, 6) for unit, cells in whole.items() if unit + 4 > 0)
-
-
 ONE_SCAN = replace(DUCK, materialised=None)
 """DuckDB as an engine that may compute a common table twice."""
-
-
-def bounded(
-    rows: list[tuple[int, int, int | None]], values: int, one_scan: bool = False
-) -> dict[int, dict[tuple[int, int | None], int]]:
-    """Kept rows of each unit, counted, at most 6 of each; `values` is the size of the measure's digit."""
-    unit = UnitKey((), "unit", "BIGINT")
-    digits = Digit("a0", (), "a", 0, 4), Digit("m0", (), "m", -3, values, nullable=True)
-    plan = PlacedRows((JoinSide((), "sales", carried=("unit",)),), digits[:1], digits[1:], unit)
-    query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
-    with duckdb.connect() as db:
-        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", rows)
-        found = db.execute(f"SELECT unit, a0, m0, count(*) FROM ({query}) GROUP BY ALL").fetchall()
-    cells: dict[int, dict[tuple[int, int | None], int]] = {}
-    for unit, a, m, count in found:
-        cells.setdefault(unit, {})[a, m] = count
-    return cells
 
 
 PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit % 4)]
@@ -212,26 +167,3 @@ def test_a_packed_row_comes_back_whole(
         db.executemany("INSERT INTO t VALUES (1, ?, ?, ?, ?)", rows)
         found = db.execute(Sampled(10**6, coefficients(KEY)).stored(plan, DUCK)).fetchall()
     assert sorted(map(str, found)) == sorted(str((*row, 1)) for row in rows)
-
-
-def test_a_share_of_rows_is_kept_with_the_same_chance() -> None:
-    """Over drawn secrets, every one of 30 rows of a unit is kept 1 time in 5, within 4.5 standard errors."""
-    runs, n, tau = 4000, 30, 6
-    seen = np.zeros(n, int)
-    values = hashes_of_one_unit(runs)
-    for h in values:
-        i = np.arange(1, n + 1)
-        seen += (i * tau + h * n // PRIME) % n < tau
-    expected = Fraction(tau, n)
-    assert np.all(
-        np.abs(seen / runs - float(expected)) < 4.5 * (float(expected * (1 - expected)) / runs) ** 0.5
-    )
-
-
-def hashes_of_one_unit(runs: int) -> list[int]:
-    """h of unit 7 under many secrets, by the formula that the SQL is held to above."""
-    generator, found = random.Random(11), []
-    for _ in range(runs):
-        c = coefficients(generator.randbytes(32))
-        found.append((((c[3] * 7 + c[2]) % PRIME * 7 + c[1]) % PRIME * 7 + c[0]) % PRIME)
-    return found
