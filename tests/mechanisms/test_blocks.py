@@ -208,16 +208,6 @@ def test_moments_and_errors_of_loud_blocks_are_those_of_all_boxes() -> None:
     assert np.allclose(2 * mixed.second, closed.second + np.array([9, 9, 4]))
 
 
-@pytest.mark.parametrize("spend", [Fraction(1, 7), Fraction(1), Fraction(4)])
-@pytest.mark.parametrize("sensitivity", [1, 5, 3 << 20])
-def test_what_a_cell_is_in_adds_up_to_the_spend(spend: Fraction, sensitivity: int) -> None:
-    budgets = stages(spend, sensitivity)
-    ends = [sum(budgets.look[: level + 1]) + budgets.leaf[level] for level in range(3)]
-    for units in (*ends, sum(budgets.look) + budgets.cell):
-        paid = Fraction(units * sensitivity, budgets.denominator)
-        assert spend * Fraction(9999, 10000) < paid <= spend
-
-
 def test_weights_are_rounded_before_their_largest_is_taken() -> None:
     axes = [axis(48), axis(40, 2)]
     for epsilon, most in product((Fraction(1, 100), Fraction(2)), (1, 7, 3 << 20)):

@@ -12,7 +12,7 @@ from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.lue_dptree import cut_tree, log_borders, lue_dptree
-from dpsql.mechanisms.axis.optimised_tree import minimise, optimise_levels, optimise_nodes, share_loss
+from dpsql.mechanisms.axis.optimised_tree import optimise_levels, optimise_nodes, share_loss
 from dpsql.mechanisms.axis.sine import SineStrategy, column_norm, table, transform
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tree import tree_strategy
@@ -52,15 +52,6 @@ def random_log(n, ranges, random):
     return Workload(ends[:, 0], ends[:, 1], random.random(ranges))
 
 
-@pytest.mark.parametrize(("n", "k", "whole"), [(1, 2, 0.0), (2, 2, 0.0), (23, 3, 0.3), (40, 7, 0.0)])
-def test_gradient_over_declared_ranges(n, k, whole):
-    tree, random = kary_tree(n, k), np.random.default_rng(n)
-    weight = random.random(tree.size) + 0.1
-    asked = asked_ranges(tree, random_log(n, 30, random), whole)
-    wanted = differences(lambda w: asked_loss(asked, w), weight)
-    assert asked_loss(asked, weight)[1] == pytest.approx(wanted, abs=1e-6)
-
-
 @pytest.mark.parametrize("k", [2, 3, 8])
 def test_loss_over_declared_ranges_equals_the_dense_formula(k):
     n, random = 64, np.random.default_rng(k)
@@ -77,15 +68,6 @@ def test_loss_over_declared_ranges_equals_the_dense_formula(k):
     assert asked_loss(asked_ranges(tree, log, 0.2), weight)[0] == pytest.approx(wanted, rel=1e-9)
     leaves = asked_ranges(tree, Workload(leaf, leaf + 1, np.ones(n)))
     assert asked_loss(leaves, weight)[0] == pytest.approx(np.trace(covariance) / n, rel=1e-9)
-
-
-def test_all_ranges_as_a_log_are_all_ranges():
-    tree, random = kary_tree(30, 4), np.random.default_rng(5)
-    weight = random.random(tree.size) + 0.1
-    lo, hi = np.triu_indices(31, 1)
-    value, gradient = asked_loss(asked_ranges(tree, Workload(lo, hi, np.ones(len(lo)))), weight)
-    wanted = all_range_loss(tree, weight)
-    assert value == pytest.approx(wanted[0]) and gradient == pytest.approx(wanted[1])
 
 
 @pytest.mark.parametrize(("length", "gain"), [(7, 0.6), (100, 0.5)])
@@ -133,15 +115,6 @@ def test_often_used_borders():
     assert log_borders(100, spread).tolist() == []
 
 
-def test_minimise_finds_a_curved_valley():
-    def rosenbrock(x):
-        a, b = 1 - x[0], x[1] - x[0] ** 2
-        return float(a * a + 100 * b * b), np.array([-2 * a - 400 * x[0] * b, 200 * b])
-
-    point, value = minimise(rosenbrock, np.array([-1.2, 1.0]), steps=200)
-    assert value < 1e-8 and point == pytest.approx([1, 1], abs=1e-3)
-
-
 @pytest.mark.parametrize(("n", "k", "wanted"), [(256, 16, 76.7), (1024, 8, 146.0)])
 def test_budgets_optimised_after_least_squares(n, k, wanted):
     tree = kary_tree(n, k)
@@ -168,11 +141,6 @@ def test_gaussian_tree_uses_squared_budgets():
     budget, loss = optimise_nodes(tree, law=GAUSSIAN)
     assert expected_error(tree_strategy(tree, budget, law=GAUSSIAN)) == pytest.approx(loss, rel=1e-3)
     assert loss / svd_bound(256) < 1.40
-
-
-def test_the_bound_is_the_sum_of_singular_values():
-    values = np.linalg.eigvalsh(workload_gram(50))
-    assert svd_bound(50) == pytest.approx(np.sqrt(values).sum() ** 2 / 50)
 
 
 def test_a_gram_matrix_counts_ranges():

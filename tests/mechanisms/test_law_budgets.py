@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, nothing_drawn, published, signed_sum
-from dpsql.mechanisms.integer_rows import AxisBudget, NullCount
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact
 
@@ -36,30 +36,11 @@ def test_a_view_says_the_variance_that_its_rows_are_drawn_with() -> None:
     assert drawn.budget.tolist() == [[15, 6], [5, 2], [10, 4]]
 
 
-def test_a_signed_sum_without_another_is_the_number() -> None:
-    drawn = published(np.array([4, -3]))
-    assert signed_sum(drawn, -1).tolist() == [-4, 3] and signed_sum(drawn, 1).tolist() == [4, -3]
-
-
 def test_a_grain_of_rows_of_the_least_budget() -> None:
     """256/3 is below 128; budgets of 1 are what they are."""
     assert GAUSSIAN.noise_refinement([AxisBudget(np.ones(2, np.int64), 3)], Fraction(1), 1) == 128
 
 
-def test_rows_with_null_add_their_own_draw_to_a_count_of_rows_alone() -> None:
-    assert Laplace(3, apart=True).widening == 2
-    assert Laplace(3, apart=True, counts=NullCount.ROWS).widening == 3
-
-
 def test_columns_of_rows_that_are_not_written_down_are_refused() -> None:
     with pytest.raises(InternalError, match="written down"):
         LAPLACE.largest_column(np.ones((3, 2), np.int64), [None, None], AXES, 9)
-
-
-def test_nothing_drawn_has_no_numbers() -> None:
-    assert nothing_drawn(2).shape == (0, 0)
-
-
-def test_a_law_says_that_rows_with_null_have_a_draw_of_their_own() -> None:
-    assert Laplace(3, apart=True).name == "Laplace, 2 numbers a draw, rows with NULL by another"
-    assert Laplace(2).name == "Laplace, 2 numbers a draw" and LAPLACE.name == "Laplace"

@@ -126,47 +126,6 @@ def test_least_squares_equals_the_dense_solution(n, k, seed):
     assert np.abs(found - matrix @ found[tree.leaves]).max() < 1e-12
 
 
-def first_leaf(tree: Tree, node: int) -> int:
-    while tree.child_count[node]:
-        node = int(tree.first_child[node])
-    return node
-
-
-def published_recursion(tree: Tree, budget: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """PA_BLUE and CRC as printed: alpha, beta, c, d by the first leaf, then top down."""
-    square, size = budget**2, tree.size
-    alpha, beta, c, d, g = (np.zeros(size) for _ in range(5))
-    for x in reversed(range(size)):
-        if not tree.child_count[x]:
-            alpha[x], beta[x], g[x] = square[x], 1.0, square[x] * y[x]
-            continue
-        sons = range(tree.first_child[x], tree.first_child[x] + tree.child_count[x])
-        w = sons[0]
-        beta[x] = sum(beta[s] * alpha[w] / alpha[s] for s in sons)
-        alpha[x] = alpha[w] + square[x] * beta[x]
-        d[x] = sum(beta[s] / alpha[s] * (g[s] - g[w] - c[s] + c[w]) + d[s] for s in sons)
-        c[x], g[x] = c[w] + square[x] * d[x], g[w] + square[x] * y[x]
-    out, total = np.zeros(size), np.zeros(size)
-    for x in range(size):
-        above = int(tree.parent[x])
-        total[x] = 0.0 if above < 0 else total[above] + square[above] * out[above]
-        path, node = 0.0, first_leaf(tree, x)
-        while node >= 0:
-            path += square[node] * y[node]
-            node = int(tree.parent[node])
-        out[x] = beta[x] * (path - total[x] - c[x]) / alpha[x] + d[x]
-    return out
-
-
-@given(st.integers(2, 30), st.integers(2, 4), st.integers(0, 2**32))
-def test_the_published_recursion_is_the_same_estimate(n, k, seed):
-    tree, random = kary_tree(n, k), np.random.default_rng(seed)
-    budget, y = split(tree, coverage(tree)), random.normal(size=tree.size)
-    assert published_recursion(tree, budget, y) == pytest.approx(
-        blue(tree, budget**2, y[:, None])[:, 0], abs=1e-9
-    )
-
-
 def test_a_leaf_without_budget_is_refused():
     with pytest.raises(InternalError):
         blue(kary_tree(2, 2), np.array([1.0, 1.0, 0.0]), np.zeros((3, 1)))

@@ -13,7 +13,7 @@ from dpsql.errors import InterfaceError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.mechanisms.axis.dense import dense_strategy
-from dpsql.mechanisms.axis.zero_sum import single_leaf_choice, zero_sum_basis, zero_sum_strategy
+from dpsql.mechanisms.axis.zero_sum import single_leaf_choice, zero_sum_strategy
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     StatisticShare,
@@ -157,12 +157,6 @@ def test_bounded_sets_keep_their_bounds_and_no_move_that_does_lowers_the_error(
             tried += over <= 1
             assert over > 1 or error > 0.999 * best
     assert tried, "no move keeps the bounds"
-
-
-def test_basis_is_orthonormal_and_adds_to_zero():
-    basis = zero_sum_basis(7)
-    assert np.allclose(basis.T @ basis, np.eye(6))
-    assert np.allclose(basis.sum(axis=0), 0)
 
 
 def test_refusals():

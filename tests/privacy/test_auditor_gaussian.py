@@ -16,7 +16,6 @@ import pytest
 from scipy.special import ndtr
 
 from dpsql.budget import epsilon_of, mu2_of
-from dpsql.contributions.histogram import doubling_edges, draw_histogram, draw_total
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
@@ -164,52 +163,6 @@ def test_every_planted_bug_is_found_in_every_strategy(name: str, plant: str) -> 
     assert finding(name, plant, 5 * SAMPLES).violated
 
 
-@dataclass
-class Pooled:
-    """Draws of one strength made together and handed out one by one: the exact sampler likes company."""
-
-    inner: Noise
-    pools: dict[Fraction, list[int]]
-    insecure = True
-
-    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
-        return self.inner.laplace(units, denominator, exact)
-
-    def gaussian(self, sigma2: Fraction, size: int, exact: np.ndarray | None = None) -> np.ndarray:
-        pool = self.pools.setdefault(sigma2, [])
-        if len(pool) < size:
-            pool.extend(self.inner.gaussian(sigma2, 50_000).tolist())
-        return noised(exact, np.array([pool.pop() for _ in range(size)]))
-
-
-def choices_sampler(plant: str) -> audit.Sampler:
-    """What a user-level release chooses its bounds by: a histogram of people and a total, half of mu^2 each."""
-    edges = doubling_edges(1, 4)
-
-    def sample(data: np.ndarray, size: int) -> np.ndarray:
-        noise = Pooled(Planted(plant, 1, ExactNoise(insecure_test_entropy(int(data.sum()) + size))), {})
-        people, total = data[:-1], int(data[-1])
-        return np.array(
-            [
-                [
-                    *draw_histogram(people, edges, MU2 / 2, GAUSSIAN, noise).value,
-                    draw_total(total, 20, MU2 / 2, GAUSSIAN, noise).value,
-                ]
-                for _ in range(size)
-            ]
-        )
-
-    return sample
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plant", ["none", "scaled by .6"])
-def test_histograms_of_people_and_totals(plant: str) -> None:
-    first, second = np.array([3, 1, 0, 0, 0, 40]), np.array([3, 2, 0, 0, 0, 60])
-    found = audit.audit_mu2(choices_sampler(plant), audit.NeighbourPair(first, second), MU2, SAMPLES)
-    assert found.violated == (plant != "none")
-
-
 def gaussian_epsilon(shift: float, delta: float) -> float:
     """The epsilon of a Gaussian at one delta, from its closed form."""
     low, high = 0.0, 50.0
@@ -221,7 +174,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     return high
 
 
-@pytest.mark.parametrize("delta", by_default([0.02, 0.0, 0.1], 1))
+@pytest.mark.parametrize("delta", by_default([0.0, 0.02, 0.1], 2))
 def test_the_bound_at_a_delta_is_honest(delta: float) -> None:
     """200 audits at 90% may pass the true epsilon about 20 times; the two shares of the risk make it fewer."""
     rng = np.random.default_rng(3)

@@ -111,10 +111,12 @@ def test_so_do_they_under_other_promises(tmp_path: Path, promise: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["once", "more rows than count, and all of it"])
-def test_so_do_they_where_rows_are_weighted(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("written", ["max_ids: 4, bounding: weight", "collection: ages, error_bar: bound"])
+def test_so_do_they_where_rows_are_weighted_or_bars_are_a_bound(
+    tmp_path: Path, name: str, written: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{__name__}.CATALOG", CATALOG.replace("max_ids: 4", "max_ids: 4, bounding: weight"))
+    changed = CATALOG.replace("max_ids: 4" if "max_ids" in written else "collection: ages", written)
+    monkeypatch.setattr(f"{__name__}.CATALOG", changed)
     assert 0.8 <= one_person_more(tmp_path, PROMISES[0], CASES[name]).share <= 1
 
 

@@ -14,7 +14,7 @@ import pytest
 from dpsql.central.people import gap_cells, gap_sql
 from dpsql.matrices.distinct import gap_total, gap_weights, gaps_of
 from dpsql.mechanisms.designs import distinct
-from dpsql.mechanisms.designs.distinct import UNIT, Gaps, cell_reach, cell_weight
+from dpsql.mechanisms.designs.distinct import UNIT, cell_reach, cell_weight
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from tests.privacy.loss import RawRows, Tables, measure
 
@@ -155,20 +155,3 @@ def test_equal_budgets_for_gaps_are_found_out(tmp_path, monkeypatch):
     catalog = CATALOG.replace("PRIVACY", "delta: 1e-6").replace("BOUND", "2").replace("AXES", GAPS_OF)
     loss = measure(catalog, star(EVERYWHERE), star([]), tmp_path)
     assert loss.share > 1
-
-
-def test_a_gap_statistic_keeps_its_spend_in_every_draw():
-    """Spends of one person's rows add up to the whole, under both laws."""
-    for norm in (1, 2):
-        gaps = Gaps((5,), 0, norm)
-        parts = [Fraction(int(b), gap_total(5)) for b in gap_weights(5)]
-        assert gaps.row_count(()) == len(parts)
-        assert (
-            parts[0]
-            + sum(
-                parts[1 + i]
-                for i, (p, k) in enumerate(zip(*gaps_of(5), strict=True))
-                if (p, k) in {(-1, 2), (2, 5)}
-            )
-            == 1
-        )

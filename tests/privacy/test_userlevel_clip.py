@@ -29,7 +29,7 @@ from dpsql.contributions.statements import (
     weighted_cells,
 )
 from dpsql.engines.duck import StoredRelations, no_sources
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Gaussian
+from dpsql.mechanisms.distribution import LAPLACE, Gaussian
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from tests.strategies import dense
 from tests.twins import pure_weight, row_square, weight_of
@@ -140,18 +140,8 @@ def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatc
     assert mu2 * Fraction(98, 100) < max(spent.values()) <= mu2
 
 
-def test_weights_are_the_integers_that_the_proof_has(tmp_path, monkeypatch):
-    """W = floor sqrt(min(U^2 K2 // N, U^2)), clipped and not."""
-    rows, customers = random_customers(1000, 7, 12)
-    table = open_table(write_star(tmp_path, rows, customers), ExactNoise(insecure_test_entropy(7)))
-    settled = settle(table, monkeypatch)
-    norms, weights = (told(table, *each) for each in (("norms", "norm"), ("weights", "w")))
-    assert norms.keys() == weights.keys()
-    assert all(weights[unit] == weight_of(norm, settled.clip) for unit, norm in norms.items())
-    assert 0 < sum(weight < UNIT for weight in weights.values()) < len(weights)
-
-
 def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
+    """W = floor sqrt(min(U^2 K2 // N, U^2)), the integers that the proof has, clipped and not."""
     rows, customers = uneven_rows(800, 5)
     table = open_table(write_star(tmp_path, rows, customers), ZeroNoise())
     settled = settle(table, monkeypatch)
@@ -167,9 +157,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
     weights = dict(table.relations.raw.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
     clipped = {u: w for u, w in weights.items() if w < UNIT}
     assert 100 < len(clipped) < 800
-    least = max(w * w * norms[u] for u, w in clipped.items()) // UNIT**2
-    most = min((w + 1) ** 2 * norms[u] for u, w in clipped.items()) // UNIT**2 + 1
-    assert any(all(weight_of(norms[u], c) == w for u, w in weights.items()) for c in range(least, most + 1))
+    assert weights == {unit: weight_of(norm, settled.clip) for unit, norm in norms.items()}
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
@@ -209,7 +197,7 @@ def weigh(table):
     return make_weights(table.relations, norms, "sales", 1 << whitening.point)
 
 
-def test_coefficients_are_rounded_up_and_weights_down():
+def test_coefficients_are_rounded_up():
     parts = [
         WhitenedStatistic(Fraction(1, 3), Fraction(10**13, 7)),
         WhitenedStatistic(Fraction(2, 3), Fraction(11), 1 << 15),
@@ -219,12 +207,6 @@ def test_coefficients_are_rounded_up_and_weights_down():
         exact = part.share * (1 << part.shift) * (1 << whitening.point) / (part.typical * part.total**2)
         assert exact <= coefficient < exact + 1
         assert coefficient >= 1 << 12
-    for norm in (1, 2, 3, 10**9, 7 * 10**20, LARGEST_NORM - 1):
-        for clip in (1, 5, 10**12):
-            w = weight_of(norm, clip)
-            assert w == UNIT or w * w * norm <= UNIT**2 * clip < (w + 1) ** 2 * norm
-    assert weight_of(LARGEST_NORM, 10**30) == 0
-    assert weight_of(0, 1) == 0
 
 
 def test_a_row_that_is_cut_leaves_its_owner_out():
@@ -232,16 +214,6 @@ def test_a_row_that_is_cut_leaves_its_owner_out():
         whitening = whiten([WhitenedStatistic(Fraction(1), typical, 1 << 15)])
         largest = whitening.largest_row(0)
         assert whitening.coefficient[0] * row_square(largest, whitening.parts[0].shift) >= LARGEST_NORM
-
-
-def test_pure_weights_hold_both_bounds():
-    rng = np.random.default_rng(2)
-    for _ in range(1000):
-        n, y = int(10 ** (4 * rng.random())), int(10 ** (9 * rng.random()))
-        w = pure_weight(n, [y], 10, [5000])
-        assert w * n <= UNIT * 10
-        assert w * y <= UNIT * 5000
-        assert w == UNIT or (w + 1) * n > UNIT * 10 or (w + 1) * y > UNIT * 5000
 
 
 OWNED = (1, 3, 40)
@@ -299,8 +271,3 @@ def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, m
     weights = told(table, "weights", "w")
     for unit, n, size in sizes:
         assert weights[unit] == pure_weight(n, [size], tau, [bound for _, bound in bounds])
-
-
-def test_bounded_noise_is_what_the_budget_buys():
-    assert GAUSSIAN.bounded_noise(1, Fraction(1, 100)) == pytest.approx(10.0, rel=1e-3)
-    assert LAPLACE.bounded_noise(1, Fraction(1)) == pytest.approx(2**0.5)

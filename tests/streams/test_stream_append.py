@@ -171,13 +171,6 @@ def test_missing_and_future_batches_are_refused(make: Make) -> None:
         place.spec.strategy.emissions(3)
 
 
-def test_the_time_tree_has_no_end(make: Make) -> None:
-    place = make(TimeTreeStrategy(L, (1, 2), (1, 1)))
-    for number in range(5):
-        place.append(number)
-    assert read_manifest(place.directory).as_of_batch == 4
-
-
 def test_an_empty_batch_is_noised(make: Make) -> None:
     place = make()
     for number in range(12):

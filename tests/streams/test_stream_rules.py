@@ -311,31 +311,6 @@ class StreamShopAt(StreamShop):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "delta"),
-    [
-        ("tree", "0"),
-        ("fda", "0"),
-        ("spectral", "1e-6"),
-        *(pytest.param(name, "1e-6", marks=pytest.mark.slow) for name in ("tree", "fda")),
-        pytest.param("prefix", "0", marks=pytest.mark.slow),
-        ("spectral, ends: true, workload: {7: 1}", "1e-6"),
-    ],
-)
-def test_every_strategy_answers_exactly_without_noise(tmp_path: Path, strategy: str, delta: str) -> None:
-    text = SMALL.replace("horizon: 365", f"horizon: 9, strategy: {strategy}")
-    text = text.replace("axes: [sales.sold_on]", "axes: [sales.sold_on, customer.sex]")
-    shop = make_stream_shop(tmp_path, customers=400, text=text, delta=delta)
-    for day in range(3):
-        shop.append(day)
-    question = (
-        "SELECT sex, sold_on, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY ALL ORDER BY ALL"
-    )
-    exact = shop.raw(3).execute(question).fetchall()
-    found = [(s, d, round(float(n))) for s, d, n in shop.opened().query(question).rows if round(float(n))]
-    assert [(s, str(d), n) for s, d, n in found] == [(s, str(d), n) for s, d, n in exact]
-
-
-@pytest.mark.parametrize(
     ("grain", "labels"), [("week", ["2025-01-01", "2025-01-06"]), ("month", ["2025-01", "2025-02"])]
 )
 def test_weeks_and_months_as_batches(tmp_path: Path, grain: str, labels: list[str]) -> None:
