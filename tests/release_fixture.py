@@ -32,7 +32,7 @@ from dpsql.release.write import (
     StatisticContent,
     StatisticPart,
 )
-from dpsql.tree import cover, kary_tree
+from dpsql.tree import kary_tree
 
 Row = dict[str, Any]
 HAND_WRITTEN = "fixture"
@@ -42,7 +42,6 @@ DAYS = 90
 REGIONS = ("north", "south", "east", "west")
 CATEGORIES = (("tea", "drinks"), ("coffee", "drinks"), ("bread", "food"), ("cake", "food"), ("jam", "food"))
 AGES = range(18, 40)
-CENTS = 100
 
 CATALOG: dict[str, Any] = {
     "dpsql": 1,
@@ -341,8 +340,3 @@ def _independent(full: tuple[int, ...], plans: list[AxisPlan], noise: float) -> 
         rest = [plans[i].meta.leaves for i in full if i not in subset]
         found.append((subset, noise * float(np.prod(rest, dtype=np.float64))))
     return tuple(found)
-
-
-def covers(lo: int, hi: int, leaves: int) -> list[int]:
-    """Nodes that the fixture's tree uses for a range, for golden plans."""
-    return cover(kary_tree(leaves, 3), [lo], [hi])[1].tolist()

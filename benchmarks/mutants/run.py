@@ -38,7 +38,7 @@ PACKAGES = {
     "dpsql/noise": ("tests/noise",),
     "dpsql/budget": ("tests/budget",),
     "dpsql/mechanisms/distribution.py": (
-        "tests/mechanisms/test_law.py", "tests/mechanisms/test_law_budgets.py",
+        "tests/mechanisms/test_law.py",
         "tests/mechanisms/test_view.py", "tests/mechanisms/test_strategy.py",
         "tests/mechanisms/test_joint_tree.py",
         "tests/matrices/test_levels.py", "tests/privacy/test_auditor_gaussian.py", "tests/privacy/test_path_sums.py",

@@ -47,9 +47,6 @@ views:
   when: {of: visit, axes: [visit.day, visit.ward], measures: [count, visit.cost]}
 """
 
-COARSE = {"tree", "identity"}
-"""Kinds whose rows are ones and zeros: nothing smaller could be measured."""
-
 
 def planned(text=CATALOG):
     catalog = parse_catalog(text, "clinic.yaml")

@@ -19,7 +19,6 @@ from dpsql.contributions.histogram import (
     NoisyTotal,
     PeopleEstimate,
     centre,
-    draw_total,
     pooled,
     spread,
 )
@@ -80,14 +79,6 @@ def test_pooling_is_the_inverse_variance_mean():
 def test_a_deviation_is_below_its_bound(lower, width, data):
     mid = data.draw(st.integers(lower, lower + width))
     assert 1 <= spread(mid, lower, lower + width) <= max(1, width // 2)
-
-
-def test_totals_are_drawn_at_their_bound():
-    assert draw_total(77, 10, Fraction(1), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
-    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(
-        10 * 2 * 2**0.5, rel=1e-2
-    )
-    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).value == -77
 
 
 @pytest.mark.parametrize("norm", [1, 2])

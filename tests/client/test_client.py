@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.client import Memory, Report, Row, decode, encode, from_json, read_plan, respond, to_json
+from dpsql.client import Memory, Report, Row, decode, encode, from_json, read_plan, to_json
 from dpsql.client.device import draw_round
 from dpsql.client.entropy import below, system_entropy
 from dpsql.client.oracles import ORACLES, grr, oue, read_varint, varint
-from dpsql.client.plan import largest_weight, read_axis
-from dpsql.client.rows import join, leaf_of, to_rows
+from dpsql.client.plan import largest_weight
 from dpsql.errors import DataError, PrivacyError
-from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
+from tests.local_plans import W1, InsecureTestEntropy, plan_of, plan_text, view
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
 
@@ -143,33 +142,6 @@ def test_views_that_contradict_themselves_are_refused(changes: dict[str, Any]) -
         plan_of({**view(), **changes})
 
 
-@pytest.mark.parametrize("number", range(7))
-def test_every_kind_of_view_reports_inside_its_domain(number: int) -> None:
-    plan = plan_of(all_kinds()[number])
-    entropy = InsecureTestEntropy(b"kinds")
-    for rows in ([], [Row((3, 1), (7,))], [Row((0, 0), (-9,)), Row((1, 2), (0,)), Row((2, 2), (3,))]):
-        report = decode(respond(plan, rows, entropy))
-        assert report.plan == plan.hash
-        assert report.oracle == all_kinds()[number]["oracle"]
-
-
-def test_rows_are_joined_and_looked_up() -> None:
-    plan = plan_of()
-    joined = join(
-        [{"shop": 1, "amount": 3}, {"shop": 2, "amount": 2.6}], {1: {"age": 25, "region": "south"}}, "shop"
-    )
-    assert to_rows(plan, joined[:1]) == [Row((2, 1), (3,))]
-    assert to_rows(plan, joined[1:]) == []  # no age, and no leaf for its absence
-
-
-def test_leaves_of_values() -> None:
-    ages = read_axis({"name": "age", "leaves": 6, "lower": 20, "width": 10, "null_leaf": 4, "other_leaf": 5})
-    assert [leaf_of(ages, v) for v in (20, 59, 60, 19.5, None)] == [0, 3, 5, 5, 4]
-    assert leaf_of(read_axis({"name": "a", "leaves": 3}), 7) == 2
-    assert leaf_of(ages, "x") == 5
-    assert leaf_of(read_axis({"name": "r", "values": ["a"], "leaves": 1}), "b") is None
-
-
 def memory(folder: Path, largest: int = 1, cap: int = 2) -> Memory:
     return Memory(folder / "device" / "memory.json", Fraction(largest), Fraction(cap))
 
@@ -244,15 +216,6 @@ def test_a_collection_cannot_raise_its_epsilon(tmp_path: Path) -> None:
 def test_test_entropy_is_unstorable(tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="test entropy"):
         memory(tmp_path).answer(plan_of(), [], InsecureTestEntropy(b""))
-
-
-@pytest.mark.parametrize("text", ["{", "[]"])
-def test_a_damaged_memory_stops_reporting(tmp_path: Path, text: str) -> None:
-    device = memory(tmp_path)
-    device.path.parent.mkdir()
-    device.path.write_text(text)
-    with pytest.raises(DataError, match="damaged"):
-        device.answer(plan_of(), [], system_entropy)
 
 
 def test_plan_bytes_decide_the_hash() -> None:

@@ -194,7 +194,7 @@ def device(folder: Path) -> Memory:
     "text",
     ['{"a": {}}', '{"a": 1}', '{"a": {"epsilon": "-5", "round": 0, "report": null}}',
      '{"a": {"epsilon": "1", "round": "0", "report": null}}', '{"a": {"epsilon": "1", "round": 0, "report": "x"}}',
-     '{"a": {"epsilon": "1/0", "round": 0, "report": null}}', "[]", "null", "\x00"],
+     '{"a": {"epsilon": "1/0", "round": 0, "report": null}}', "{", "[]", "null", "\x00"],
 )  # fmt: skip
 def test_a_memory_with_a_damaged_entry_stops_reporting(tmp_path: Path, text: str) -> None:
     kept = device(tmp_path)

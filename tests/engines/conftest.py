@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.engines.servers import Server, postgres_or_skip, running_spark
+from tests.engines.star import PEOPLE, build, load_postgres
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,6 +21,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         item.add_marker(pytest.mark.timeout(900))
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop's files, with as many facts (and people) as the module says."""
+    people = getattr(request.module, "PEOPLE_OF_SHOP", PEOPLE)
+    return build(tmp_path_factory.mktemp("shop"), request.module.FACTS, people)
+
+
+@pytest.fixture(scope="module")
+def loaded(request: pytest.FixtureRequest, shop: Path, postgres: Server) -> Server:
+    """PostgreSQL with the shop in the module's schema."""
+    load_postgres(postgres.dsn, shop, request.module.SCHEMA)
+    return postgres
+
+
+@pytest.fixture
+def address(loaded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's address, where catalogs look for it."""
+    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,10 @@ from dpsql.catalog import Catalog, load_catalog
 from dpsql.errors import CatalogError, SourceError
 from tests.engines.catalogs import files, measured, server, spark_files
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-SCHEMA = "derived"
+SCHEMA, FACTS = "derived", 6_000
 SELECT = (
     "SELECT customer_id, shop_id, cost, channel, loyal, sold_on, sold_at, amount, "
     "CASE WHEN cost > 0 THEN shop_id END AS sold_in FROM {} AS s WHERE sold_on >= '2025-01-01' AND NOT channel = 'shop'"
@@ -36,7 +35,7 @@ MEASURES = {
 }
 
 
-def shop(folder: Path, source: dict[str, Any], **changed: Any) -> Catalog:
+def shop_catalog(folder: Path, source: dict[str, Any], **changed: Any) -> Catalog:
     """A catalog whose views are of derived columns alone; `changed` are keys of its fact table."""
     texts = ["web", "none", "ph", "ca", "CA", ""]
     sales: dict[str, Any] = {
@@ -83,25 +82,9 @@ def selected(source: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("shop"), 6_000)
-
-
-@pytest.fixture(scope="module")
-def by_duckdb(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def by_duckdb(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     target = tmp_path_factory.mktemp("duckdb")
-    return measured(shop(target, selected(files(folder), "'sales.parquet'")), target / "r.dpsql")
-
-
-@pytest.fixture(scope="module")
-def loaded(folder: Path, postgres: Server) -> Server:
-    load_postgres(postgres.dsn, folder, SCHEMA)
-    return postgres
-
-
-@pytest.fixture
-def address(loaded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
+    return measured(shop_catalog(target, selected(files(shop), "'sales.parquet'")), target / "r.dpsql")
 
 
 def test_there_is_something_to_compare(by_duckdb: dict[str, Any]) -> None:
@@ -112,18 +95,18 @@ def test_there_is_something_to_compare(by_duckdb: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("address")
 def test_postgresql_counts_alike(by_duckdb: dict[str, Any], tmp_path: Path) -> None:
     source = selected(server(SCHEMA), f"{SCHEMA}.sales")
-    assert measured(shop(tmp_path, source), tmp_path / "r.dpsql") == by_duckdb
+    assert measured(shop_catalog(tmp_path, source), tmp_path / "r.dpsql") == by_duckdb
 
 
-def test_spark_counts_alike(by_duckdb: dict[str, Any], folder: Path, spark: Any, tmp_path: Path) -> None:
-    spark.read.parquet(str(folder / "sales.parquet")).createOrReplaceGlobalTempView("sales_of_a_shop")
-    source = spark_files(folder)
+def test_spark_counts_alike(by_duckdb: dict[str, Any], shop: Path, spark: Any, tmp_path: Path) -> None:
+    spark.read.parquet(str(shop / "sales.parquet")).createOrReplaceGlobalTempView("sales_of_a_shop")
+    source = spark_files(shop)
     source["tables"] = {
         "customer": source["tables"]["customer"],
         "sales": SELECT.format("global_temp.sales_of_a_shop"),
     }
     source["trusted"] = True  # a view of this test; the SELECT over it is checked all the same
-    assert measured(shop(tmp_path, source), tmp_path / "r.dpsql") == by_duckdb
+    assert measured(shop_catalog(tmp_path, source), tmp_path / "r.dpsql") == by_duckdb
 
 
 @pytest.mark.parametrize("changed", [
@@ -136,8 +119,8 @@ def test_what_is_not_total_is_refused_when_the_catalog_is_loaded(
 ) -> None:
     """On a server; files take it."""
     with pytest.raises(CatalogError, match=r"tables\.sales\.(derive|measures)\..* is not for a server"):
-        shop(tmp_path, selected(server(SCHEMA), f"{SCHEMA}.sales"), **changed)
-    shop(tmp_path, selected(files(tmp_path), "'sales.parquet'"), **changed)
+        shop_catalog(tmp_path, selected(server(SCHEMA), f"{SCHEMA}.sales"), **changed)
+    shop_catalog(tmp_path, selected(files(tmp_path), "'sales.parquet'"), **changed)
 
 
 @pytest.mark.usefixtures("address")
@@ -151,7 +134,7 @@ def test_selects_that_are_refused_by_the_schema(old: str, new: str, reason: str,
     source = selected(server(SCHEMA), f"{SCHEMA}.sales")
     source["tables"]["sales"] = source["tables"]["sales"].replace(old, new, 1)
     with pytest.raises(SourceError, match=reason):
-        measured(shop(tmp_path, source), tmp_path / "r.dpsql")
+        measured(shop_catalog(tmp_path, source), tmp_path / "r.dpsql")
 
 
 def test_selects_that_are_refused_by_their_shape(tmp_path: Path) -> None:
@@ -163,7 +146,7 @@ def test_selects_that_are_refused_by_their_shape(tmp_path: Path) -> None:
     ):
         source["tables"]["sales"] = sql
         with pytest.raises(CatalogError, match=reason):
-            shop(tmp_path, source)
+            shop_catalog(tmp_path, source)
 
 
 @pytest.mark.usefixtures("address")
@@ -182,4 +165,4 @@ def test_no_row_stops_a_publish(loaded: Server, tmp_path: Path) -> None:
             )
     source = selected(server(SCHEMA), f"{SCHEMA}.ends")
     source["tables"]["sales"] = f"SELECT *, shop_id AS sold_in FROM {SCHEMA}.ends"
-    measured(shop(tmp_path, source), tmp_path / "r.dpsql")
+    measured(shop_catalog(tmp_path, source), tmp_path / "r.dpsql")

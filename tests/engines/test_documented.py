@@ -20,7 +20,7 @@ from dpsql.client import read_plan
 from dpsql.local.simulate import simulate_reports
 from tests.command import dpsql_command
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
+from tests.engines.star import load_postgres
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 FACTS, PEOPLE = 5_000, 4_000
@@ -71,12 +71,6 @@ def printed(title: str) -> Printed:
     return Printed(
         [line[1:] for line in lines if line[0] == "dpsql"], exported, yaml.safe_load(blocks.get("yaml", "{}"))
     )
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shop's files."""
-    return build(tmp_path_factory.mktemp("shop"), FACTS)
 
 
 class Spool(NamedTuple):

@@ -10,6 +10,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,8 +153,7 @@ def columns_of(
     catalog: Catalog, listed: dict[str, Sequence[Key]]
 ) -> Iterator[tuple[str, int, dict[Key, int]]]:
     """Each private column with its cap and the weights that the engine gives."""
-    engine = open_engine(catalog)
-    try:
+    with closing(open_engine(catalog)) as engine:
         selection = open_selection(catalog, engine, listed_keys(catalog))
         prepare_tables(catalog, engine, selection.plan)
         scan = KeyScan(catalog, engine, selection.plan, ZeroNoise(), KEY)
@@ -162,8 +162,6 @@ def columns_of(
             pairs = [pair for batch in engine.relations("weighing").batches(statement) for pair in batch]
             assert len(dict(pairs)) == len(pairs)
             yield column.name, column.per_unit, dict(pairs)
-    finally:
-        engine.close()
 
 
 def write(folder: Path, rows: Sequence[Sale]) -> None:

@@ -80,11 +80,8 @@ def lake_catalog(kind: str, folder: Path, pins: dict[str, str], **changes: str) 
 
 
 def exact_rows(catalog: Catalog, table: str) -> list[tuple[Any, ...]]:
-    raw = open_tables(catalog)
-    try:
+    with closing(open_tables(catalog)) as raw:
         return sorted(raw.connection.execute(f"FROM raw.{table}").fetchall(), key=repr)
-    finally:
-        raw.close()
 
 
 @pytest.fixture(scope="module", params=["delta", pytest.param("iceberg", marks=needs_sql)])

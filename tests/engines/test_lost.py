@@ -26,26 +26,13 @@ from tests.central.test_hybrid import side, text
 from tests.command import dpsql_command
 from tests.engines.catalogs import KEY, catalog, files, server
 from tests.engines.servers import Server
-from tests.engines.star import TABLES, build, load_postgres
+from tests.engines.star import TABLES
 from tests.stream_shop import FIRST, NOW, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-SCHEMA = "lost"
+SCHEMA, FACTS = "lost", 2_000
 COUNTING = "bounding, counting and drawing"
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shop's files."""
-    return build(tmp_path_factory.mktemp("shop"), 2_000)
-
-
-@pytest.fixture(scope="module")
-def loaded(shop: Path, postgres: Server) -> Server:
-    """PostgreSQL with the shop in it."""
-    load_postgres(postgres.dsn, shop, SCHEMA)
-    return postgres
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,10 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise
 from tests.engines.catalogs import KEY, catalog, measured, server
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
 
-pytestmark = pytest.mark.usefixtures("publishes")
+pytestmark = pytest.mark.usefixtures("publishes", "address")
 
-SCHEMA = "refused"
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Server:
-    """PostgreSQL with the shop in it."""
-    load_postgres(postgres.dsn, build(tmp_path_factory.mktemp("shop"), 2_000), SCHEMA)
-    return postgres
-
-
-@pytest.fixture(autouse=True)
-def _address(loaded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
+SCHEMA, FACTS = "refused", 2_000
 
 
 def changed(loaded: Server, *statements: str) -> None:
@@ -159,12 +147,9 @@ def test_columns_that_mean_something_else_elsewhere(loaded: Server, tmp_path: Pa
         source = server(SCHEMA)
         source["tables"]["sales"] = f"{SCHEMA}.{store}"
         shop = catalog(tmp_path / store, source, "row")
-        engine = open_engine(shop)
-        try:
+        with closing(open_engine(shop)) as engine:
             assert kind_of(engine, "sales", "channel") == "VARCHAR"
             assert kind_of(engine, "sales", "cost") == "DECIMAL(12,3)"
-        finally:
-            engine.close()
         found[store] = measured(shop, tmp_path / store / "r.dpsql")
     assert found["plain"] == found["odd"] == found["padded"] == found["listed"]
     assert found["plain"] != found["folded"]

@@ -9,18 +9,11 @@ import pytest
 
 from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spark_files
 from tests.engines.servers import Server, new_schema
-from tests.engines.star import build, load_postgres
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 FACTS = 20_000
 SCHEMA = "releases"
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shop's files."""
-    return build(tmp_path_factory.mktemp("shop"), FACTS)
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +23,6 @@ def by_duckdb(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {bound: measured(catalog(f, files(shop), bound), f / "r.dpsql") for bound, f in folders.items()}
 
 
-@pytest.fixture(scope="module")
-def loaded(shop: Path, postgres: Server) -> Server:
-    """PostgreSQL with the shop in it."""
-    load_postgres(postgres.dsn, shop, SCHEMA)
-    return postgres
-
-
 def test_bounds_differ(by_duckdb: dict[str, dict[str, Any]]) -> None:
     """The three bounds count different rows; equal releases below are not equal for being empty."""
     counts = [by_duckdb[bound]["measurement_0"] for bound in BOUNDS]
@@ -44,12 +30,10 @@ def test_bounds_differ(by_duckdb: dict[str, dict[str, Any]]) -> None:
     assert counts[0] != counts[1] != counts[2] != counts[0]
 
 
+@pytest.mark.usefixtures("address")
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_postgresql_counts_alike(
-    bound: str, loaded: Server, by_duckdb: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_postgresql_counts_alike(bound: str, by_duckdb: dict[str, Any], tmp_path: Path) -> None:
     """Every stored integer and estimate is that of DuckDB."""
-    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     assert measured(catalog(tmp_path, server(SCHEMA), bound), tmp_path / "r.dpsql") == by_duckdb[bound]
 
 
@@ -61,8 +45,9 @@ def test_spark_counts_alike(
     assert measured(catalog(tmp_path, spark_files(shop), bound), tmp_path / "r.dpsql") == by_duckdb[bound]
 
 
+@pytest.mark.usefixtures("address")
 def test_the_order_of_storage_changes_nothing(
-    loaded: Server, by_duckdb: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: Server, by_duckdb: dict[str, Any], tmp_path: Path
 ) -> None:
     """Shuffled tables give the same rows of each unit."""
     import psycopg
@@ -73,6 +58,5 @@ def test_the_order_of_storage_changes_nothing(
             connection.execute(
                 f"CREATE TABLE shuffled.{table} AS SELECT * FROM {SCHEMA}.{table} ORDER BY random()"
             )
-    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     found = measured(catalog(tmp_path, server("shuffled"), "truncate"), tmp_path / "r.dpsql")
     assert found == by_duckdb["truncate"]

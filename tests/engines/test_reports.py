@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -133,19 +134,13 @@ def compared(session: ServerSession, place: str, tokens: str, spool: Path) -> No
 @pytest.mark.long
 def test_postgresql_counts_reports_alike(loaded: Server, spool: Path) -> None:
     """From a table, and from a view of those with a token."""
-    session = PostgresSession(loaded.dsn, 60)
-    try:
+    with closing(PostgresSession(loaded.dsn, 60)) as session:
         compared(session, f"{SCHEMA}.spool", f"{SCHEMA}.tokens", spool)
         with pytest.raises(SourceError, match="no column `report` of bytes"):
             tally_tables(session, PLAN, [f"{SCHEMA}.texts"], KEY)
-    finally:
-        session.close()
 
 
 def test_spark_counts_reports_alike(spark: Any, spool: Path) -> None:
     """From the same file."""
-    session = SparkSession("", 600)
-    try:
+    with closing(SparkSession("", 600)) as session:
         compared(session, str(spool), "", spool)
-    finally:
-        session.close()

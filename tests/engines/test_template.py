@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,14 +114,11 @@ def counted(folder: Path, how: str, place: str = "sales.parquet") -> list[np.nda
     text = text.replace("PEOPLE", "person: person.parquet, ")
     (folder / "messy.yaml").write_text(text)
     catalog = load_catalog(folder / "messy.yaml")
-    raw = open_star(catalog)
-    try:
+    with closing(open_star(catalog)) as raw:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
         cells = declared_cells(OpenSource(catalog, raw, plan, ZeroNoise(), KEY), "sales")
         return cells.of(*plan.statistics)
-    finally:
-        raw.close()
 
 
 def digits(sale: Sale) -> tuple[int, int, int, int, int, int]:

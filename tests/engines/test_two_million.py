@@ -14,16 +14,10 @@ import pytest
 
 from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spark_files
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
+from tests.engines.star import load_postgres
 
-FACTS, PEOPLE = 2_000_000, 200_000
+FACTS, PEOPLE_OF_SHOP = 2_000_000, 200_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shop's files."""
-    return build(tmp_path_factory.mktemp("big"), FACTS, PEOPLE)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ On the shop (`tests.engines.star`), with an axis long enough for two levels, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,35 +43,26 @@ from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.engines.catalogs import catalog, files, server, spark_files
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
+from tests.engines.star import load_postgres
 
 pytestmark = pytest.mark.long
 
-SCHEMA = "userlevel"
+SCHEMA, FACTS = "userlevel", 4_000
 LAWS = ("auto", "auto_pure")
-TAU, FACTOR, DAYS = 3, 3 * UNIT // 2, 2
+TAU, DAYS = 3, 2
 """Given choices; the days of `sold_on` go two by two, so that the axis has more than a hundred leaves."""
 
 AGAIN = replace(DUCK, materialised=None)
 """DuckDB's words, of an engine that may compute a common table again."""
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shop's files."""
-    return build(tmp_path_factory.mktemp("shop"), 4_000)
-
-
 @contextmanager
 def opened(catalog: Catalog) -> Iterator[tuple[Engine, Any]]:
     """The engine of a catalog, and its placed table."""
-    raw = open_engine(catalog)
-    try:
+    with closing(open_engine(catalog)) as raw:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
         yield raw, plan
-    finally:
-        raw.close()
 
 
 def table_of(catalog: Catalog, raw: Engine, plan: Any, relations: Any) -> RecipeTable:
@@ -131,7 +122,7 @@ def test_steps_hold_something(shop: Path, by_duckdb: dict[str, dict[str, Any]], 
         found = by_duckdb[law]
         assert sum(count > 0 for count in found["rows"]) > 4
         weighted = sum(np.sum(each) for each in found["cells"][:1])
-        assert 0 < weighted < 4_000 * UNIT and weighted % UNIT
+        assert 0 < weighted < FACTS * UNIT and weighted % UNIT
     with opened(catalog(tmp_path, files(shop), "auto", days=DAYS)) as (_, plan):
         assert any(gathers(axis.strategy) for axis in plan.axes)
 

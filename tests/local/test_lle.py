@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import combinations, product
 from math import prod
 from pathlib import Path
@@ -338,12 +339,9 @@ def test_the_same_box_has_one_answer_however_it_is_asked(opened: OpenReleases, f
     row = next(row for row in grouped.rows if row[0] == 2)
     assert alone.rows[0] == pytest.approx(row[1:])
     assert counted.rows[0][0] == pytest.approx(row[1])
-    again = open_session([file])
-    try:
+    with closing(open_session([file])) as again:
         assert again.query(COUNT).rows == opened.query(COUNT).rows
         assert again.query(COUNT).stderr_rows == opened.query(COUNT).stderr_rows
-    finally:
-        again.close()
 
 
 def test_sums_of_groups_have_the_error_of_their_sum(opened: OpenReleases) -> None:
@@ -423,11 +421,8 @@ def test_drivers_are_sent_the_mark_as_a_notice(file: Path) -> None:
 
 def test_the_file_is_whole_and_its_nodes_add_up(file: Path) -> None:
     assert verify(file, None).numbers == pair_number([open_release(file).tree(i).size for i in range(3)])
-    release = open_release(file)
-    try:
+    with closing(open_release(file)) as release:
         assert check_sums(release).held
-    finally:
-        release.close()
 
 
 def damaged_copy(file: Path, folder: Path, *statements: str) -> Path:

@@ -31,7 +31,6 @@ from dpsql.release.read import open_release
 pytestmark = pytest.mark.usefixtures("publishes")
 
 AXES = {"bank": "income", "clinic": "age", "shop": "district"}
-SIZES = {"income": 6, "age": 8, "district": 3}
 PEOPLE = 12_000
 SQL = "SELECT COUNT(*) FROM person WHERE income >= 3 AND age < 4 AND district IN ('a', 'b')"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,8 @@ def by_files(*paths: Path) -> tuple[Tallies, CollectionManifest]:
 
 def by_table(*paths: Path) -> tuple[Tallies, CollectionManifest]:
     """The statement's."""
-    session = DuckSession()
-    try:
+    with closing(DuckSession()) as session:
         return tally_tables(session, PLAN, [str(path) for path in paths], KEY)
-    finally:
-        session.close()
 
 
 def total(tallies: Tallies) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""The laws of noise: roots, grains, the spread that goes with a number, and what a joint draw refuses."""
+"""The laws of noise: roots, grains, budgets over several axes, the spread of a number, what a joint draw refuses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace, refined
-from dpsql.mechanisms.integer_rows import AxisBudget, integer_root
+from dpsql.mechanisms.distribution import (
+    GAUSSIAN,
+    LAPLACE,
+    Laplace,
+    nothing_drawn,
+    published,
+    refined,
+    signed_sum,
+)
+from dpsql.mechanisms.integer_rows import AxisBudget, NullCount, integer_root
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 from dpsql.tree import Exact
 
@@ -99,3 +107,52 @@ def test_budgets_of_gaussian_views_are_products() -> None:
 def test_refined_integers_are_multiples_and_end_where_64_bits_do() -> None:
     far = [5, -7, 1 << 61, -(1 << 61)]
     assert refined(Exact(np.array(far)), 8).tolist() == [40, -56, 1 << 62, -(1 << 62)]
+
+
+AXES = (AxisBudget(np.array([3, 1, 2], np.int64), 7), AxisBudget(np.array([5, 2], np.int64), 6))
+
+
+def test_gaussian_columns_are_bounded_by_squared_totals() -> None:
+    assert GAUSSIAN.column_cap(AXES, Fraction(1, 3), 9) == 42**2
+    assert GAUSSIAN.largest_column(np.zeros(0, np.int64), (), AXES, 0) == 42**2
+
+
+@pytest.mark.parametrize("spend, grain", [(Fraction(1), 128), (Fraction(4), 256), (Fraction(1, 4), 64)])
+def test_a_grain_follows_the_row_of_largest_share(spend: Fraction, grain: int) -> None:
+    """Shares of 3/7 and 5/6: the least power of two from 256 * 15/42 sqrt(spend)."""
+    assert GAUSSIAN.noise_refinement(AXES, spend, 1) == grain
+
+
+def test_a_view_says_the_variance_that_its_rows_are_drawn_with() -> None:
+    drawn = GAUSSIAN.draw(Exact(np.zeros((3, 2), np.int64)), AXES, Fraction(1, 4), 10, ZeroNoise())
+    assert drawn.variance_at_unit_budget == pytest.approx(400 + 4 * 15**2 / 42**2, rel=1e-12)
+    assert drawn.variance_at_unit_budget == pytest.approx(
+        GAUSSIAN.variance_at_unit_budget(AXES, Fraction(1, 4), 10), rel=1e-12
+    )
+    assert drawn.budget.tolist() == [[15, 6], [5, 2], [10, 4]]
+
+
+def test_a_grain_of_rows_of_the_least_budget() -> None:
+    """256/3 is below 128; budgets of 1 are what they are."""
+    assert GAUSSIAN.noise_refinement([AxisBudget(np.ones(2, np.int64), 3)], Fraction(1), 1) == 128
+
+
+def test_columns_of_rows_that_are_not_written_down_are_refused() -> None:
+    with pytest.raises(InternalError, match="written down"):
+        LAPLACE.largest_column(np.ones((3, 2), np.int64), [None, None], AXES, 9)
+
+
+def test_nothing_drawn_has_no_numbers() -> None:
+    assert nothing_drawn(2).shape == (0, 0)
+
+
+def test_a_signed_sum_without_another_is_the_number() -> None:
+    drawn = published(np.array([4, -3]))
+    assert signed_sum(drawn, -1).tolist() == [-4, 3] and signed_sum(drawn, 1).tolist() == [4, -3]
+
+
+def test_rows_with_null_add_their_own_draw_to_a_count_of_rows_alone() -> None:
+    assert Laplace(3, apart=True).widening == 2
+    assert Laplace(3, apart=True, counts=NullCount.ROWS).widening == 3
+    assert Laplace(3, apart=True).name == "Laplace, 2 numbers a draw, rows with NULL by another"
+    assert Laplace(2).name == "Laplace, 2 numbers a draw" and LAPLACE.name == "Laplace"

@@ -15,8 +15,6 @@ from dpsql.mechanisms.designs import adaptive
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from tests.strategies import adaptive_cells, column_bound
 
-ONE = Fraction(1)
-
 
 def exact_noise(seed: int) -> ExactNoise:
     return ExactNoise(insecure_test_entropy(seed))

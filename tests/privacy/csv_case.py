@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -54,14 +55,11 @@ def worst_change(folder: Path, cases: Iterable[bytes], seed: int = 1) -> float:
         (folder / f"case{i}.csv").write_bytes(
             b"\n".join([HEADER, *OTHERS[:place], line, *OTHERS[place:]]) + b"\n"
         )
-    raw = open_sources(CSV, folder, tables)
-    try:
+    with closing(open_sources(CSV, folder, tables)) as raw:
         rows = {
             table: Counter(raw.connection.execute(f"SELECT * FROM raw.{table}").fetchall())
             for table in tables
         }
-    finally:
-        raw.close()
     alone = rows.pop("alone")
     return float(
         max(sum((alone - other).values()) + sum((other - alone).values()) for other in rows.values())

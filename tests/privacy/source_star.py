@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,11 +81,8 @@ def star(
 @contextmanager
 def opened(catalog: Catalog) -> Iterator[Engine]:
     """The raw side of a catalog."""
-    engine = open_engine(catalog)
-    try:
+    with closing(open_engine(catalog)) as engine:
         yield engine
-    finally:
-        engine.close()
 
 
 def cells(catalog: Catalog) -> Cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,10 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(path: Path) -> list[Any]:
-    opened = open_release(path, insecure=True)
-    try:
+    with closing(open_release(path, insecure=True)) as opened:
         answerer = ReleaseEngine(opened)
         results = [answerer.query(query) for query in QUERIES]
         return [(result.rows, result.stderr_rows, result.interval_rows(0.95)) for result in results]
-    finally:
-        opened.close()
 
 
 def flipped(data: bytes, bits: Iterator[int]) -> Iterator[bytes]:

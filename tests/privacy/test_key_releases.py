@@ -57,7 +57,7 @@ ITEMS = "  items: {of: sales, axes: [sales.item], measures: [count], mechanism: 
 CODES = "  codes: {of: sales, axes: [sales.code], measures: [count], mechanism: identity}\n"
 CITIES = "  cities: {of: person, axes: [person.city], measures: [count], mechanism: identity}\n"
 SCHEMAS = {"person": "id INT, city VARCHAR", "sales": "id INT, item VARCHAR, code BIGINT"}
-PEOPLE, VICTIM, OTHER = 300, 1001, 1002
+PEOPLE, VICTIM = 300, 1001
 NEW = ("only hers 0", "only hers 1", "only hers 2", "only hers 3")
 SHARED = ("item 0", "item 1", "item 2", "item 3")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -142,15 +143,12 @@ def placed(
         write.execute(f"COPY ({sql}) TO '{folder / name}.parquet' (FORMAT parquet)")
     (folder / "shop.yaml").write_text(STAR.replace("KEY", key).replace("DERIVE", ""))
     catalog = load_catalog(folder / "shop.yaml")
-    raw = open_star(catalog)
-    try:
+    with closing(open_star(catalog)) as raw:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
         table, _ = place_rows(catalog, raw, plan, "sales", bytes(32), tau=tau)
         query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
         return raw.connection.execute(query).fetchall()
-    finally:
-        raw.close()
 
 
 FACTS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -59,15 +60,12 @@ def star(folder: Path, sql: str, *, derive: str = "", axis: str = "sales.amount"
 
 def cells(catalog: Catalog) -> IntArray:
     """Exact cells of the one view."""
-    raw = open_tables(catalog)
-    try:
+    with closing(open_tables(catalog)) as raw:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
         table, _ = place_rows(catalog, raw, plan, "sales", bytes(32))
         statistic = plan.statistics[0]
         return exact_sums(raw.connection, table, statistic.axes, plan.shape(statistic), ["1"])[0]
-    finally:
-        raw.close()
 
 
 ONE_MORE = "UNION ALL SELECT -1, 3, 'a', 1"
@@ -154,11 +152,8 @@ def test_a_trusted_source_is_told_in_the_release(tmp_path: Path) -> None:
     catalog = star(tmp_path, HOSTILE[0], trusted=True)
     assert catalog.vouched == ("sales",)
     publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=b"k" * 32)
-    release = open_release(tmp_path / "shop.dpsql", insecure=True)
-    try:
+    with closing(open_release(tmp_path / "shop.dpsql", insecure=True)) as release:
         assert release.meta.privacy.vouched == ("sales",) and release.meta.catalog["vouched"] == ["sales"]
-    finally:
-        release.close()
 
 
 def test_trusted_says_nothing_where_all_is_checked(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -90,11 +91,8 @@ def day_file(
 def counters(shop: StreamShop) -> list[int]:
     """How many batches each person has been in."""
     (private,) = (shop.folder / ".dpsql").glob("*.stream")
-    database = sqlite3.connect(private)
-    try:
+    with closing(sqlite3.connect(private)) as database:
         return [int(row[0]) for row in database.execute("SELECT batches FROM contributor")]
-    finally:
-        database.close()
 
 
 def total(shop: StreamShop) -> float:

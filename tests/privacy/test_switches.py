@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from math import inf
 from pathlib import Path
 from unittest import mock
@@ -105,11 +105,8 @@ def taken_back(switch: str) -> Iterator[None]:
 
 def test_every_switch_has_its_case_and_is_off() -> None:
     assert set(CASES) == set(SWITCHED_OFF)
-    raw = no_sources()
-    try:
+    with closing(no_sources()) as raw:
         (names,) = raw.connection.execute("SELECT current_setting('disabled_optimizers')").fetchone() or ("",)
-    finally:
-        raw.close()
     assert {name.strip() for name in names.split(",")} == set(CASES)
 
 

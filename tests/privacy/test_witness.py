@@ -25,6 +25,7 @@ from dpsql.curator.prove.madeup import DEAR, MANY
 from dpsql.errors import InterfaceError
 from dpsql.examples.retail import make_star, write_star
 from dpsql.interfaces.cli import all_commands, cli
+from tests.central.test_wide_sums import CATALOG as WIDE_SUMS
 from tests.curator.test_prove import shop
 from tests.thinned import by_default
 
@@ -49,6 +50,11 @@ def altered(folder: Path, records: list[Record]) -> subprocess.CompletedProcess[
     path = folder / "altered.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return verified(path)
+
+
+def check_refused(folder: Path, records: list[Record]) -> None:
+    done = altered(folder, records)
+    assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
 
 
 def records_of(witness: Path) -> list[Record]:
@@ -80,6 +86,15 @@ def written(folder: Path, promise: str, change: Callable[[str], str] = str) -> P
     file.write_text(change(file.read_text()))
     prove(load_catalog(file), witness=folder / "out.jsonl")
     return folder / "out.jsonl"
+
+
+def proved(folder: Path, text: str) -> list[Record]:
+    """One pair of a shop, written into a folder of its own: the records of its witness."""
+    (folder / "shop.yaml").write_text(text.replace("ROOT", str(folder)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(madeup, "MANNERS", (DEAR,))
+        prove(load_catalog(folder / "shop.yaml"), witness=folder / "out.jsonl")
+    return records_of(folder / "out.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -216,19 +231,14 @@ views:
 
 
 @pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Record]]]:
+def tied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Record]]:
     """One pair of such a shop under both laws."""
-    witnesses = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(madeup, "MANNERS", (DEAR,))
-        for law in ("pure", "delta"):
-            folder = tmp_path_factory.mktemp(law)
-            text = TIED.replace("ROOT", str(folder)).replace("PROMISE", PROMISES[law])
-            text = text.replace("MECHANISM", "mechanism: tree" if law == "delta" else "mechanism: auto")
-            (folder / "tied.yaml").write_text(text)
-            prove(load_catalog(folder / "tied.yaml"), witness=folder / "out.jsonl")
-            witnesses[law] = records_of(folder / "out.jsonl")
-    yield witnesses
+    mechanisms = {"pure": "mechanism: auto", "delta": "mechanism: tree"}
+    texts = {
+        law: TIED.replace("PROMISE", PROMISES[law]).replace("MECHANISM", word)
+        for law, word in mechanisms.items()
+    }
+    return {law: proved(tmp_path_factory.mktemp(law), text) for law, text in texts.items()}
 
 
 @pytest.mark.parametrize("law", ["pure", "delta"])
@@ -285,8 +295,7 @@ def test_an_estimate_altered_beside_rows_without_a_partner_is_refused(
 ) -> None:
     records = deepcopy(tied[law])
     PARTNERS[name](records)
-    done = altered(tmp_path, records)
-    assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
+    check_refused(tmp_path, records)
 
 
 NULLS = """
@@ -311,14 +320,9 @@ views:
 
 
 @pytest.fixture(scope="module")
-def nulls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
+def nulls(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     """One pair of a shop whose measures may be NULL."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(madeup, "MANNERS", (DEAR,))
-        folder = tmp_path_factory.mktemp("nulls")
-        (folder / "nulls.yaml").write_text(NULLS.replace("ROOT", str(folder)))
-        prove(load_catalog(folder / "nulls.yaml"), witness=folder / "out.jsonl")
-    yield records_of(folder / "out.jsonl")
+    return proved(tmp_path_factory.mktemp("nulls"), NULLS)
 
 
 def test_another_program_agrees_on_rows_with_null(nulls: list[Record], tmp_path: Path) -> None:
@@ -360,21 +364,14 @@ def test_an_estimate_altered_where_rows_have_null_is_refused(
 ) -> None:
     records = deepcopy(nulls)
     NULL_CHANGES[name](records)
-    done = altered(tmp_path, records)
-    assert done.returncode == 1 and done.stderr.startswith("refused: "), done.stdout
+    check_refused(tmp_path, records)
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record]]:
+def wide(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     """One pair of sums that need a step above 1."""
-    from tests.central.test_wide_sums import CATALOG
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(madeup, "MANNERS", (DEAR,))
-        file = tmp_path_factory.mktemp("wide") / "pay.yaml"
-        file.write_text(CATALOG.format(unit="row", delta="1e-6", bound="", most=200_000))
-        prove(load_catalog(file), witness=file.parent / "out.jsonl")
-    yield records_of(file.parent / "out.jsonl")
+    text = WIDE_SUMS.format(unit="row", delta="1e-6", bound="", most=200_000)
+    return proved(tmp_path_factory.mktemp("wide"), text)
 
 
 @pytest.mark.parametrize("change", [None, "step", "leaf"])
@@ -399,8 +396,7 @@ def test_estimates_in_a_coarser_step_are_redone(
 def test_one_alteration_is_refused(witnesses: dict[str, Path], tmp_path: Path, law: str, name: str) -> None:
     records = records_of(witnesses[law])
     (INTEGERS | BUDGETS | LAWS[law])[name](records)
-    done = altered(tmp_path, records)
-    assert done.returncode == 1 and done.stderr.startswith("refused: ")
+    check_refused(tmp_path, records)
 
 
 def test_a_claim_that_a_pair_passes_is_refused(
@@ -546,12 +542,8 @@ def random_star(folder: Path, rng: Random) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 112))
-def test_another_program_agrees_on_random_stars(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(madeup, "MANNERS", (DEAR,))
-    (tmp_path / "r.yaml").write_text(random_star(tmp_path, Random(seed)))
-    prove(load_catalog(tmp_path / "r.yaml"), witness=tmp_path / "out.jsonl")
+def test_another_program_agrees_on_random_stars(tmp_path: Path, seed: int) -> None:
+    records = proved(tmp_path, random_star(tmp_path, Random(seed)))
     done = verified(tmp_path / "out.jsonl")
     assert done.returncode == 0, done.stderr
-    assert all(record["method"] for record in records_of(tmp_path / "out.jsonl") if "statistic" in record)
+    assert all(record["method"] for record in records if "statistic" in record)

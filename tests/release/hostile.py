@@ -16,6 +16,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -330,8 +331,7 @@ def read_all(path: Path, signer: str | None) -> Any:
     from dpsql.federation.session import open_session
     from dpsql.interfaces.web.report import report_page
 
-    opened = open_session([path], insecure=True, require_signature=signer)
-    try:
+    with closing(open_session([path], insecure=True, require_signature=signer)) as opened:
         answers = []
         for query in QUERIES:
             result = opened.query(query)
@@ -341,8 +341,6 @@ def read_all(path: Path, signer: str | None) -> Any:
         report_page(opened.releases[0], None)
         api.verify(path, require_signature=signer)
         return answers
-    finally:
-        opened.close()
 
 
 def _child(path: Path, signer: str | None, pipe: Any) -> None:

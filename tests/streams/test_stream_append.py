@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -84,11 +85,8 @@ class Place(NamedTuple):
         return read_segments(self.directory, read_manifest(self.directory))
 
     def private_rows(self, query: str) -> list[tuple[object, ...]]:
-        database = sqlite3.connect(self.private)
-        try:
+        with closing(sqlite3.connect(self.private)) as database:
             return database.execute(query).fetchall()
-        finally:
-            database.close()
 
 
 Make = Callable[..., Place]
