@@ -1,8 +1,11 @@
-"""AHEAD as a kind of collection: rounds planned from reports, a release, plain SQL with errors that hold."""
+"""AHEAD as a kind of collection: rounds planned from reports, each person in one, plain SQL with errors that hold."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +16,20 @@ import dpsql
 from benchmarks.local.rounds import Experiment, boxes_covered
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.catalog import load_catalog
-from dpsql.client.plan import read_plan
+from dpsql.client import Memory, Row, read_plan
+from dpsql.client.entropy import system_entropy
 from dpsql.curator.audit.contents import check_tables
 from dpsql.errors import CatalogError, DataError
 from dpsql.interfaces.cli import cli
 from dpsql.local import rounds
 from dpsql.local.collector import CollectionManifest
-from dpsql.local.rounds import adaptive_content
+from dpsql.local.mechanisms.ahead import spread_evenly
+from dpsql.local.plan import CollectionDesign, PlannedAxis
+from dpsql.local.rounds import adaptive_content, after_round, boxes_of, first_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import public_axis_maker, survey_of
+from dpsql.local.tallies import empty_tallies
 from dpsql.matrices.boxes import BoxVariance, from_columns
 from dpsql.release import open_release
 
@@ -201,3 +208,58 @@ def test_the_plan_says_where_ahead_is_dominated(tmp_path: Path, axes: str, phras
     assert "`kind: auto`" in line and phrase in line
     Path(catalog).write_text(Path(catalog).read_text().replace("{kind: ahead}", "{epsilon: 2}"))
     assert "dominated" not in CliRunner().invoke(cli, command).output
+
+
+def design(sizes: tuple[int, ...], people: int) -> CollectionDesign:
+    return CollectionDesign(
+        "adaptive", Fraction(1), people, tuple(PlannedAxis(f"a{i}", s, s) for i, s in enumerate(sizes))
+    )
+
+
+@pytest.mark.usefixtures("publishes")
+@pytest.mark.parametrize("sizes", [(32,), (16, 16), (8, 8, 8)])
+def test_rounds_refine_where_people_are(sizes: tuple[int, ...]) -> None:
+    rng, people = np.random.default_rng(3), 400_000
+    leaves = np.stack([np.minimum(rng.geometric(4 / s, people) - 1, s - 1) for s in sizes], axis=1)
+    plan, parts = read_plan(first_plan(design(sizes, people))), np.array_split(np.arange(people), 5)
+    tallies = simulate_tallies(plan, one_row_each(leaves[parts[0]]), rng)
+    while plan.round + 1 < plan.rounds:
+        plan = read_plan(after_round(plan, tallies[0]))
+        tallies = simulate_tallies(plan, one_row_each(leaves[parts[plan.round]]), rng)
+    with pytest.raises(DataError, match="was the last"):
+        after_round(plan, tallies[0])
+    played, _, positive, _ = boxes_of(plan, tallies)
+    found = spread_evenly(played[-1].boxes, positive, sizes)
+    exact = np.histogramdd(leaves, bins=[np.arange(s + 1) for s in sizes])[0] / people
+    half = tuple(slice(0, s // 2) for s in sizes)
+    assert found.shape == sizes
+    assert found.sum() == pytest.approx(1)
+    assert abs(found[half].sum() - exact[half].sum()) < 0.05
+
+
+def test_a_device_answers_in_its_own_round_only(tmp_path: Path) -> None:
+    plan = read_plan(first_plan(design((64,), 1000)))
+    said = [
+        Memory(tmp_path / f"{i}" / "memory", Fraction(1), Fraction(1)).answer(
+            plan, [Row((5,))], system_entropy
+        )
+        for i in range(30)
+    ]
+    assert any(r is None for r in said)
+
+
+def test_rounds_need_an_axis_and_reports() -> None:
+    with pytest.raises(CatalogError):
+        first_plan(design((), 10))
+    plan = read_plan(first_plan(design((8,), 10)))
+    with pytest.raises(DataError):
+        after_round(plan, empty_tallies(plan)[0])
+
+
+def test_the_client_loads_the_standard_library_alone() -> None:
+    code = (
+        "import sys, dpsql.client, dpsql.client.rows; "
+        "print(sorted({'numpy', 'duckdb', 'pandas', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -370,3 +370,14 @@ def test_a_joint_row_without_budget_or_bound_is_refused() -> None:
     for units, bounds in ((np.zeros(1, np.int64), [1, 1]), (np.ones(1, np.int64), [1, 0])):
         with pytest.raises(InternalError):
             joint_rows(units, T, bounds, insecure_test_entropy(1))
+
+
+def test_the_least_rate_of_a_level_thins_its_sums() -> None:
+    """Two leaves of scale 32 have sums of mean size 48; a root of scale 64 leaves about half of it."""
+    free, thinned = (
+        np.abs(
+            joint_trees(TreeNoise((2,), rates, 64, (1,)), 4_000, insecure_test_entropy(7)).sum(axis=-1)
+        ).mean()
+        for rates in ((0, 2), (1, 2))
+    )
+    assert 45 < free < 51 and thinned < 0.7 * free
