@@ -380,6 +380,8 @@ JOINTS = (
         catalog(bounds="max_ids: auto,", promise=DELTA, mechanism=""), 5000), ANY),
     Joint("bounds chosen from data, pure", one_more(
         catalog(bounds="max_ids: auto,", mechanism=""), 5000), ANY),
+    Joint("bounds chosen from data, pure, a count", one_more(
+        catalog(bounds="max_ids: auto,", measures="[count]"), 5000), ANY, slow=True),
     Joint("another person in her place", one_more(catalog(promise=REPLACED), 9, replaced=True), TIGHT),
     Joint("another person in her place, under a delta", one_more(
         catalog(promise=REPLACED_DELTA, measures="[count]"), 9, replaced=True), HALF),

@@ -113,7 +113,7 @@ def forgiving_reader(
     return 0
 
 
-CHOSEN, CHOSEN_PURE = "bounds chosen from data, under a delta", "bounds chosen from data, pure"
+CHOSEN, CHOSEN_PURE = "bounds chosen from data, under a delta", "bounds chosen from data, pure, a count"
 PLANTS = (
     Plant(
         "a SELECT over private rows is believed",
