@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.mechanisms.continual.endless import EndlessStrategy
 from dpsql.mechanisms.continual.fda import fenwick_nodes
-from dpsql.mechanisms.continual.spectral import EndingStrategy, ending_rows, lasting_rows
+from dpsql.mechanisms.continual.spectral import SpectralStrategy, ending_rows, lasting_rows
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
@@ -39,12 +38,12 @@ def asking(
     return StreamProblem(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
 
 
-def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> EndingStrategy:
+def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> SpectralStrategy:
     """Spectral rows for a known end."""
     return ending_rows(asking(GAUSSIAN, horizon, *(names or USUAL), units=units), cutoff)
 
 
-def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> EndlessStrategy:
+def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> SpectralStrategy:
     """Spectral rows without an end."""
     return lasting_rows(asking(GAUSSIAN, horizon, *(names or USUAL), ends=False), cutoff)
 

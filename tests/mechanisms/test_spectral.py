@@ -14,8 +14,7 @@ import pytest
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import spectral
-from dpsql.mechanisms.continual.endless import EndlessStrategy
-from dpsql.mechanisms.continual.spectral import EndingStrategy
+from dpsql.mechanisms.continual.spectral import SpectralStrategy
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
@@ -103,6 +102,7 @@ def test_the_rule_is_near_the_dense_optimum(asked: tuple[str, ...], above: float
 def test_columns_are_filled_and_never_above_their_norm(batches: int) -> None:
     """Squared column norms as whole numbers of any size, for every batch."""
     strategy = ending(batches, "running", "1")
+    assert strategy.factors is not None
     rows, factors = strategy.rows.tolist(), strategy.factors.tolist()
     norms = [factors[j] ** 2 * sum(c * c for c in rows[: batches - j]) for j in range(batches)]
     assert strategy.norm == max(norms) and 1 / strategy.share == max(norms)
@@ -143,7 +143,7 @@ def inner(columns: list[list[int]]) -> list[list[int]]:
 def test_every_set_of_batches_that_a_unit_may_be_in_pays_at_most_its_price(batches: int) -> None:
     """Each subset of up to four batches, by exact path sums of squares in whole numbers; one signed row included."""
     rows = np.array([7, -5, 3, -1, *[0] * (batches - 4)])
-    signed = EndingStrategy(GAUSSIAN, rows, np.ones(batches, np.int64))
+    signed = SpectralStrategy(GAUSSIAN, rows, np.ones(batches, np.int64))
     cases: list[tuple[TimeStrategy, int, int]] = [(signed, 0, signed.norm)]
     for units in (1, 2, 4):
         known, lasts = ending(batches, "running", "range", "1", units=units), lasting(2, "running", "1")
@@ -158,7 +158,7 @@ def test_every_set_of_batches_that_a_unit_may_be_in_pays_at_most_its_price(batch
 
 def test_planted_bugs_are_found() -> None:
     """A price of positive parts alone, of one neighbour too few, and a norm of the last column are all too low."""
-    signed = EndingStrategy(GAUSSIAN, np.array([7, -5, 3, -1]), np.ones(4, np.int64))
+    signed = SpectralStrategy(GAUSSIAN, np.array([7, -5, 3, -1]), np.ones(4, np.int64))
     meet = inner(columns(signed, 4, 0))
     whole = max(paid(chosen, meet) for chosen in combinations(range(4), 2))
     positive = max(sum(max(meet[i][j], 0) for i in s for j in s) for s in combinations(range(4), 2))
@@ -170,6 +170,7 @@ def test_planted_bugs_are_found() -> None:
     one_side = 9 * sum(sorted(map(abs, r), reverse=True)[:5])
     assert one_side < run <= lasts.price(9) * lasts.norm
     known = ending(12, "running")
+    assert known.factors is not None
     last_column = int(known.factors[-1]) ** 2 * int(known.rows[0]) ** 2
     assert last_column < known.norm
 
@@ -196,7 +197,7 @@ def test_an_endless_stream_goes_on() -> None:
     """Windows err alike for ever; totals of ten horizons a fifth of what blocks give."""
     question = wanting(365, ends=False)
     strategy = continual.choose(question).strategy
-    assert isinstance(strategy, EndlessStrategy) and strategy.horizon is None
+    assert isinstance(strategy, SpectralStrategy) and strategy.horizon is None
     model = strategy.variance(5000)  # past the table
     early, late = (float(model.ranges(start, start + 30)[0]) for start in (600, 4900))
     assert late == pytest.approx(early, rel=0.01)
@@ -214,7 +215,7 @@ def test_an_endless_stream_goes_on() -> None:
 def test_coarser_whole_numbers_lose_little(bits: int, above: float) -> None:
     best = continual.choose(wanting(365)).expected_error
     coarse = continual.choose(wanting(365, bits=bits))
-    assert isinstance(coarse.strategy, EndingStrategy)
+    assert isinstance(coarse.strategy, SpectralStrategy) and coarse.strategy.factors is not None
     largest = int(np.abs(coarse.strategy.rows).max()) * int(coarse.strategy.factors.max())
     assert largest < 1 << (bits + 1) and coarse.expected_error <= above * best
 

@@ -11,7 +11,7 @@ from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import subtraction
 from dpsql.mechanisms.continual.fda import FdaStrategy, fda_strategy
-from dpsql.mechanisms.continual.nodes import best_shares
+from dpsql.mechanisms.continual.subtraction import best_shares
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.continual import nodes as time_nodes
+from dpsql.mechanisms.continual import subtraction as time_nodes
 from dpsql.mechanisms.continual.fda import fda_strategy, fenwick_nodes
 from dpsql.mechanisms.continual.time_strategy import UNIT, exponent
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy

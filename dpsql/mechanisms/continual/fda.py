@@ -30,8 +30,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.matrices import AxisVariance
-from dpsql.mechanisms.continual.nodes import NodeErrors, NoiseNodes
+from dpsql.mechanisms.continual.subtraction import NoiseNodes, PrefixStrategy
 from dpsql.mechanisms.continual.time_strategy import (
     UNIT,
     Emission,
@@ -44,10 +43,8 @@ from dpsql.mechanisms.continual.time_strategy import (
     check_rows,
     dense_offer,
     exponent,
-    one_node,
     only,
     refuse_past,
-    share_variance,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
@@ -86,7 +83,7 @@ def fenwick_nodes(horizon: int) -> NoiseNodes:
 
 
 @dataclass(frozen=True)
-class FdaStrategy:
+class FdaStrategy(PrefixStrategy):
     """Fenwick nodes with the budgets of least mean prefix error, by parts of 2^30; `fda_strategy` makes them.
 
     Each batch publishes the node that ends with it.
@@ -99,7 +96,6 @@ class FdaStrategy:
     """
 
     kind: ClassVar[str] = "fda"
-    ahead: ClassVar[None] = None
     law: NoiseDistribution
     horizon: int
     corners: tuple[int, ...]
@@ -156,8 +152,8 @@ class FdaStrategy:
         return {"horizon": self.horizon, "corners": list(self.corners), "blocks": list(self.blocks)}
 
     @property
-    def name(self) -> str:
-        return f"{self.kind} over {self.horizon} batches"
+    def nodes(self) -> NoiseNodes:
+        return fenwick_nodes(self.horizon)
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
         refuse_past(self, batch)
@@ -182,9 +178,6 @@ class FdaStrategy:
         shares = self.node_shares()
         return self.share(int(shares.argmin()) + 1), self.share(int(shares.argmax()) + 1)
 
-    def price(self, batches: int) -> Fraction:
-        return one_node(self.law, batches)
-
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
         """See `TimeStrategy`. Batches are differences of prefixes, which are sums of published nodes."""
         noisy = check_rows(published, batches)
@@ -192,14 +185,6 @@ class FdaStrategy:
         for length in range(1, batches + 1):
             prefix[length] += prefix[length - lowbit(length)]
         return np.diff(prefix, axis=0)
-
-    def variance(self, batches: int) -> AxisVariance:
-        node_variance = share_variance(self.law, self.node_shares())
-        return fenwick_nodes(self.horizon).within(batches).covariance(node_variance)
-
-    def errors(self, batches: int) -> NodeErrors:
-        variance = self.law.error_at_unit_budget * share_variance(self.law, self.node_shares())
-        return NodeErrors(fenwick_nodes(self.horizon).within(batches), variance)
 
 
 def fda_strategy(law: NoiseDistribution, horizon: int) -> FdaStrategy:

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.matrices import mean_variance
 from dpsql.matrices.levels import LevelVariance
 from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, JointLevels, TreeSearch
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
@@ -34,6 +33,7 @@ from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,
     Kinds,
+    ModelErrors,
     NamedTimeStrategy,
     NodeRead,
     StreamProblem,
@@ -111,40 +111,12 @@ class JointTimeStrategy(JointLevels):
         """Of the first batches of the whole tree."""
         return self.level_variance(batches)
 
-    def errors(self, batches: int) -> LevelErrors:
-        return LevelErrors(self.variance(batches), self.law.error_at_unit_budget)
+    def errors(self, batches: int) -> ModelErrors:
+        return ModelErrors(self.variance(batches), self.law.error_at_unit_budget)
 
     def frozen(self) -> dict[str, Any]:
         arities, shares = self.levels
         return {"horizon": self.horizon, "arities": list(arities), "shares": list(shares)}
-
-
-@dataclass(frozen=True)
-class LevelErrors:
-    """Mean variances over batches drawn together. See `TimeErrors`.
-
-    Args:
-        model: of the batches.
-        unit: what its variances are multiplied by.
-    """
-
-    model: LevelVariance
-    unit: float
-
-    def running(self) -> float:
-        return self.unit * float(np.mean(self.model.ranges(0, np.arange(1, self.model.n + 1))))
-
-    def prefix(self) -> float:
-        return self.running()
-
-    def range(self) -> float:
-        return self.unit * mean_variance(self.model)
-
-    def window(self, length: int) -> float:
-        if not 1 <= length <= self.model.n:
-            raise ValueError("a window must hold at least one batch and fit into the horizon")
-        first = np.arange(self.model.n - length + 1)
-        return self.unit * float(np.mean(self.model.ranges(first, first + length)))
 
 
 def joint_time(question: StreamProblem) -> JointTimeStrategy:
@@ -152,10 +124,10 @@ def joint_time(question: StreamProblem) -> JointTimeStrategy:
     weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
 
     def objective(model: LevelVariance) -> float:
-        errors = LevelErrors(model, question.law.error_at_unit_budget)
+        errors = ModelErrors(model, question.law.error_at_unit_budget)
         return sum(weight * query.error(errors) for weight, query in weighted)
 
-    slow = sum(weight for weight, query in weighted if query.kind.slow)
+    slow = sum(weight for weight, query in weighted if query.slow)
     levels = TreeSearch(question.batches, objective, slow / 2).best()
     return JointTimeStrategy(question.law, question.batches, levels)
 

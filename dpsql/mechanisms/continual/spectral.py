@@ -11,6 +11,13 @@ an integer factor d_j for each batch, since late batches are in fewer sums and m
 and lower triangular, so what the first t numbers tell of the first t batches is all they ever tell: no answer changes
 later.
 
+Without an end batch t publishes sum over i < p of c_i x_(t-i). The rows are cut after p batches, so every column has
+the same finite norm for ever: one sigma, no horizon. Windows of batches err the same at all times; totals grow slowly.
+The last p exact sums stay in the private state for as long as the stream lives.
+
+Decoding runs the published numbers through the inverse filter. It is forward substitution, one operation after the
+other, so that an audit gets the same floats on any machine; transforms would not.
+
 A cut-off g / N keeps frequencies slower than the horizon from counting without bound. The best of a few is taken, by
 the exact error. Everything float ends in integers: rows round(2^b c), and for a known end factors that fill each
 column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
@@ -24,16 +31,18 @@ column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
 
 **Privacy**: rows follow from the horizon, what is asked, the batches of a unit and declared bounds: public facts. With
 a known end every number spends 1 / G of mu^2, G the largest of d_j^2 (c_0^2 + .. + c_(N-1-j)^2). A row of batch j
-moves the number of batch t by c_(t-j) d_j, so it pays the sum of their squares over G, at most 1.
-**Source**: docs/method/streams.md, "Spectral rows".
+moves the number of batch t by c_(t-j) d_j, so it pays the sum of their squares over G, at most 1. Without an end G is
+c_0^2 + .. + c_(p-1)^2, and a row of any batch moves the p numbers from its own on by c_0, c_1, ..
+**Source**: docs/method/streams.md, "Spectral rows" and "Rows without an end".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import accumulate
 from math import isqrt
 from typing import Any, ClassVar
 
@@ -42,23 +51,11 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InterfaceError
 from dpsql.matrices.filtered import FilterVariance
-from dpsql.mechanisms.continual.endless import (
-    ROOM,
-    EndlessStrategy,
-    FilterErrors,
-    decoded,
-    energies,
-    filter_variance,
-    integers,
-    largest_sum,
-    met,
-    shared,
-)
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
     Emission,
-    Frozen,
     Kinds,
+    ModelErrors,
     NamedTimeStrategy,
     NodeRead,
     StreamProblem,
@@ -87,54 +84,133 @@ NARROW = 4
 """Bits of whole numbers below which rows are too coarse: 6 lose 4% of the variance of 365 batches, 5 18%, 4 81%."""
 
 
+LARGEST = 1 << 31
+"""What rows and factors stay below, so that products of two stay exact in 64 bits."""
+ROOM = 1 << 62
+"""What squared column norms stay below, for the same reason."""
+
+
+def integers(stored: Sequence[Any]) -> IntArray:
+    """Positive leading integers of a filter or of factors, as they were frozen.
+
+    Raises:
+        ValueError, TypeError: they are none.
+    """
+    values = np.array([int(value) for value in stored], dtype=np.int64)
+    if values.size < 1 or int(values[0]) < 1 or int(np.abs(values).max()) >= LARGEST:
+        raise ValueError("rows and factors are integers, the first above 0")
+    return values
+
+
+def energies(rows: IntArray) -> list[int]:
+    """c_0^2, c_0^2 + c_1^2, .. as whole numbers of any size."""
+    return list(accumulate(int(c) ** 2 for c in rows))
+
+
+def decoded(rows: IntArray, published: FloatArray) -> FloatArray:
+    """The numbers that a filter's outputs came from; forward substitution, O(n p).
+
+    >>> decoded(np.array([2, 1]), np.array([2.0, 1.0, 2.0])).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    value, count = np.array(published, dtype=np.float64), len(published)
+    scale = rows.astype(np.float64) / float(rows[0])
+    for place in range(count - 1):
+        stop = min(count, place + rows.size)
+        value[place + 1 : stop] -= np.multiply.outer(scale[1 : stop - place], value[place])
+    return np.asarray(value / float(rows[0]))
+
+
+def shared(rows: IntArray) -> Iterator[IntArray]:
+    """Inner products of two columns, exactly, lag by lag: sum over k < m of c_k c_(k + lag), m = 1, 2, .."""
+    for lag in range(rows.size):
+        yield np.cumsum(rows[: rows.size - lag] * rows[lag:])
+
+
+def largest_sum(values: IntArray, count: int) -> int:
+    """The greatest sum of the `count` largest numbers of a row, exactly.
+
+    Args:
+        values: int64[rows, n], none negative.
+        count: at least 1.
+    """
+    count = min(count, values.shape[1])
+    top = np.partition(values, values.shape[1] - count, axis=1)[:, -count:]
+    high, low = (top >> 31).sum(axis=1), (top & (LARGEST - 1)).sum(axis=1)
+    return max((int(h) << 31) + int(small) for h, small in zip(high, low, strict=True))
+
+
+def met(batches: int, largest: int, norm: int) -> Fraction:
+    """The price of several batches: each meets at most what the one that meets most does.
+
+    **Source**: docs/privacy/streams.md, "2. The whole life costs one budget".
+    """
+    return min(Fraction(batches * largest, norm), Fraction(batches**2))
+
+
 @dataclass(frozen=True, eq=False)
-class EndingStrategy:
-    """Integer rows that weigh batches by their age, and a factor for each batch.
+class SpectralStrategy:
+    """Integer rows that weigh batches by their age, and for a known end a factor for each batch.
 
     Args:
         law: the noise; Gaussian.
-        rows: int64[N], c: of the batch itself, of the one before, and so on.
-        factors: int64[N], d: of batch 0, 1, ..
+        rows: int64[p], c: of the batch itself, of the one before, and so on; 0 further back.
+        factors: int64[p], d: of batch 0, 1, ..; None: without end, each batch counts alike.
     """
 
-    kind: ClassVar[str] = "spectral"
     ahead: ClassVar[None] = None
     law: NoiseDistribution
     rows: IntArray
-    factors: IntArray
+    factors: IntArray | None = None
 
     def __post_init__(self) -> None:
         """Refuse rows whose squares could leave 64 bits."""
-        if self.rows.size != self.factors.size or int(self.factors.min()) < 1 or self.norm >= ROOM:
+        factors = self.factors
+        if factors is not None and (self.rows.size != factors.size or int(factors.min()) < 1):
             raise ValueError("rows and factors do not fit each other")
+        if self.norm >= ROOM:
+            raise ValueError("the rows are too large")
+
+    @property
+    def kind(self) -> str:
+        return "endless" if self.factors is None else "spectral"
 
     @cached_property
     def norm(self) -> int:
-        """G: the largest squared norm of a column."""
+        """G: the largest squared norm of a column; without end all columns have the same."""
         squares = energies(self.rows)
+        if self.factors is None:
+            return squares[-1]
         return max(int(d) ** 2 * s for d, s in zip(self.factors, reversed(squares), strict=True))
 
     @property
-    def horizon(self) -> int:
-        return self.rows.size
+    def horizon(self) -> int | None:
+        return None if self.factors is None else self.rows.size
 
     @property
     def name(self) -> str:
-        return f"{self.kind} over {self.horizon} batches"
+        return f"spectral over {'the last ' if self.factors is None else ''}{self.rows.size} batches"
 
     @property
     def share(self) -> Fraction:
         """Spend of each number in mu^2, for a row that counts with weight 1 in it."""
         return Fraction(1, self.norm)
 
+    def first_factors(self, batches: int) -> IntArray:
+        """d of the first batches."""
+        return np.ones(batches, np.int64) if self.factors is None else self.factors[:batches]
+
     def emissions(self, batch: int) -> tuple[Emission, ...]:
         refuse_past(self, batch)
         length = batch + 1
-        weights = self.rows[:length][::-1] * self.factors[:length]
-        return (Emission(0, 0, length, (NodeRead(batch, 1, self.share, length + 1),), weights),)
+        rows = self.rows[:length][::-1]
+        weights = rows * self.first_factors(length)[-rows.size :]
+        read = NodeRead(batch, 1, self.share, length + 1)
+        return (Emission(0, length - rows.size, length, (read,), weights),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
-        return tuple(range(batches + 1))
+        first = 0 if self.factors is not None else max(0, batches + 1 - self.rows.size)
+        return tuple(range(first, batches + 1))
 
     def shares(self) -> tuple[Fraction, Fraction]:
         return self.share, self.share
@@ -143,35 +219,49 @@ class EndingStrategy:
         """See `TimeStrategy`.
 
         X_ij is what the columns of batches i and j have in common. Batches S pay at most the sum over i, j in S of
-        |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|.
+        |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|. Without end, columns of batches
+        that lie l apart have r_l in common, and each batch has at most two others at a distance.
 
-        >>> strategy = EndingStrategy(GAUSSIAN, np.array([2, 1]), np.array([1, 1]))
+        >>> strategy = SpectralStrategy(GAUSSIAN, np.array([2, 1]), np.array([1, 1]))
         >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(30))
         ('1', '14/5', '14/5')
+        >>> strategy = SpectralStrategy(GAUSSIAN, np.array([2, 1]))
+        >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(3))
+        ('1', '14/5', '27/5')
         """
-        units = min(batches, self.horizon)
+        units = batches if self.factors is None else min(batches, self.rows.size)
         if units == 1:
             return Fraction(1)
-        together = np.zeros((self.horizon, self.horizon), dtype=np.int64)
-        place = np.arange(self.horizon)
-        for lag, sums in enumerate(shared(self.rows)):
-            i, j = place[: sums.size], place[lag:]
-            together[i, j] = together[j, i] = np.abs(sums[::-1] * self.factors[i] * self.factors[j])
+        if self.factors is None:
+            r = np.abs([int(sums[-1]) for sums in shared(self.rows)])
+            together = np.concatenate([r[:1], np.repeat(r[1:], 2)])[None]
+        else:
+            together = np.zeros((self.rows.size, self.rows.size), dtype=np.int64)
+            place = np.arange(self.rows.size)
+            for lag, sums in enumerate(shared(self.rows)):
+                i, j = place[: sums.size], place[lag:]
+                together[i, j] = together[j, i] = np.abs(sums[::-1] * self.factors[i] * self.factors[j])
         return met(units, largest_sum(together, units), self.norm)
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. O(t^2); t is a number of batches, and readers keep the result."""
+        """See `TimeStrategy`. O(t p); t is a number of batches, and readers keep the result."""
         scaled_batches = decoded(self.rows[:batches], check_rows(published, batches))
-        return scaled_batches / self.factors[:batches].reshape(-1, *[1] * (scaled_batches.ndim - 1))
+        return scaled_batches / self.first_factors(batches).reshape(-1, *[1] * (scaled_batches.ndim - 1))
 
     def variance(self, batches: int) -> FilterVariance:
-        return filter_variance(self.rows[:batches], self.factors[:batches], self.norm)
+        """See `TimeStrategy`. Against a node that spends all."""
+        kernel = decoded(self.rows, np.eye(1, batches)[0]) * float(self.rows[0])
+        factor = (
+            float(self.norm) ** 0.5 / float(self.rows[0]) / self.first_factors(batches).astype(np.float64)
+        )
+        return FilterVariance(kernel, factor)
 
-    def errors(self, batches: int) -> FilterErrors:
-        return FilterErrors(self.variance(batches), self.law.error_at_unit_budget)
+    def errors(self, batches: int) -> ModelErrors:
+        return ModelErrors(self.variance(batches), self.law.error_at_unit_budget)
 
     def frozen(self) -> dict[str, Any]:
-        return {"rows": self.rows.tolist(), "factors": self.factors.tolist()}
+        rows = {"rows": self.rows.tolist()}
+        return rows if self.factors is None else {**rows, "factors": self.factors.tolist()}
 
 
 def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
@@ -182,8 +272,8 @@ def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
     density = np.zeros(theta.size)
     for weight, query in zip(question.weights(), question.workload, strict=True):
         if weight:
-            query_spectrum = query.kind.spectrum(theta, low, question.batches)
-            density += weight * query.kind.weight(question.units) * query_spectrum
+            query_spectrum = query.spectrum(theta, low, question.batches)
+            density += weight * query.design_weight(question.units) * query_spectrum
     return np.asarray(np.maximum(density, 1e-14 * density.max()), np.float64)
 
 
@@ -219,7 +309,7 @@ def filled(rows: IntArray, bits: int) -> IntArray:
     return np.array([isqrt(column_square // square) for square in reversed(squares)], dtype=np.int64)
 
 
-def ending_rows(question: StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7)) -> EndingStrategy:
+def ending_rows(question: StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7)) -> SpectralStrategy:
     """Rows and factors for a stream that ends at its horizon.
 
     Args:
@@ -229,13 +319,13 @@ def ending_rows(question: StreamProblem, cutoff: float, share: Fraction = Fracti
     """
     fine = int(question.bits * share)
     rows = _rounded(causal(spectrum(question, cutoff), question.batches), fine)
-    return EndingStrategy(question.law, rows, filled(rows, question.bits - fine))
+    return SpectralStrategy(question.law, rows, filled(rows, question.bits - fine))
 
 
-def lasting_rows(question: StreamProblem, cutoff: float) -> EndlessStrategy:
+def lasting_rows(question: StreamProblem, cutoff: float) -> SpectralStrategy:
     """Rows for a stream without an end."""
     rows = _rounded(causal(spectrum(question, cutoff), BAND * question.batches), min(question.bits, 20))
-    return EndlessStrategy(question.law, rows)
+    return SpectralStrategy(question.law, rows)
 
 
 def _rounded(rows: FloatArray, bits: int) -> IntArray:
@@ -277,13 +367,13 @@ def _named(question: StreamProblem) -> TimeChoice:
     return TimeChoice(strategy, name, error)
 
 
-def thawed(law: NoiseDistribution, frozen: Frozen) -> EndingStrategy:
-    """The rows and factors that were stored."""
-    return EndingStrategy(law, integers(frozen["rows"]), integers(frozen["factors"]))
-
-
 NAMED: Mapping[str, NamedTimeStrategy] = {"spectral": NamedTimeStrategy(_named, tuned=True)}
-KINDS: Kinds = {"spectral": thawed}
+KINDS: Kinds = {
+    "spectral": lambda law, frozen: SpectralStrategy(
+        law, integers(frozen["rows"]), integers(frozen["factors"])
+    ),
+    "endless": lambda law, frozen: SpectralStrategy(law, integers(frozen["rows"])),
+}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.matrices import AxisVariance
+from dpsql.matrices import AxisVariance, mean_variance
 from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
@@ -106,6 +106,45 @@ class TimeErrors(Protocol):
 
     def window(self, length: int) -> float:
         """All windows of so many batches. ValueError where none fits."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelErrors:
+    """Mean variances over a variance model of the batches. See `TimeErrors`.
+
+    Args:
+        model: of the batches.
+        unit: variance of a node that spends all.
+        totals: of the total so far when each batch arrives, at unit noise; None where later batches tell no more of it.
+    """
+
+    model: AxisVariance
+    unit: float
+    totals: FloatArray | None = None
+
+    def running(self) -> float:
+        return self.prefix() if self.totals is None else self.unit * float(self.totals.mean())
+
+    def prefix(self) -> float:
+        return self.unit * float(self.model.ranges(0, np.arange(1, self.model.n + 1)).mean())
+
+    def range(self) -> float:
+        return self.unit * mean_variance(self.model)
+
+    def window(self, length: int) -> float:
+        first = np.arange(window_starts(self.model.n, length))
+        return self.unit * float(self.model.ranges(first, first + length).mean())
+
+
+def window_starts(batches: int, length: int) -> int:
+    """Number of windows of some length.
+
+    Raises:
+        ValueError: none fits.
+    """
+    if not 1 <= length <= batches:
+        raise ValueError("a window must hold at least one batch and fit into the horizon")
+    return batches - length + 1
 
 
 class TimeStrategy(Protocol):
@@ -226,109 +265,73 @@ FLOOR = 0.1
 """The part of the weight that all kinds share where no total and no range is asked."""
 
 
-class TimeQuestionKind(Protocol):
-    """One kind of question."""
-
-    @property
-    def slow(self) -> bool:
-        """True if it sums many batches, so that rows made for it answer everything else as well."""
-
-    def error(self, errors: TimeErrors) -> float:
-        """Its mean variance."""
-
-    def least(self, batches: int) -> float:
-        """About the least mean variance under Gaussian noise, at mu^2 1."""
-
-    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        """Weight of each frequency in its answers."""
-
-    def weight(self, units: int) -> int:
-        """Factor on its weight when rows are designed for units in several batches."""
+TOTALS: Mapping[str, tuple[int, float]] = {"running": (1, 0.757), "prefix": (1, 0.757), "range": (2, 0.284)}
+"""Totals and ranges: their free ends, and the constant of the least variance, ends (log N / pi + constant)^2."""
 
 
-class Totals(NamedTuple):
-    """Totals, or all ranges: `ends` of a range that are free.
-
-    Args:
-        ends: 1 where each starts with the first batch, else 2.
-        constant: of the least variance, ends (log N / pi + constant)^2.
-        mean: its mean variance.
-    """
-
-    ends: int
-    constant: float
-    mean: Callable[[TimeErrors], float]
-    slow: bool = True
-
-    def error(self, errors: TimeErrors) -> float:
-        return self.mean(errors)
-
-    def least(self, batches: int) -> float:
-        return self.ends * (log(batches) / pi + self.constant) ** 2
-
-    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        return self.ends * low / batches
-
-    def weight(self, units: int) -> int:
-        return 1
-
-
-class Windows(NamedTuple):
-    """All windows of so many batches."""
-
-    length: int
-    slow: bool = False
-
-    def error(self, errors: TimeErrors) -> float:
-        return errors.window(self.length)
-
-    def least(self, batches: int) -> float:
-        """See `TimeQuestionKind`. A batch alone is measured alone: 1."""
-        return (0.4053 * log(self.length) + 0.9894) ** 2 if self.length > 1 else 1.0
-
-    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
-        wave = np.sin(theta / 2)
-        ratio = np.divide(np.sin(self.length * theta / 2), wave, out=np.full(theta.size, float(self.length)),
-                          where=wave != 0)  # fmt: skip
-        return np.asarray(ratio**2 / (batches - self.length + 1))
-
-    def weight(self, units: int) -> int:
-        """Rows of one batch stay nearer to it, and a unit's batches meet less: best of a grid of powers."""
-        return units**2 if self.length == 1 else 1
-
-
-class WeightedQuestion(NamedTuple):
+class TimeQuestion(NamedTuple):
     """A kind of question and how often it is asked.
 
     Args:
-        name: as the catalog calls it.
+        name: as the catalog calls it: running, prefix, range, or a window as its number of batches.
         weight: against the others; 0 where it is answered without being asked for.
-        kind: what it is.
     """
 
     name: str
     weight: float
-    kind: TimeQuestionKind
+
+    @property
+    def slow(self) -> bool:
+        """True if it sums many batches, so that rows made for it answer everything else as well."""
+        return self.name in TOTALS
+
+    @property
+    def length(self) -> int:
+        """Batches of a window."""
+        return int(self.name)
 
     def error(self, errors: TimeErrors) -> float:
-        return self.kind.error(errors)
+        """Its mean variance."""
+        if not self.slow:
+            return errors.window(self.length)
+        return {"running": errors.running, "prefix": errors.prefix, "range": errors.range}[self.name]()
+
+    def least(self, batches: int) -> float:
+        """About the least mean variance under Gaussian noise, at mu^2 1; a batch alone is measured alone: 1."""
+        if self.slow:
+            ends, constant = TOTALS[self.name]
+            return ends * (log(batches) / pi + constant) ** 2
+        return (0.4053 * log(self.length) + 0.9894) ** 2 if self.length > 1 else 1.0
+
+    def spectrum(self, theta: FloatArray, low: FloatArray, batches: int) -> FloatArray:
+        """Weight of each frequency in its answers."""
+        if self.slow:
+            return TOTALS[self.name][0] * low / batches
+        wave, most = np.sin(theta / 2), np.full(theta.size, float(self.length))
+        ratio = np.divide(np.sin(self.length * theta / 2), wave, out=most, where=wave != 0)
+        return np.asarray(ratio**2 / (batches - self.length + 1))
+
+    def design_weight(self, units: int) -> int:
+        """Factor on its weight when rows are designed for units in several batches.
+
+        Rows of one batch stay nearer to it, and a unit's batches meet less: best of a grid of powers.
+        """
+        return 1 if self.slow or self.length > 1 else units**2
 
 
-TOTALS: Mapping[str, TimeQuestionKind] = {
-    "running": Totals(1, 0.757, lambda errors: errors.running()),
-    "prefix": Totals(1, 0.757, lambda errors: errors.prefix()),
-    "range": Totals(2, 0.284, lambda errors: errors.range()),
-}
-"""Questions by name; a number of batches is a window of them."""
+def question_of(name: str, weight: float) -> TimeQuestion:
+    """A kind of question by its catalog name; a number of batches is a window of them.
 
+    Raises:
+        ValueError: no question is called that.
 
-def question_of(name: str, weight: float) -> WeightedQuestion:
-    """A kind of question: running, prefix, range, or a window as its number of batches.
-
-    >>> question_of("range", 1).name, question_of("7", 2).weight
-    ('range', 2)
+    >>> question_of("range", 1).name, question_of("7", 2).length
+    ('range', 7)
     """
-    return WeightedQuestion(name, weight, TOTALS[name] if name in TOTALS else Windows(int(name)))
+    question = TimeQuestion(name, weight)
+    if not question.slow:
+        int(name)
+    return question
 
 
 @dataclass(frozen=True)
@@ -347,7 +350,7 @@ class StreamProblem:
 
     law: NoiseDistribution
     batches: int
-    workload: tuple[WeightedQuestion, ...]
+    workload: tuple[TimeQuestion, ...]
     units: int = 1
     ends: bool = False
     bits: int = 28
@@ -371,9 +374,9 @@ class StreamProblem:
             query.weight for query in self.workload
         )
         if self.allows(GAUSSIAN):
-            if not any(query.weight and query.kind.slow for query in self.workload):
+            if not any(query.weight and query.slow for query in self.workload):
                 weights = (1 - FLOOR) * weights + FLOOR / weights.size
-            weights = weights / [query.kind.least(self.batches) for query in self.workload]
+            weights = weights / [query.least(self.batches) for query in self.workload]
         return tuple((weights / weights.sum()).tolist())
 
     def candidate(self, strategy: TimeStrategy) -> TimeCandidate:
