@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dpsql.catalog import Catalog
     from dpsql.central.central import Published
-    from dpsql.contributions.guess import Guess
+    from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.audit import AuditReport
     from dpsql.curator.certificate import Certificate
     from dpsql.curator.design import CatalogDesign

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.central.bounding import DeclaredBound, OpenSource, table_run
+from dpsql.central.bounding import DeclaredBound, OpenSource, TableDraw
 from dpsql.central.cells import CountedCells
+from dpsql.matrices.circulant import half_angles
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
-from dpsql.matrices.sine import half_angles
 from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import (
@@ -89,6 +89,6 @@ def adaptive_cells(release: AdaptiveRelease) -> FloatArray:
 
 def declared_cells(scan: OpenSource, of: str) -> CountedCells:
     """The cells of a table whose `max_ids` is declared."""
-    run = table_run(scan, of)
+    run = TableDraw(scan, of)
     assert isinstance(run.bounding, DeclaredBound)
     return run.bounding.cells(run)

@@ -19,12 +19,17 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.budget import mu2_of
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
+from dpsql.mechanisms.axis.dense import (
+    dense_strategy,
+    matrix_root,
+    optimal_gram,
+    workload_gram,
+    zero_sum_strategy,
+)
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
-from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, mean_error
 from dpsql.mechanisms.designs.residual import RESIDUAL, best_shares
 from dpsql.tree import kary_tree

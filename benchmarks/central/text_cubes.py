@@ -35,7 +35,7 @@ from dpsql.central.axes import axis_maker, open_public
 from dpsql.curator.dry_release import priced_plan
 from dpsql.curator.forecast import StatisticForecast, forecast
 from dpsql.matrices.reconcile import component_variances
-from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
+from dpsql.mechanisms.axis.dense import zero_sum_choice
 from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, asked_sets, range_variance
 from dpsql.mechanisms.designs.residual import best_shares
 from dpsql.mechanisms.distribution import GAUSSIAN

@@ -111,7 +111,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2.0",
     ): "coins that floats leave open are decided by fractions",
     (
-        "dpsql/noise/gaussian.py",
+        "dpsql/noise/discrete.py",
         "slack = (real + centre) ** 2 / twice * _SLACK",
         "2",
         "3",
@@ -123,13 +123,13 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "number + pools[0].shape[1]",
     ): "more trees are drawn than are taken",
     (
-        "dpsql/noise/laplace.py",
+        "dpsql/noise/discrete.py",
         "above, below = geometric(denominator, 2 * scale.size, entropy).reshape(2, -1)",
         "1",
         "2",
     ): "numpy takes any negative length for the rest",
     (
-        "dpsql/noise/laplace.py",
+        "dpsql/noise/discrete.py",
         "flat = units.reshape(-1)",
         "1",
         "2",
@@ -238,7 +238,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "argument * argument * 2",
     ): "more digits than the proof needs",
     (
-        "dpsql/ledger/watermarks.py",
+        "dpsql/ledger/rules.py",
         "return folder / f\".dpsql-{store.fingerprint('mark')[:16]}\"",
         "16",
         "17",

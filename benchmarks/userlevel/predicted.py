@@ -24,8 +24,7 @@ from benchmarks.userlevel.questions import Questions, answers
 from benchmarks.userlevel.releases import Release, Star
 from benchmarks.userlevel.simulator import People, releases
 from benchmarks.userlevel.stars import FURTHER, HELD_BACK, JUDGED, TOLD
-from dpsql.contributions.guess import Guess, crowds
-from dpsql.contributions.rehearsal import make_up, stands_for
+from dpsql.contributions.rehearsal import Guess, crowds, make_up, stands_for
 from dpsql.curator.rehearsal import SEEDS
 
 Cell = tuple[str, str]

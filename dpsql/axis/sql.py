@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dpsql.axis.model import OTHER, Axis, AxisColumn, CategoryRule, KeyListRule, KeyRule, OrderedRule
-from dpsql.axis.public import ABSENT
+from dpsql.axis.model import ABSENT, OTHER, Axis, AxisColumn, CategoryRule, KeyListRule, KeyRule, OrderedRule
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.errors import InternalError
 from dpsql.row_expressions import identifier, literal

@@ -24,7 +24,7 @@ from dpsql.axis import (
     build_axis,
     needed_tables,
 )
-from dpsql.axis.public import as_declared
+from dpsql.axis.model import as_declared
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.model import AxisSpec
 from dpsql.engines.duck import no_sources

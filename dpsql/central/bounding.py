@@ -1,9 +1,9 @@
 """Contribution bounding, one class for each way; and the one place where exact cells and noise meet.
 
-| class | the catalog | a unit's rows beyond tau | what COUNT then means |
+| bounding | the catalog | a unit's rows beyond tau | what COUNT then means |
 |---|---|---|---|
-| `Truncate` | `max_ids: 4`; `unit: row` | left out, by sampling | rows, at most tau a unit |
-| `RowWeight` | `bounding: weight` too | all for min(1, tau / rows of the unit) | the same total, spread over all rows |
+| `DeclaredBound` | `max_ids: 4`; `unit: row` | left out, by sampling | rows, at most tau a unit |
+| .. `weighs` | `bounding: weight` | all for min(1, tau / rows of the unit) | the same total, spread over all rows |
 | `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
 Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dpsql.budget import currency_at
 from dpsql.catalog import Catalog
-from dpsql.central.cells import Cells, CountedCells
+from dpsql.central.cells import CountedCells
 from dpsql.central.excess import EXCESS, UnitsBeyond, units_beyond
 from dpsql.central.people import PeopleRows, draw_people, plan_people
 from dpsql.central.placed_rows import CountedRows, counted_rows
@@ -154,12 +154,15 @@ class TableDraw:
     Args:
         scan: the release.
         of: the table.
-        bounding: how its rows are bounded.
     """
 
     scan: OpenSource
     of: str
-    bounding: Bounding
+
+    @cached_property
+    def bounding(self) -> Bounding:
+        """Bounding of its rows."""
+        return bounding_of(self.scan.catalog, self.of)
 
     @cached_property
     def counted(self) -> CountedRows:
@@ -168,52 +171,27 @@ class TableDraw:
 
 
 @dataclass(frozen=True)
-class Truncate:
-    """Tau rows of each unit count, by systematic sampling; all rows where every row is a unit."""
-
-    name: ClassVar[str] = "truncate"
-    unit: ClassVar[int] = 1
-
-    def bound(self, tau: int, key: bytes) -> Bound:
-        return Sampled(tau, coefficients(key))
-
-
-@dataclass(frozen=True)
-class RowWeight:
-    """All rows count, those of one unit for min(1, tau / rows of the unit)."""
-
-    name: ClassVar[str] = "weight"
-    unit: ClassVar[int] = UNIT
-
-    def bound(self, tau: int, key: bytes) -> Bound:
-        return RowWeighting(tau)
-
-
-BoundedRows = Truncate | RowWeight
-"""Treatment of a unit's rows where tau is declared."""
-
-
-@dataclass(frozen=True)
 class DeclaredBound:
     """The catalog says how many rows of a unit count.
 
     Args:
         of, tau: as of `Bounding`.
-        kept: what becomes of them.
+        weighs: whether all rows count, those of one unit for min(1, tau / rows of the unit); else tau rows of each
+            unit count, by systematic sampling, and all rows where every row is a unit.
         share: part of the table's charges that measures the rows beyond tau.
         law: the noise of that measure.
     """
 
     of: str
     tau: int
-    kept: BoundedRows
+    weighs: bool
     share: Fraction
     law: NoiseDistribution
     people: ClassVar[bool] = False
 
     @property
     def unit(self) -> int:
-        return self.kept.unit
+        return UNIT if self.weighs else 1
 
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
         if not self.share:
@@ -225,7 +203,9 @@ class DeclaredBound:
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
         scan, counted = run.scan, run.counted
-        bound = EveryRow() if counted.rows.unit is None else self.kept.bound(self.tau, scan.key)
+        bound: Bound = EveryRow()
+        if counted.rows.unit is not None:
+            bound = RowWeighting(self.tau) if self.weighs else Sampled(self.tau, coefficients(scan.key))
         return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)
 
     def draw(self, run: TableDraw) -> DrawnTable:
@@ -269,10 +249,6 @@ class Auto:
         return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected)
 
 
-KEPT: dict[str, BoundedRows] = {rule.name: rule for rule in (Truncate(), RowWeight())}
-"""By the catalog's word."""
-
-
 def bounding_of(catalog: Catalog, of: str) -> Bounding:
     """Bounding of a table's rows.
 
@@ -283,8 +259,8 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     word, max_ids, share = table.bounding
     if not max_ids:
         return Auto(of, catalog.privacy.rows.told)
-    kept = Truncate() if table.unit is None else KEPT[word.name]
-    return DeclaredBound(of, max_ids, kept, share, law_of(catalog))
+    weighs = table.unit is not None and word.weighs
+    return DeclaredBound(of, max_ids, weighs, share, law_of(catalog))
 
 
 def law_of(catalog: Catalog) -> NoiseDistribution:
@@ -313,11 +289,6 @@ class DrawnRelease(NamedTuple):
     excess: tuple[UnitsBeyond, ...] = ()
 
 
-def table_run(scan: OpenSource, of: str) -> TableDraw:
-    """One table of a release that is about to be drawn."""
-    return TableDraw(scan, of, bounding_of(scan.catalog, of))
-
-
 def draw_release(scan: OpenSource, progress: Progress) -> DrawnRelease:
     """Draw all statistics, table by table.
 
@@ -331,7 +302,7 @@ def draw_release(scan: OpenSource, progress: Progress) -> DrawnRelease:
     names = tuple(dict.fromkeys(s.of for s in scan.plan.statistics))
     for done, of in enumerate(names, 1):
         progress(Stage("bounding, counting and drawing", of, done=done, total=len(names)))
-        run = table_run(scan, of)
+        run = TableDraw(scan, of)
         tables += [draw(run) for asked, draw in TABLE_DRAWS if asked(run)]
     statistics = {i: s for table in tables for i, s in table.statistics.items()}
     views = {i: view for table in tables for i, view in table.views.items()}
@@ -379,7 +350,7 @@ UNIT_PLANS: tuple[Callable[[UnitQuery], tuple[list[PlannedStatistic], list[Step]
 """What is planned of the units behind a table's rows; the statistics and steps of each are drawn by `TABLE_DRAWS`."""
 
 
-def draw_cells(scan: OpenSource, of: str, cells: Cells) -> dict[int, NoisyRows]:
+def draw_cells(scan: OpenSource, of: str, cells: CountedCells) -> dict[int, NoisyRows]:
     """The one draw of each of a table's statistics, whose cells are fetched view by view."""
     plan = scan.plan
     views: dict[int, NoisyRows] = {}

@@ -1,7 +1,7 @@
 """Exact integer cells, fetched when asked, cut where 64 bits end.
 
-`CountedCells` are those of the engine that holds the rows, all views of a table by one statement. `PlacedCells` are
-those of rows that were stored because they are needed more than once: batches of a stream.
+`CountedCells` are those of the engine that holds the rows, all views of a table by one statement. `placed_cells`
+are those of rows that were stored because they are needed more than once: batches of a stream.
 
 Rows are not bounded in number, so no plan can promise that a sum fits. A sum is taken in HUGEINT and cut to
 [-LARGEST, LARGEST], so that no data can make a statement fail: cutting moves two sums no further apart, so a
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -28,16 +27,6 @@ from dpsql.engines.relations import Relations
 from dpsql.tree import Exact
 
 IntArray = npt.NDArray[np.int64]
-
-
-class Cells(Protocol):
-    """The raw side of one table as a mechanism may see it."""
-
-    def of(self, *statistics: PlannedStatistic) -> list[Exact]:
-        """Exact integers of statistics over the same axes, each of their shape; also after noise was seen.
-
-        **Privacy**: raw; a unit changes a statistic by at most its `drawn_sensitivity`.
-        """
 
 
 @dataclass(frozen=True)
@@ -62,6 +51,10 @@ class CountedCells:
     )
 
     def of(self, *statistics: PlannedStatistic) -> list[Exact]:
+        """Exact integers of statistics over the same axes, each of their shape; also after noise was seen.
+
+        **Privacy**: raw; a unit changes a statistic by at most its `drawn_sensitivity`.
+        """
         if any((s.axes, self._value(s)) not in self._sums for s in statistics):
             self._count([*self.plan.row_statistics(self.of_table).values(), *statistics])
         return [self._dense(s) for s in statistics]
@@ -99,30 +92,22 @@ class CountedCells:
                 self._sums[axes, value] = columns["cell"][group_rows], columns[f"v{i}"][group_rows]
 
 
-@dataclass(frozen=True)
-class PlacedCells:
-    """Cells of rows that are bounded and placed on axes.
+def placed_cells(
+    connection: duckdb.DuckDBPyConnection, plan: ReleasePlan, of: str, rows: str, columns: Mapping[str, str]
+) -> dict[int, Exact]:
+    """Cells of a table's statistics from rows that are bounded and placed on axes, by position in the plan.
 
     Args:
         connection: where the rows are.
         plan: the release.
+        of: the table.
         rows: the rows, as they stand after FROM.
         columns: SQL of each bounded measure, by `table.column`.
     """
-
-    connection: duckdb.DuckDBPyConnection
-    plan: ReleasePlan
-    rows: str
-    columns: Mapping[str, str]
-
-    def of(self, *statistics: PlannedStatistic) -> list[Exact]:
-        first = statistics[0]
-        values = [row_value(s, self.columns) for s in statistics]
-        return exact_sums(self.connection, self.rows, first.axes, self.plan.shape(first), values)
-
-    def table(self, of: str) -> dict[int, Exact]:
-        """Those of a table's statistics, by position in the plan."""
-        return {i: self.of(s)[0] for i, s in self.plan.row_statistics(of).items()}
+    return {
+        i: exact_sums(connection, rows, s.axes, plan.shape(s), [row_value(s, columns)])[0]
+        for i, s in plan.row_statistics(of).items()
+    }
 
 
 def row_value(statistic: PlannedStatistic, columns: Mapping[str, str]) -> str:

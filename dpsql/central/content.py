@@ -208,8 +208,8 @@ def _drawn_axes(plan: ReleasePlan, estimates: Sequence[Estimated]) -> tuple[Rele
     for statistic, estimated in zip(plan.statistics, estimates, strict=True):
         if estimated.axis is not None:
             (i,) = statistic.axes
-            models[i] = estimated.axis.model
-            axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=estimated.axis.words))
+            models[i], words = estimated.axis
+            axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=words))
     return replace(plan, axes=tuple(axes)), models
 
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
-from typing import NamedTuple
 
 from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, Currency, currency_at
@@ -42,7 +41,13 @@ from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.designs.joint_rows import joint_laws, too_many_tries
 from dpsql.mechanisms.designs.product import PRODUCT
-from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains, ViewChoice
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
+    FamilyAxis,
+    FamilyDesign,
+    FamilyView,
+    Grains,
+)
 from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import NoiseDistribution, laws_for
 from dpsql.noise.coins import HEADROOM
@@ -143,49 +148,37 @@ def _word(view: View) -> Word:
     return Word(view.word) if view.tree is None else Word(view.word, view.tree.tree, view.tree.arity or 0)
 
 
-class _Placed(NamedTuple):
-    """A view with the ids of its axes in the release, in its own order."""
-
-    axes: tuple[int, ...]
-    chosen: ViewChoice
-    family: Family
-
-
 def _statistics(catalog: Catalog, planner: AxisPlanner, families: Sequence[Family]) -> list[PlannedStatistic]:
     """The statistics of all views, then those of sets of axes that stand in the place of views."""
     chosen = {view.name: (family, own) for family in families
               for view, own in zip(family.question.views, family.choice.strategy.views, strict=True)}  # fmt: skip
-    placed = {}
+    placed: dict[str, tuple[int, ...]] = {}
+    declared: dict[str, list[PlannedStatistic]] = {}
     for name, view in catalog.star.views.items():
         family, own = chosen[name]
         question = family.question
         axes = next(family_view.axes for family_view in question.views if family_view.name == name)
-        ids = tuple(
+        placed[name] = tuple(
             planner.placed(axis.meant, choice, question.workload(i))
             for axis, choice, i in zip(view.axes, own.axes, axes, strict=True)
         )
-        placed[name] = _Placed(ids, own, family)
-    declared = {name: _of_view(catalog, name, place) for name, place in placed.items()}
-    direct = [
-        s for name, own in declared.items() for s in own if not placed[name].family.choice.strategy.sets
-    ]
+        declared[name] = _of_view(catalog, name, placed[name], own.law, family.choice.strategy)
+    direct = [s for name, own in declared.items() for s in own if not chosen[name][0].choice.strategy.sets]
     return direct + [s for family in families for s in _of_sets(catalog, family, placed, declared, planner)]
 
 
 def _of_sets(
     catalog: Catalog,
     family: Family,
-    placed: Mapping[str, _Placed],
+    placed: Mapping[str, tuple[int, ...]],
     declared: Mapping[str, Sequence[PlannedStatistic]],
     planner: AxisPlanner,
 ) -> list[PlannedStatistic]:
     """One statistic for each set of axes, in the place of the views that are measured together."""
     views = family.question.views
-    ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name].axes, strict=True)}
+    ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name], strict=True)}
     like = {s.measure.name: s for view in reversed(views) for s in declared[view.name]}
-    names = {
-        tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views) if len(view.sets) == 1
-    }
+    names = {tuple(sorted(placed[view.name])): view.name for view in reversed(views) if len(view.sets) == 1}
     cubes = [view.name for view in views if len(view.sets) > 1]
     statistics = []
     for measure, subset, charge in family.choice.strategy.sets:
@@ -280,12 +273,20 @@ def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
     return charged(catalog.privacy) * (1 - keys_share(catalog)) * catalog.shares[name] * share
 
 
-def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:
-    """Statistics of one view, each with its exact budget."""
-    view, law = catalog.star.views[name], place.chosen.law
+def _of_view(
+    catalog: Catalog, name: str, axes: tuple[int, ...], law: NoiseDistribution, design: FamilyDesign
+) -> list[PlannedStatistic]:
+    """Statistics of one view, each with its exact budget.
+
+    Args:
+        catalog, name: the view.
+        axes: ids of its axes in the release, in its own order.
+        law: its noise.
+        design: of its family.
+    """
+    view = catalog.star.views[name]
     bounding = bounding_of(catalog, view.of)
     statistics: list[PlannedStatistic] = []
-    design = place.family.choice.strategy
     following = design.following or design.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
@@ -293,7 +294,7 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
         if bounds is not None:
             _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
         planned = PlannedStatistic(
-            name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
+            name, view.of, measure, tuple(sorted(axes)), law, _spend(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
             measurement=following if statistics else design.measurement,
         )  # fmt: skip

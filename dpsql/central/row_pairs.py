@@ -67,13 +67,6 @@ class RowProductSum(NamedTuple):
 PAIRS, OWN, ALIKE = RowProductSum("pairs"), RowProductSum("own", own=True), RowProductSum("alike")
 
 
-class SquaresOf(NamedTuple):
-    """Squares asked of one statistic of a view with a reported column."""
-
-    statistic: int
-    asked: tuple[RowProductSum, ...]
-
-
 def hybrid_statistics(plan: ReleasePlan, catalog: Catalog) -> dict[int, int]:
     """Statistics with a reported column among their axes: position -> that axis's id."""
     columns = {(reported.table, reported.column) for reported in reported_columns(catalog)}
@@ -91,9 +84,12 @@ def budget_share(catalog: Catalog) -> Fraction:
     return min((reported.told.error_bar.share for reported in reported_columns(catalog)), default=Fraction(0))
 
 
-def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
-    """The squares that error bars need; none where they are bounded, or where a person has one row and counts alone."""
-    squares: list[SquaresOf] = []
+def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[tuple[int, tuple[RowProductSum, ...]]]:
+    """Statistics whose error bars need squares, by position, with the squares.
+
+    None where they are bounded, or where a person has one row and counts alone.
+    """
+    squares: list[tuple[int, tuple[RowProductSum, ...]]] = []
     if not budget_share(catalog):
         return squares
     for i, axis in hybrid_statistics(plan, catalog).items():
@@ -108,14 +104,14 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
             *(pairs if statistic.tau > 1 or weighs else ()),
         )
         if kinds and (statistic.tau * _span(statistic)) ** 2 < ROOM:
-            squares.append(SquaresOf(i, kinds))
+            squares.append((i, kinds))
     return squares
 
 
 def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     """The plan with a part of its charges set aside for squares, evenly; charges add up to what they were."""
     squares, share = asked_squares(plan, catalog), budget_share(catalog)
-    lines = sum(len(square.asked) for square in squares)
+    lines = sum(len(kinds) for _, kinds in squares)
     if not lines:
         return plan
     hybrid = hybrid_statistics(plan, catalog)
@@ -124,9 +120,9 @@ def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     for i in hybrid:
         remaining, spend = statistics[i].charge * (1 - share), statistics[i].spend * (1 - share)
         statistics[i] = replace(statistics[i], charge=remaining, spend=spend)
-    for square in squares:
-        statistic = plan.statistics[square.statistic]
-        for squared in square.asked:
+    for i, kinds in squares:
+        statistic = plan.statistics[i]
+        for squared in kinds:
             steps.append(Step(statistic.of, SQUARES, _words(statistic, squared), _pure(plan, charge), charge))
     return replace(plan, statistics=tuple(statistics), steps=(*plan.steps, *steps))
 

@@ -33,8 +33,7 @@ from dpsql.central.plan import plan_release
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.central.row_pairs import COUNT, hybrid_statistics
 from dpsql.central.selection import ListedKeys, fixed_list, list_part
-from dpsql.contributions.guess import Crowds, Guess
-from dpsql.contributions.rehearsal import RehearsedTable, chosen_tables, make_up
+from dpsql.contributions.rehearsal import Crowds, Guess, RehearsedTable, chosen_tables, make_up
 from dpsql.curator.beyond import no_excess, none_beyond
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.local.mechanisms.channel import channel_of

@@ -30,7 +30,7 @@ from dpsql.central.key_plans import KeyForecast, key_forecasts
 from dpsql.central.known_keys import planning_lists, planning_maker
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged
 from dpsql.central.selection import NO_SIZES
-from dpsql.contributions.guess import Guess, crowds, stated_guess
+from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
 from dpsql.curator.dry_release import (
     AllowedSelection,

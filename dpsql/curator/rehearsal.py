@@ -28,8 +28,7 @@ from dpsql.axis.model import OrderedRule
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import nearest
 from dpsql.central.planned import ReleasePlan
-from dpsql.contributions.guess import Crowds, Guess, ordinary_leaves
-from dpsql.contributions.rehearsal import chosen_tables, evenly
+from dpsql.contributions.rehearsal import Crowds, Guess, chosen_tables, evenly, ordinary_leaves
 from dpsql.curator.dry_release import Priced, Rehearsal, dry_answerer, rehearse
 from dpsql.errors import Error, InterfaceError
 from dpsql.executor.predict import PredictedColumn, predict

@@ -37,7 +37,7 @@ import duckdb
 from dpsql.catalog import Catalog
 from dpsql.catalog.model import MOST
 from dpsql.central.central import publish_release
-from dpsql.contributions.guess import Guess
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.prove.layouts import OneFile
 from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
 from dpsql.errors import CatalogError, Error, InterfaceError

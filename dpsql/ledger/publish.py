@@ -55,8 +55,8 @@ from dpsql.ledger.identity import (
 from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.row_sketches import RowComparison, check_sketches
+from dpsql.ledger.rules import check_marks, write_marks
 from dpsql.ledger.store import Store
-from dpsql.ledger.watermarks import check_marks, write_marks
 
 KillPoint: TypeAlias = Callable[[str], None]
 _DRAFT = ".draft"

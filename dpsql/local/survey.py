@@ -14,8 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
-from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
-from dpsql.axis.public import as_declared
+from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule, as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import (

@@ -238,13 +238,6 @@ class Smooth(NamedTuple):
     preferred: bool
 
 
-class DrawnAxis(NamedTuple):
-    """An axis whose rows the draw itself chose: the variance model and what was measured, in words."""
-
-    model: AxisVariance
-    words: str
-
-
 @dataclass(frozen=True, eq=False)
 class Estimated:
     """A statistic before it is rounded; leaves of one family agree on shared margins up to float rounding.
@@ -258,7 +251,8 @@ class Estimated:
         biased: whether estimates are biased by more than bounding.
         model: of its cells: alone where axes were measured together, else beside its axes' models; None where these
             say all.
-        axis: what the draw settled of the statistic's one axis, or None.
+        axis: of a statistic whose rows the draw itself chose: the variance model of its one axis, and what was
+            measured, in words.
         smooth: the non-negative estimate, where the mechanism makes one itself.
         partners: of the family's axes, where it agrees on the rows without a partner.
         prefers: whether the non-negative estimate that is made of it answers unless unbiased ones are asked for.
@@ -271,7 +265,7 @@ class Estimated:
     notes: str
     biased: bool = False
     model: Together | None = None
-    axis: DrawnAxis | None = None
+    axis: tuple[AxisVariance, str] | None = None
     smooth: Smooth | None = None
     partners: Partners = field(default_factory=dict)
     prefers: bool = False

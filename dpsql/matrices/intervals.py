@@ -28,7 +28,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -265,15 +265,6 @@ def blue_rows(rows: IntervalRows, leaf: FloatArray, measured: FloatArray) -> Flo
     return start + (rows.diag**-2)[:, None] * spread(rows, solution)
 
 
-class _Boundary(NamedTuple):
-    """Joint distribution of prefix sums at some leaves' left borders."""
-
-    state: IntArray  # rows eliminated so far
-    open: FloatArray  # v, shape (q, slots)
-    unexplained: FloatArray  # c - A
-    variance: FloatArray  # P
-
-
 @dataclass(frozen=True, eq=False)
 class IntervalVariance:
     """The variance model of `interval_rows`; see the module for the formulas."""
@@ -308,8 +299,12 @@ class IntervalVariance:
         explained = np.concatenate([[0.0], np.cumsum(solved[:, 0] ** 2 / self.factor.pivot)])
         return explained, owed[:, :, 0], in_slots[:, :, 0]
 
-    def _at(self, border: IntArray) -> _Boundary:
-        """The prefix quantities at the given borders, each in 0..n."""
+    def _at(self, border: IntArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """Joint distribution of prefix sums at the left borders of some leaves, each in 0..n.
+
+        Returns:
+            Rows eliminated so far, v of shape (q, slots), c - A, and P.
+        """
         rows, (c, row_prefix), (explained, owed, _) = self.rows, self._prefix, self._solution
         state = np.searchsorted(rows.stop, border, side="right")
         unexplained = np.zeros((len(border), rows.slots))
@@ -323,7 +318,7 @@ class IntervalVariance:
         for a in range(rows.slots):
             for b in range(rows.slots):
                 explains += unexplained[:, a] * unexplained[:, b] * self.factor.inverse[state, a, b]
-        return _Boundary(state, unexplained, closed, closed - explains)
+        return state, unexplained, closed, closed - explains
 
     @cached_property
     def _blocks(self) -> list[FloatArray]:
@@ -355,16 +350,19 @@ class IntervalVariance:
     def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
         """Variance of each half-open range, shape (q,); a single `lo` serves all ranges at little cost."""
         lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
-        first, second = self._at(lo), self._at(hi)
+        (state_lo, open_lo, unexplained, variance_lo), (state_hi, open_hi, _, variance_hi) = (
+            self._at(lo),
+            self._at(hi),
+        )
         _, _, in_slots = self._solution
-        together = first.unexplained - np.sum(first.open * in_slots[first.state], axis=1)
-        if np.any(first.open):
-            states = np.broadcast_arrays(first.state, second.state)
-            carried = self._carry(np.broadcast_to(first.open, (len(states[0]), self.rows.slots)), *states)
-            weight = in_slots[second.state]
-            weight -= np.einsum("qij,qj->qi", self.factor.inverse[second.state], second.open)
+        together = unexplained - np.sum(open_lo * in_slots[state_lo], axis=1)
+        if np.any(open_lo):
+            states = np.broadcast_arrays(state_lo, state_hi)
+            carried = self._carry(np.broadcast_to(open_lo, (len(states[0]), self.rows.slots)), *states)
+            weight = in_slots[state_hi]
+            weight -= np.einsum("qij,qj->qi", self.factor.inverse[state_hi], open_hi)
             together = together + np.sum(carried * weight, axis=1)
-        return np.where(lo < hi, first.variance + second.variance - 2 * together, 0.0)
+        return np.where(lo < hi, variance_lo + variance_hi - 2 * together, 0.0)
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""

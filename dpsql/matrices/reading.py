@@ -18,15 +18,14 @@ from dpsql.matrices import (
     blocks,
     boxes,
     channel,
+    circulant,
     distinct,
-    filtered,
     intervals,
     kronecker,
     leaves,
     levels,
     max_entropy,
     scaled,
-    sine,
     stack,
     tree,
     workload,
@@ -60,8 +59,8 @@ Piece = AxisSplit | Together
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
     "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
-    "levels": levels.from_columns, "intervals": intervals.from_columns, "sine": sine.from_columns,
-    "filter": filtered.from_columns,
+    "levels": levels.from_columns, "intervals": intervals.from_columns, "sine": circulant.sine_from_columns,
+    "filter": circulant.filter_from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 

@@ -1,6 +1,6 @@
 """Exact integer noise: the discrete Laplace and the discrete Gaussian, vectorised, no float in the law.
 
-Read in this order: `source` (what a mechanism is given, and entropy), `laplace`, `gaussian`, `coins` (how a
+Read in this order: `source` (what a mechanism is given, and entropy), `discrete`, `coins` (how a
 uniform integer becomes an exact e^(-u/t)). Only this package touches the operating system's entropy.
 
 >>> import numpy as np
@@ -10,9 +10,8 @@ uniform integer becomes an exact e^(-u/t)). Only this package touches the operat
 """
 
 from dpsql.noise.coins import HEADROOM, Entropy
-from dpsql.noise.gaussian import discrete_gaussian
+from dpsql.noise.discrete import discrete_gaussian, discrete_laplace, laplace_variance
 from dpsql.noise.knorm import MOST_DRAWN, TreeNoise, expected_tries
-from dpsql.noise.laplace import discrete_laplace, laplace_variance
 from dpsql.noise.source import (
     ExactNoise,
     LeafNoise,

@@ -39,7 +39,7 @@ from dpsql.noise.coins import (
     full_words,
     rational_coin,
 )
-from dpsql.noise.laplace import discrete_laplace
+from dpsql.noise.discrete import discrete_laplace
 
 _SLACK = 2.0**-48
 """Of an exponent of a tree's coin: some eight correctly rounded operations err by less than 2^-49 of it."""

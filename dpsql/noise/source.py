@@ -11,9 +11,8 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from dpsql.noise.coins import Entropy, IntArray
-from dpsql.noise.gaussian import discrete_gaussian
+from dpsql.noise.discrete import discrete_gaussian, discrete_laplace
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
-from dpsql.noise.laplace import discrete_laplace
 
 
 def os_entropy() -> Entropy:

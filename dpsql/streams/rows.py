@@ -43,7 +43,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import roots
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table
-from dpsql.central.cells import PlacedCells
+from dpsql.central.cells import placed_cells
 from dpsql.central.placed_rows import place_rows, prepare_tables
 from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import missing_column
@@ -176,7 +176,7 @@ def aggregate(
     people = () if plan.lifetime is None else _admitted(raw, table, admit)
     # a row whose key two units share is placed for each of them
     left_out = {"bounded": max(0, total - placed), "lifetime": placed - _count(raw, table)}
-    cells = PlacedCells(raw.connection, plan.batch, table, columns).table(plan.of)
+    cells = placed_cells(raw.connection, plan.batch, plan.of, table, columns)
     increments = []
     for index, statistic in enumerate(plan.batch.statistics):
         # leaf combinations as rows of the other axes' strategies, flat

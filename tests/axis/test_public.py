@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from dpsql.axis import PublicTable
-from dpsql.axis.public import as_declared
+from dpsql.axis.model import as_declared
 from dpsql.catalog.tables import Column
 from dpsql.errors import SourceError
 

@@ -21,7 +21,7 @@ from dpsql.client.device import decode, respond, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
 from dpsql.client.rows import to_rows
-from dpsql.contributions.guess import Guess
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.audit import audit_release
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError

@@ -21,8 +21,8 @@ from dpsql.engines.duck import RawSide
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.reconcile import subsets
+from dpsql.mechanisms.axis.dense import best_gram, zero_sum_strategy
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
-from dpsql.mechanisms.axis.zero_sum import best_gram, zero_sum_strategy
 from dpsql.mechanisms.designs.residual import RESIDUAL, residual_estimates
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy

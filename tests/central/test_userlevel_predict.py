@@ -23,8 +23,7 @@ from dpsql.central.central import publish_release
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions import rehearsal
-from dpsql.contributions.guess import Guess, crowds
-from dpsql.contributions.rehearsal import made_rows, make_up, stands_for
+from dpsql.contributions.rehearsal import Guess, crowds, made_rows, make_up, stands_for
 from dpsql.curator import rehearsal as foresight
 from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.executor.engine import ReleaseEngine

@@ -18,7 +18,7 @@ from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker, open_public
 from dpsql.central.central import publish_release
-from dpsql.contributions.guess import Guess
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog, rounded
 from dpsql.curator.design.views import Designed
 from dpsql.curator.forecast import dry_answerer, priced_plan

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpsql.catalog import parse_catalog
-from dpsql.contributions.guess import Guess, stated_guess
+from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.curator.forecast import PlanReport, plan_catalog

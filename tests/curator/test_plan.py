@@ -16,7 +16,7 @@ from dpsql.catalog import load_catalog
 from dpsql.catalog.model import Privacy
 from dpsql.central.axes import axis_maker, open_public
 from dpsql.central.central import publish_release
-from dpsql.contributions.guess import Guess
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.dry_release import dry_release, priced_plan
 from dpsql.curator.forecast import break_even
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError

@@ -10,9 +10,9 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.matrices import covariance, mean_variance
+from dpsql.matrices.circulant import SineVariance
 from dpsql.matrices.intervals import IntervalVariance
 from dpsql.matrices.reading import from_columns
-from dpsql.matrices.sine import SineVariance
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy

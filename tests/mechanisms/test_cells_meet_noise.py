@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from dpsql.central.cells import Cells
+from dpsql.central.cells import CountedCells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
 from dpsql.mechanisms import distribution
 from dpsql.mechanisms.axis.strategy import draw_view
@@ -121,7 +121,7 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
         (draw_histogram, "people", Exact),
         (StreamStatistic.noised, "exact", Exact),
         (StreamStatistic.noised, "return", Noisy),
-        (Cells.of, "return", list[Exact]),
+        (CountedCells.of, "return", list[Exact]),
         (DrawReplay.restored, "value", Noisy),
         (distribution.NoisyView, "value", Noisy),
         (distribution.NoisyValues, "value", Noisy),

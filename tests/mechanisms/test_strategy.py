@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.dense import DenseStrategy, dense_strategy
+from dpsql.mechanisms.axis.dense import DenseStrategy, dense_strategy, zero_sum_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import SineStrategy, convolve, table, transform
@@ -25,7 +25,6 @@ from dpsql.mechanisms.axis.strategy import (
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.axis.tents import IntervalStrategy, tents
 from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
-from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
 from dpsql.tree import kary_tree
 from tests.strategies import column_bound, dense

@@ -18,13 +18,12 @@ from scipy.special import ndtr
 from dpsql.budget import epsilon_of, mu2_of
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, zero_sum_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.designs.weighted_leaves import shape_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised

@@ -30,7 +30,7 @@ from dpsql.catalog.moments import written_measure
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
-from dpsql.contributions.guess import Guess, crowds
+from dpsql.contributions.rehearsal import Guess, crowds
 from dpsql.curator.design.axes import grains_of
 from dpsql.curator.design.questions import (
     DesignQuestion,

@@ -27,7 +27,7 @@ from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.catalog import Catalog, made_view
 from dpsql.catalog.graph import COUNTS, KeyPath, sums_rows
 from dpsql.central.axes import AxisMaker
-from dpsql.contributions.guess import crowds
+from dpsql.contributions.rehearsal import crowds
 from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain
 from dpsql.curator.design.questions import Need, ScaffoldAxis
 from dpsql.curator.design.summaries import without_unused

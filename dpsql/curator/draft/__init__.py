@@ -28,12 +28,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.axis.public import ABSENT
+from dpsql.axis.model import ABSENT
 from dpsql.catalog import parse_catalog
 from dpsql.catalog.source import CSV, POSTGRESQL
 from dpsql.catalog.tables import one_digit
 from dpsql.central.excess import MOST_SPENT
-from dpsql.contributions.guess import Guess
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.curator.design.questions import named
 from dpsql.curator.design.text import quoted

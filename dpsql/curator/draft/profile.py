@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from dpsql.axis.public import ABSENT as ABSENT_TEXTS
+from dpsql.axis.model import ABSENT as ABSENT_TEXTS
 from dpsql.catalog.source import CSV, DUCKDB, PARQUET, POSTGRESQL, Csv, SourceKind
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST

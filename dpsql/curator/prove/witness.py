@@ -27,8 +27,8 @@ from dpsql.central.bounding import DrawnRelease
 from dpsql.curator.prove.loss import IntArray, Law, Meeting
 from dpsql.curator.prove.madeup import MeasuredPair, NeighbourSide
 from dpsql.engines.key_weights import HASHED
+from dpsql.mechanisms.axis.dense import ZeroSumStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
-from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.designs.measurement import Measurement
 from dpsql.mechanisms.designs.product import PRODUCT

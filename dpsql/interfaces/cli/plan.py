@@ -17,7 +17,7 @@ from dpsql.progress import silent
 
 if TYPE_CHECKING:
     from dpsql.central.key_plans import KeyForecast
-    from dpsql.contributions.guess import Guess
+    from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.forecast import (
         DominatedMechanism,
         NotTaken,
@@ -84,7 +84,7 @@ def stated_guess(
     Raises:
         InterfaceError: only part of it is stated, or no table is like that.
     """
-    from dpsql.contributions.guess import ALIKE, Guess
+    from dpsql.contributions.rehearsal import ALIKE, Guess
 
     if units is None or rows is None:
         if (units, rows, typical_rows, most_rows, alike, means) != (None, None, None, None, None, ()):

@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
-from dpsql.matrices.sine import half_angles, sine_transform
+from dpsql.matrices.circulant import half_angles, sine_transform
 from dpsql.mechanisms.axis import (
     dense,
     joint_tree,
@@ -31,7 +31,13 @@ from dpsql.mechanisms.axis import (
     struct_construct,
     tents,
 )
-from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, DenseStrategy, workload_gram
+from dpsql.mechanisms.axis.dense import (
+    DENSE_LEAVES,
+    DENSE_SCALE,
+    DenseStrategy,
+    ZeroSumStrategy,
+    workload_gram,
+)
 from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
@@ -49,7 +55,6 @@ from dpsql.mechanisms.axis.strategy import (
 )
 from dpsql.mechanisms.axis.tents import IntervalStrategy
 from dpsql.mechanisms.axis.tree import TreeStrategy
-from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import least
 from dpsql.tree import FloatArray, Workload

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.matrices.sine import SineVariance, cosine_sums, half_angles, sine_transform
+from dpsql.matrices.circulant import SineVariance, cosine_sums, half_angles, sine_transform
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.mechanisms.axis.strategy import (
     AxisProblem,

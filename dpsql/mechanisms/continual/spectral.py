@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.filtered import FilterVariance
+from dpsql.matrices.circulant import FilterVariance
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
     Emission,

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,37 +197,31 @@ class TimeTreeStrategy:
         return share_variance(self.law, np.array(self.budgets) / sum(self.budgets))
 
 
-class TimeTreeShape(NamedTuple):
-    """Batches per node of each level, and its budget."""
+Shape: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Batches per node of each level, and the budgets of the levels."""
 
-    spans: tuple[int, ...]
-    budgets: tuple[int, ...]
-
-
-ALONE = TimeTreeShape((1,), (1,))
+ALONE: Shape = ((1,), (1,))
 
 
-def _grid(batches: int) -> Iterator[TimeTreeShape]:
+def _grid(batches: int) -> Iterator[Shape]:
     """Spans and budgets on a coarse grid: neighbours on it differ by a few percent of error."""
     if 8 <= batches <= 5_000:
         for span, share in product((4, 7, 14, 20, 24, 28, 40, 60), (3, 4, 5, 6, 7, 8)):
             if 2 * span <= batches:
-                yield TimeTreeShape((1, span), (share, 10 - share))
+                yield (1, span), (share, 10 - share)
     if 60 <= batches <= 60_000:
         shares = ((4, 3, 3), (5, 3, 2), (3, 3, 4), (6, 2, 2))
         for span, above, budgets in product((7, 11, 14, 20, 28), (4, 8, 12), shares):
             if 2 * span * above <= batches:
-                yield TimeTreeShape((1, span, span * above), budgets)
+                yield (1, span, span * above), budgets
     if batches > 60:
         depths = (3,) if batches <= 5_000 else (4, 5) if batches > 60_000 else (4,)
         for depth, span, finest_budget in product(depths, (8, 12, 16), (3, 4, 6)):
             if 2 * span ** (depth - 1) <= batches:
-                yield TimeTreeShape(
-                    tuple(span**level for level in range(depth)), (finest_budget,) + (3,) * (depth - 1)
-                )
+                yield tuple(span**level for level in range(depth)), (finest_budget,) + (3,) * (depth - 1)
 
 
-def _best(question: StreamProblem, shapes: Iterable[TimeTreeShape]) -> TimeCandidate:
+def _best(question: StreamProblem, shapes: Iterable[Shape]) -> TimeCandidate:
     trees = (question.candidate(TimeTreeStrategy(question.law, *shape)) for shape in shapes)
     return min(trees, key=lambda candidate: (candidate.error, candidate.name))
 

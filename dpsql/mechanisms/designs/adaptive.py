@@ -57,7 +57,7 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.matrices import AxisVariance
-from dpsql.matrices.estimated import DrawnAxis, Estimated
+from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.nonnegative import signal_tree
 from dpsql.mechanisms.axis import AUTO, auto_strategy
@@ -156,8 +156,7 @@ class DataDependent(ExpectedProduct):
             (axis,) = member.axes
             chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
             (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
-            axis_drawn = DrawnAxis(drawn.model, drawn.chosen)
-            estimates.append(replace(estimate, axis=axis_drawn, prefers=drawn.sparse))
+            estimates.append(replace(estimate, axis=(drawn.model, drawn.chosen), prefers=drawn.sparse))
         return estimates
 
 

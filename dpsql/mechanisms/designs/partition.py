@@ -15,7 +15,7 @@ turn, and at last into cells; a quiet one is a leaf, and spends on a number of i
 | `below`, `below_variance` | S_n, R_n | drawn integers, their squares |
 | `total`, `variance` | T_n, V_n | the same |
 | `selection_bias` | c(y): E[noise of the look; loud], estimated without bias from the look alone | drawn integers |
-| `LeafGroups.of` | the group that each leaf's mean square M is measured in | - |
+| `leaf_groups` | the group that each leaf's mean square M is measured in | - |
 
 **Privacy**: a partition is a function of noisy numbers and of public facts. A cell is in one block of each grid down to
 its leaf, and in one last row, whose budgets add up to at most epsilon (`StageBudgets`). Estimates and errors of cells
@@ -419,24 +419,15 @@ def cell_estimates(of: BlockRows, selection: Selection | None) -> FloatArray:
     return np.asarray(np.where(loud, by_cell, (total / partition.cells)[partition.piece]))
 
 
-@dataclass(frozen=True, eq=False)
-class LeafGroups:
-    """Leaves that are alike by their looks.
-
-    Args:
-        of: group of each leaf, in the order of the leaves.
-        size: leaves of each group.
-    """
-
-    of: IntArray
-    size: IntArray
-
-    def mean(self, values: FloatArray) -> FloatArray:
-        return np.bincount(self.of, weights=values, minlength=len(self.size)) / self.size
+def group_means(group: IntArray, values: FloatArray) -> FloatArray:
+    """Mean of the leaves' values in each group."""
+    return np.asarray(np.bincount(group, weights=values) / np.bincount(group))
 
 
-def leaf_groups(of: BlockRows) -> LeafGroups:
-    """Leaves by their grid and by bands of their looks, joined from the top until there are enough.
+def leaf_groups(of: BlockRows) -> IntArray:
+    """Group of each leaf, in the order of the leaves.
+
+    Leaves are grouped by their grid and by bands of their looks, joined from the top until there are enough.
 
     Args:
         of: the noisy integers of the statistic that chose the partition.
@@ -457,23 +448,23 @@ def leaf_groups(of: BlockRows) -> LeafGroups:
         if number == opened:
             number += 1  # fewer than enough in all
         group[remaining] = number - 1
-    return LeafGroups(group, np.bincount(group, minlength=number))
+    return group
 
 
-def mean_squares(of: BlockRows, groups: LeafGroups) -> FloatArray:
+def mean_squares(of: BlockRows, groups: IntArray) -> FloatArray:
     """M of each group: the mean square of its leaves' exact numbers, and one standard error of that mean.
 
     Rows are fresh noise, which neither the partition nor the groups have seen, so that squares less their noise are
     unbiased.
     """
-    row_variance = groups.mean(of.leaf_variance)
-    square = np.maximum(groups.mean(of.leaf**2) - row_variance, 0.0)
+    row_variance = group_means(groups, of.leaf_variance)
+    square = np.maximum(group_means(groups, of.leaf**2) - row_variance, 0.0)
     return np.asarray(
-        square + np.sqrt((KURTOSIS * row_variance**2 + 4 * square * row_variance) / groups.size)
+        square + np.sqrt((KURTOSIS * row_variance**2 + 4 * square * row_variance) / np.bincount(groups))
     )
 
 
-def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -> BlockVariance:
+def block_variance(of: BlockRows, groups: IntArray, count: BlockRows | None) -> BlockVariance:
     """The errors of `cell_estimates`: noise given the partition, and where rows may lie inside of leaves.
 
     Args:
@@ -488,12 +479,12 @@ def block_variance(of: BlockRows, groups: LeafGroups, count: BlockRows | None) -
     noise[partition.loud, 0] = of.variances.cell
     noise[:, 1] = np.where(split, variance - below_variance, variance)
     mean_square = ALIGNED * mean_squares(of, groups)
-    within = _within(partition, mean_square[groups.of])
+    within = _within(partition, mean_square[groups])
     shared = np.zeros_like(within)
     if count is not None:
         bound = np.sqrt(mean_square * ALIGNED * mean_squares(count, groups))
-        common = np.clip(ALIGNED * groups.mean(of.leaf * count.leaf), -bound, bound)
-        shared = _within(partition, common[groups.of])
+        common = np.clip(ALIGNED * group_means(groups, of.leaf * count.leaf), -bound, bound)
+        shared = _within(partition, common[groups])
     return BlockVariance(NodeTree(partition.bounds, parent, weight), noise, within, shared)
 
 

@@ -7,7 +7,7 @@ answer for all of them, for some that name it, or for a single one that stands a
 |---|---|
 | `DesignProblem` | the views that are measured together, their axes, and what the promise allows |
 | `FamilyCandidate` | a way to measure them all, with its expected error |
-| `SetPart` | a statistic for a set of axes that no view names (the residual design has them) |
+| `SetCharge` | a statistic for a set of axes that no view names (the residual design has them) |
 
 An error is the mean variance of a count of rows when all that the family may spend is epsilon 1, or mu^2 1 where
 delta is above 0. Every axis of a view is asked for ranges half of the time and as a whole otherwise, unless the views
@@ -240,18 +240,9 @@ class ViewChoice(NamedTuple):
         return unit * prod(choice.expected_error / unit for choice in self.axes)
 
 
-class SetPart(NamedTuple):
-    """One statistic of a design that measures sets of axes instead of views.
-
-    Args:
-        measure: what is counted or summed.
-        axes: positions of the set's axes, increasing.
-        charge: what it spends, in the release's currency.
-    """
-
-    measure: str
-    axes: tuple[int, ...]
-    charge: Fraction
+SetCharge: TypeAlias = tuple[str, tuple[int, ...], Fraction]
+"""One statistic of a design that measures sets of axes instead of views: the measure, the positions of the set's axes,
+increasing, and what it spends, in the release's currency."""
 
 
 class FamilyDesign(NamedTuple):
@@ -266,7 +257,7 @@ class FamilyDesign(NamedTuple):
 
     measurement: Measurement
     views: tuple[ViewChoice, ...]
-    sets: tuple[SetPart, ...] = ()
+    sets: tuple[SetCharge, ...] = ()
     following: Measurement | None = None
 
 

@@ -2,7 +2,7 @@
 
 Views over {a, b}, {b, c} and {a, c} would each measure the axis b and the total again. The residual design
 takes a family of sets of axes closed downwards and measures for each set S only what is new in it: on the axes
-in S rows that add to zero over the axis (`axis.zero_sum`), on all others the total. Measurements of different sets
+in S rows that add to zero over the axis (`axis.dense`), on all others the total. Measurements of different sets
 tell of orthogonal parts of the histogram, so the best linear unbiased estimate is in closed form, and so is every
 variance. The integer rows add to zero exactly, so the closed form stays exact.
 
@@ -39,9 +39,8 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.mechanisms.axis import COARSEST
-from dpsql.mechanisms.axis.dense import DENSE_LEAVES
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, estimate, measure
-from dpsql.mechanisms.axis.zero_sum import single_leaf_choice, zero_sum_choice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -64,7 +63,7 @@ from dpsql.mechanisms.designs.question import (
     FamilyDesign,
     NamedFamily,
     Proposal,
-    SetPart,
+    SetCharge,
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows
@@ -217,10 +216,10 @@ def _design(question: DesignProblem) -> FamilyCandidate:
         for counted in question.measures:
             charges = _charges(question, counted)
             total_charge = sum(charge for _, charge in charges)
-            measure_sets = [set_part for set_part in sets if set_part.measure == counted]
             drawn = [
-                StatisticShare(set_part.axes, question.unit(GAUSSIAN, float(set_part.charge) / total_charge))
-                for set_part in measure_sets
+                StatisticShare(axes, question.unit(GAUSSIAN, float(charge) / total_charge))
+                for measure, axes, charge in sets
+                if measure == counted
             ]
             errors.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked_axes))
         return sum(errors) / len(errors)
@@ -251,7 +250,7 @@ def _charges(question: DesignProblem, counted: str) -> list[StatisticShare]:
     ]
 
 
-def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWorkload]) -> list[SetPart]:
+def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWorkload]) -> list[SetCharge]:
     """The sets of one measure, each with its part of what the views spend on it."""
     shares = _shares(question, _charges(question, counted), asked_axes)
     remaining = SHARES - len(shares)
@@ -262,9 +261,7 @@ def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWo
     if sum(units.values()) > SHARES:
         raise InternalError("the sets of a residual design were given more than their family's budget")
     total_charge = sum((view.charges.get(counted, Fraction(0)) for view in question.views), Fraction(0))
-    return [
-        SetPart(counted, subset, total_charge * Fraction(share, SHARES)) for subset, share in units.items()
-    ]
+    return [(counted, subset, total_charge * Fraction(share, SHARES)) for subset, share in units.items()]
 
 
 def _shares(
