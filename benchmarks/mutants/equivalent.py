@@ -299,7 +299,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "how many trees are drawn at a time",
     (
-        "dpsql/ledger/locks.py",
+        "dpsql/ledger/files.py",
         'fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")',
         "8",
         "9",
@@ -341,7 +341,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "high + 1",
     ): "steps of a search, not its end",
     (
-        "dpsql/ledger/locks.py",
+        "dpsql/ledger/files.py",
         "time.sleep(min(0.05, patience - waited))",
         "patience - waited",
         "patience + waited",

@@ -165,7 +165,7 @@ class Weighted:
     weight: FloatArray
 
     def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
-        """See `publishing.cells.Cells`."""
+        """See `central.cells.CountedCells`."""
         rows, sums = self.people.cells(statistics[0].axes).turned
         plan, counted = self.people.star.plan, rows @ self.weight
         return [

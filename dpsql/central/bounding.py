@@ -41,6 +41,7 @@ from dpsql.mechanisms.designs.joint_rows import draw_together
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, laws_for, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
+from dpsql.release.format import RowsBeyondBound
 from dpsql.tree import Exact
 
 BEYOND = "rows beyond max_ids"
@@ -51,27 +52,6 @@ REACH = 3
 FARTHER = Fraction(1, 10)
 """Part of that measure's spend for the number of units that own more: the noise of the rows, which every total has,
 grows by 11% under pure epsilon and by 5% under a delta."""
-
-
-@dataclass(frozen=True)
-class RowsBeyond:
-    """Rows of one table beyond the contribution bound, measured.
-
-    Args:
-        of: the counted table.
-        rows: their estimated number; noise may take it below 0.
-        stderr: its standard error.
-        at_most: rows of one unit that it counts at most.
-        units: estimated number of units with more rows beyond tau than that.
-        units_stderr: its standard error.
-    """
-
-    of: str
-    rows: int
-    stderr: float
-    at_most: int
-    units: int
-    units_stderr: float
 
 
 class OpenSource(NamedTuple):
@@ -108,7 +88,7 @@ class DrawnTable(NamedTuple):
     statistics: dict[int, PlannedStatistic]
     views: dict[int, NoisyRows]
     scales: tuple[TableScale, ...] = ()
-    beyond: tuple[RowsBeyond, ...] = ()
+    beyond: tuple[RowsBeyondBound, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
     excess: tuple[UnitsBeyond, ...] = ()
 
@@ -284,7 +264,7 @@ class DrawnRelease(NamedTuple):
     plan: ReleasePlan
     views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...] = ()
-    beyond: tuple[RowsBeyond, ...] = ()
+    beyond: tuple[RowsBeyondBound, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
     excess: tuple[UnitsBeyond, ...] = ()
 
@@ -372,7 +352,13 @@ def draw_cells(scan: OpenSource, of: str, cells: CountedCells) -> dict[int, Nois
     return views
 
 
-def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyond, ...]:
+def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:
+    """Facts about a table's rows beyond its declared bound where nothing measures them."""
+    rule = catalog.star.tables[of].bounding
+    return RowsBeyondBound(of, "weight" if rule.word.weighs else "truncate", rule.max_ids)
+
+
+def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBound, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
     **Privacy**: the step's spend, in two parts that add up to it; sensitivities REACH tau and 1.
@@ -387,4 +373,8 @@ def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyond, ..
     draw, exact = bounding.law.draw_bounded, [Exact(columns[name]) for name in ("v0", "v1")]
     rows = draw(exact[0], most, (1 - FARTHER) * step.spend, scan.noise)
     units = draw(exact[1], 1, FARTHER * step.spend, scan.noise)
-    return (RowsBeyond(of, int(rows.value[0]), rows.sd, most, int(units.value[0]), units.sd),)
+    measured = replace(
+        unmeasured(scan.plan.catalog, of), rows=int(rows.value[0]), stderr=rows.sd, at_most=most,
+        units=int(units.value[0]), units_stderr=units.sd,
+    )  # fmt: skip
+    return (measured,)

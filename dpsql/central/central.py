@@ -61,7 +61,7 @@ from dpsql.ledger import (
     publish_file,
     published_before,
 )
-from dpsql.ledger.locks import signing_seed
+from dpsql.ledger.files import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent

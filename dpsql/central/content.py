@@ -26,13 +26,12 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations
 from math import isinf, prod
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog import Catalog, spec_hash
-from dpsql.central.bounding import DrawnRelease, bounding_of
+from dpsql.catalog import spec_hash
+from dpsql.central.bounding import DrawnRelease, bounding_of, unmeasured
 from dpsql.central.excess import UnitsBeyond
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.factors import Relative, TotalsFactor
@@ -52,7 +51,6 @@ from dpsql.release.format import (
     MeasureScale,
     Promise,
     RelativeError,
-    RowsBeyondBound,
     RunnerUp,
     ScaleMeta,
     SpentAmount,
@@ -130,13 +128,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     assembled = with_cuts(assemble(statistics, models, lookup_trees(plan)), plan, drawn.views)
     builder = planned_release(plan, release_id, assembled, insecure=insecure)
     nodes = [part.content.nodes for part in assembled.statistics]
-    measured = [
-        replace(
-            unmeasured(plan.catalog, beyond.of), counted=_counted(plan, beyond.of, nodes), rows=beyond.rows,
-            stderr=beyond.stderr, at_most=beyond.at_most, units=beyond.units, units_stderr=beyond.units_stderr,
-        )
-        for beyond in drawn.beyond
-    ]  # fmt: skip
+    measured = [replace(beyond, counted=_counted(plan, beyond.of, nodes)) for beyond in drawn.beyond]
     scales = [scale_meta(scale) for scale in drawn.scales]
     excess = [excess_meta(plan, units, nodes) for units in drawn.excess]
     return replace(builder, scales=scales, bounding=[*builder.bounding, *measured], excess=excess)
@@ -186,13 +178,6 @@ def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows
             meta = replace(parts[i].meta, cut=cut, people_bounds=plan.statistics[i].people_bounds)
             parts[i] = parts[i]._replace(meta=meta)
     return assembled._replace(statistics=parts)
-
-
-def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:
-    """Facts about a table's rows beyond its declared bound where nothing measures them."""
-    rule = catalog.star.tables[of].bounding
-    word: Literal["truncate", "weight"] = "weight" if rule.word.weighs else "truncate"
-    return RowsBeyondBound(of, word, rule.max_ids)
 
 
 def _counted(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float | None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from dpsql.central.bounding import BEYOND, FARTHER, REACH, law_of
-from dpsql.central.content import excess_meta, unmeasured
+from dpsql.central.bounding import BEYOND, FARTHER, REACH, law_of, unmeasured
+from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan
 from dpsql.executor.predict import HALF

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from dpsql.catalog import load_catalog
 from dpsql.errors import InterfaceError
 from dpsql.ledger.files import beside
-from dpsql.ledger.row_sketches import forget_sketches
+from dpsql.ledger.rules import forget_sketches
 from dpsql.local.forget import forget_stored, forget_tokens, is_state, is_stored
 from dpsql.streams import publish as stream
 

@@ -24,7 +24,7 @@ from dpsql.ledger.identity import (
     new_release_id,
 )
 from dpsql.ledger.publish import Draft, KillPoint, Order, publish_file, published_before
-from dpsql.ledger.row_sketches import RowComparison
+from dpsql.ledger.rules import RowComparison
 from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [

@@ -26,9 +26,17 @@ from typing import NamedTuple
 
 from dpsql.errors import MachineFault, OperationalError
 from dpsql.faults import ANEW, machine
-from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, holds, made_aside, remove_aside, sync
+from dpsql.ledger.files import (
+    PRIVATE_DIRECTORY,
+    beside,
+    file_hash,
+    held,
+    holds,
+    made_aside,
+    remove_aside,
+    sync,
+)
 from dpsql.ledger.identity import LedgerEntry
-from dpsql.ledger.locks import held
 from dpsql.ledger.publish import settle
 from dpsql.ledger.store import Store, read_head, write_head
 

@@ -1,18 +1,41 @@
-"""Files that survive a crash: atomic small files, hashes, and renames that reached the disk."""
+"""Files that survive a crash: atomic small files, hashes, renames that reached the disk; the lock and the signing key.
+
+**The lock** lets one process spend at a time. It dies with its process, and a note in it says who holds it. The kernel
+lets go of the lock when its holder ends, however it ends, so no lock is ever stale. The note in the file may be: it is
+believed only while the lock is held, and, on the same host, while its process lives.
+
+A lock file that was removed while it was held would let a second process in. Whoever takes the lock makes sure that
+the name still leads to the file it holds, and looks again before it charges.
+
+The signing key is 32 secret bytes, for its owner's eyes alone. It is made when the first release is published.
+Whoever reads it can sign as this curator; whoever loses it publishes under a new name. It signs nothing but releases,
+and no budget depends on it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
+import logging
 import os
+import re
+import secrets
+import shlex
 import shutil
+import socket
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from dpsql.errors import MachineFault
-from dpsql.faults import UNCHARGED
+from dpsql.errors import IntegrityError, MachineFault, visible
+from dpsql.faults import UNCHARGED, told
+from dpsql.noise import os_entropy
 from dpsql.scratch import shown_bytes
 
 RELEASE_MODE = 0o444
@@ -169,3 +192,194 @@ def put(
         aside.unlink(missing_ok=True)
     kill_point("renamed")
     sync(target.parent)
+
+
+PATIENCE = "DPSQL_LOCK_SECONDS"
+"""The environment variable that says how long to wait."""
+SECONDS = 600.0
+"""How long to wait unless it says otherwise: a publish holds the lock while it counts."""
+SILENT = 2.0
+"""Seconds after which whoever waits says for whom."""
+LONGEST_NOTE = 4096
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock that is held."""
+
+    path: Path
+    handle: int
+
+    def check(self) -> None:
+        """Refuse to go on if the lock was lost.
+
+        Raises:
+            MachineFault: its file was removed or replaced while it was held.
+        """
+        if not _leads_to(self.path, self.handle):
+            raise MachineFault(
+                f"the lock {self.path} was removed while it was held",
+                hint=f"do not remove it; {told(UNCHARGED)}",
+            )
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Lock]:
+    """Hold the lock of a file, which need not exist; its directory is made. Threads and processes exclude each other.
+
+    Raises:
+        MachineFault: the file cannot be made or locked, or its holder did not let go in time.
+    """
+    try:
+        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        handle = _taken(path)
+    except OSError as error:
+        raise MachineFault(
+            f"{path} cannot be locked ({error.strerror})", hint=f"check the directory's rights; {UNCHARGED}"
+        ) from error
+    try:
+        _sign(handle)
+        yield Lock(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _taken(path: Path) -> int:
+    """The locked file; waits for whoever has it."""
+    patience, start, warned = _patience(), time.monotonic(), False
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        try:
+            if _lock(handle) and _leads_to(path, handle):
+                return handle
+            holder = _holder(handle)
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)
+        waited = time.monotonic() - start
+        if waited >= patience:
+            raise MachineFault(
+                f"{path} is held by {holder}; gave up after {waited:.0f} s",
+                hint=f"wait until it is done ({PATIENCE} says how long); {UNCHARGED}",
+            )
+        if waited >= SILENT and not warned:
+            warned = True
+            logging.getLogger("dpsql").warning("waiting for %s, held by %s", path, visible(holder))
+        time.sleep(min(0.05, patience - waited))
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock if it is free."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _patience() -> float:
+    """Seconds to wait.
+
+    Raises:
+        MachineFault: the environment does not say a number.
+    """
+    seconds = os.environ.get(PATIENCE) or str(SECONDS)
+    try:
+        return float(seconds)
+    except ValueError as error:
+        raise MachineFault(f"{PATIENCE} is not a number of seconds", hint="write one such as 600") from error
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    """True if a name still leads to an open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _sign(handle: int) -> None:
+    """Write who holds the lock. A full disk is no reason not to hold it: the note is for people."""
+    note = {
+        "pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200] if sys.argv else "",
+    }  # fmt: skip
+    with suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(note).encode(), 0)
+
+
+def _holder(handle: int) -> str:
+    """Holder of a lock, in words."""
+    try:
+        note = json.loads(os.pread(handle, LONGEST_NOTE, 0))
+        pid, host, since, command = (note[name] for name in ("pid", "host", "since", "command"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another program, which left no note"
+    if host == socket.gethostname() and not _lives(pid):
+        return f"another program (the note is of process {pid}, which has ended)"
+    return f"process {pid} on {host} since {since} ({command})"
+
+
+def _lives(pid: object) -> bool:
+    try:
+        os.kill(int(str(pid)), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+_SEED = re.compile(rb"[0-9a-f]{64}\n")
+_MOVE = "restore it from a backup; or move it away, and the next publish makes a new one; tell the readers"
+
+
+def signing_seed(ledger: Path) -> bytes:
+    """The secret key of whoever keeps a ledger; made if there has never been one.
+
+    Args:
+        ledger: the ledger file, which need not exist.
+
+    Returns:
+        32 bytes.
+
+    Raises:
+        IntegrityError: the key file is damaged, or others can read it.
+        MachineFault: it can be neither read nor made.
+    """
+    path = beside(ledger, ".key")
+    try:
+        ledger.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        if not path.exists():
+            _make(path)
+        content, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as error:
+        raise MachineFault(
+            f"the signing key {path} cannot be read or made ({error.strerror})",
+            hint=f"check the folder's rights; {UNCHARGED}",
+        ) from error
+    if not _SEED.fullmatch(content):
+        raise IntegrityError(f"the signing key {path} is damaged", hint=_MOVE)
+    if mode & 0o077:
+        raise IntegrityError(f"others can read the signing key {path}", hint=f"chmod 600 {path}")
+    return bytes.fromhex(content.decode())
+
+
+def _make(path: Path) -> None:
+    """Make the file whole under a name of its own, then link it: of two that make it at once, one wins for both."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(os_entropy()(32).hex().encode() + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            return
+        sync(path.parent)
+    finally:
+        fresh.unlink(missing_ok=True)

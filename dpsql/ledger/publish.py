@@ -33,7 +33,17 @@ from dpsql import faults
 from dpsql.errors import IntegrityError, InternalError, MachineFault, ReleaseExists
 from dpsql.faults import CHARGED, FAULTS, UNCHARGED, UNSURE, machine, spending
 from dpsql.ledger import rules
-from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, check_folder, draft_hash, holds, put, sync
+from dpsql.ledger.files import (
+    PRIVATE_DIRECTORY,
+    Lock,
+    beside,
+    check_folder,
+    draft_hash,
+    held,
+    holds,
+    put,
+    sync,
+)
 from dpsql.ledger.identity import (
     BEGUN,
     BEGUN_KEYS,
@@ -52,10 +62,8 @@ from dpsql.ledger.identity import (
     lines_json,
     tables_json,
 )
-from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.memory import LedgerMemory
-from dpsql.ledger.row_sketches import RowComparison, check_sketches
-from dpsql.ledger.rules import check_marks, write_marks
+from dpsql.ledger.rules import RowComparison, check_marks, check_sketches, write_marks
 from dpsql.ledger.store import Store
 
 KillPoint: TypeAlias = Callable[[str], None]

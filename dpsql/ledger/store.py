@@ -34,7 +34,7 @@ import duckdb
 from dpsql.budget import GRAINS, KEY_GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, MachineFault
 from dpsql.faults import UNCHARGED, UNSURE, machine
-from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
+from dpsql.ledger.files import beside, held, made_aside, private_log, remove_aside, write_json
 from dpsql.ledger.identity import (
     BEGUN,
     BEGUN_KEYS,
@@ -49,7 +49,6 @@ from dpsql.ledger.identity import (
     SpendLine,
     limit_grains,
 )
-from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 from dpsql.scratch import scratch
 

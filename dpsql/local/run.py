@@ -37,7 +37,7 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError
 from dpsql.faults import FAULTS, machine
-from dpsql.ledger.locks import signing_seed
+from dpsql.ledger.files import signing_seed
 from dpsql.local import rounds
 from dpsql.local.collector import CollectionManifest, add_spool, close_collection
 from dpsql.local.content import release_content

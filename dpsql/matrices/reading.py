@@ -23,7 +23,6 @@ from dpsql.matrices import (
     intervals,
     kronecker,
     leaves,
-    levels,
     max_entropy,
     scaled,
     stack,
@@ -59,13 +58,13 @@ Piece = AxisSplit | Together
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
     "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
-    "levels": levels.from_columns, "intervals": intervals.from_columns, "sine": circulant.sine_from_columns,
+    "levels": tree.levels_from_columns, "intervals": intervals.from_columns, "sine": circulant.sine_from_columns,
     "filter": circulant.filter_from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
 MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
-    "identity": leaves.identity_measured, "tree": tree.measured, "levels": levels.measured,
+    "identity": leaves.identity_measured, "tree": tree.measured, "levels": tree.levels_measured,
 }  # fmt: skip
 """The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
 

@@ -1,4 +1,4 @@
-"""Variance of ranges after least squares on a tree.
+"""Variance of ranges on a tree: after least squares on its nodes, and of leaves drawn together with all node sums.
 
 For a node of weight w (1 over the variance of its own measurement) let C be the covariance of the leaves
 below it, using measurements at or below it, and u a mask on those leaves. Two numbers pass upwards,
@@ -8,13 +8,32 @@ below it, using measurements at or below it, and u a mask on those leaves. Two n
 from the children's sums:  a = g sum(a_c),  r = sum(r_c) - w g (sum a_c)^2,  with s = 1' C 1,
 S = sum(s_c), g = 1 / (1 + w S), s = g S. A range touches two paths; all other nodes are full (s, s) or
 empty (0, 0), so V is r at the root after O(depth) steps. A node without budget has w = 0.
+
+**Leaves drawn together** with all node sums of a uniform tree (`noise.knorm`):
+
+| here | there | unit |
+|---|---|---|
+| `arities` | k_0 .. k_{L-1}, the root's first; m_l leaves lie below a node of level l | - |
+| `rates` | b_0 .. b_L = c_l / t, the root's first | 1 / unit of size |
+| V_l | variance of the sum of the leaves below a node of level l | squared units of size |
+
+Siblings are exchangeable, so leaves whose lowest common node is at level l have one covariance
+
+    gamma_L = V_L        gamma_l = (V_l - k_l V_{l+1}) / (k_l (k_l - 1) m_{l+1}^2)
+    u' C u = sum_l mu_l sum_{v at level l} (sum of u below v)^2        mu_0 = gamma_0, mu_l = gamma_l - gamma_{l-1}
+
+V_l comes from convolutions of the levels' densities, all of whose terms are positive.
+
+**Source**: docs/method/noise.md, "Joint trees".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, lru_cache
+from math import ceil, log2, prod
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,3 +164,179 @@ def from_columns(n: int, columns: Columns) -> TreeVariance:
     if tree.n != n:
         raise InternalError(f"a tree of {tree.n} leaves cannot describe an axis of {n}")
     return TreeVariance(tree, columns["weight"].astype(np.float64)[order])
+
+
+FINE = 0.025
+"""Step of a grid in units of 1 / (rate of the leaves): variances are right to .005%; at .1 to .08%."""
+_TAIL = 1e-9
+"""Of the mass that may lie in the outer eighth of a window; else it is doubled."""
+_REACH = 40.0
+"""Of the first window in units of 1 / (rate of the leaves); doubling does the rest."""
+_DEEPEST = 64
+"""Levels of a stored tree that are read: more would have more leaves than any axis."""
+_LONGEST_STREAM = 1 << 13
+"""Leaves of a stored tree that is longer than its axis: batches of a stream that are still to come."""
+_WIDEST = 1 << 20
+"""Points of a window: at its end the moments of the widest tree allowed have long converged."""
+
+
+class LevelMoments(NamedTuple):
+    """Of node sums, the root's level first.
+
+    Args:
+        variance: V_l, shape (L + 1,).
+        acceptance: chance that a group of siblings is kept, one a level above the leaves, shape (L,).
+    """
+
+    variance: FloatArray
+    acceptance: FloatArray
+
+    @property
+    def draws(self) -> float:
+        """Expected leaf draws for one leaf of a tree of one number."""
+        return float(np.prod(1 / self.acceptance))
+
+
+@lru_cache(maxsize=256)
+def level_moments(
+    arities: tuple[int, ...], rates: tuple[float, ...], bound: int = 0, step: float = FINE
+) -> LevelMoments:
+    """Variances of node sums by level, for one number.
+
+    Args:
+        arities: children of a node at each level, the root's first.
+        rates: b_0 .. b_L, the leaves' positive.
+        bound: M, for integers of which a unit moves one by M; 0 for the limit of large M.
+        step: of the grid, in units of 1 / (rate of the leaves).
+
+    Returns:
+        Moments in squared units of size, M^2 in squared integers.
+    """
+    grid = step / rates[-1]
+    lattice = 1.0 / bound if bound and 1.0 / bound > grid else grid
+    points = 1 << max(8, ceil(log2(2 * _REACH / rates[-1] / lattice)))
+    while True:
+        moments, outer = _window(arities, rates, lattice, points)
+        if outer < _TAIL or points >= _WIDEST:
+            return moments
+        points *= 2
+
+
+def _window(
+    arities: Sequence[int], rates: Sequence[float], step: float, points: int
+) -> tuple[LevelMoments, float]:
+    """Moments on one window of grid points, and the largest mass in its outer eighth."""
+    distance = np.abs(np.fft.fftfreq(points, 1 / points) * step)
+    decays = [np.exp(-rate * distance) for rate in rates]
+    inside, acceptance = [_normal(decays[-1])], []
+    transforms: list[npt.NDArray[np.complex128]] = []
+    for arity, decay in zip(reversed(arities), reversed(decays[:-1]), strict=True):
+        transforms.append(np.fft.rfft(inside[-1]))
+        sums = np.maximum(np.fft.irfft(transforms[-1] ** arity, points), 0.0)
+        kept = sums * decay
+        acceptance.append(float(kept.sum() / sums.sum()))
+        inside.append(_normal(kept))
+    for levels in (inside, acceptance, transforms):
+        levels.reverse()
+    outside = np.ones(points)
+    variance, outer = [], 0.0
+    square, edge = distance**2, distance > 0.875 * distance.max()
+    for level, density in enumerate(inside):
+        if level:
+            weighted = outside * decays[level - 1]
+            siblings = transforms[level - 1] ** (arities[level - 1] - 1)
+            outside = np.maximum(np.fft.irfft(np.fft.rfft(weighted) * siblings, points), 0.0)
+            outside /= outside.max()
+        law = _normal(density * outside)
+        variance.append(float(law @ square))
+        outer = max(outer, float(law[edge].sum()))
+    return LevelMoments(np.array(variance), np.array(acceptance)), outer
+
+
+def _normal(density: FloatArray) -> FloatArray:
+    total: FloatArray = density / density.sum()
+    return total
+
+
+def level_weights(arities: Sequence[int], variance: FloatArray) -> FloatArray:
+    """mu_l from V_l, shape (L + 1,)."""
+    gamma = np.array(variance, np.float64)
+    below = 1
+    for level in range(len(arities) - 1, -1, -1):
+        arity = arities[level]
+        gamma[level] = (variance[level] - arity * variance[level + 1]) / (arity * (arity - 1) * below**2)
+        below *= arity
+    return np.diff(gamma, prepend=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelVariance:
+    """Covariance of the first `n` leaves of a uniform tree, by level.
+
+    Args:
+        n: leaves that are kept; padding beyond them is dropped.
+        arities: the root's first, their product at least n.
+        shares: relative rates of the levels, the root's first, shape (L + 1,).
+        weights: mu_l, the root's first, shape (L + 1,); some may be negative, the covariance is not.
+    """
+
+    n: int
+    arities: tuple[int, ...]
+    shares: tuple[int, ...]
+    weights: FloatArray
+    kind: ClassVar[str] = "levels"
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Leaves below a node of each level, the root's first."""
+        return [prod(self.arities[level:]) for level in range(len(self.arities) + 1)]
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of each half-open range, shape (q,)."""
+        low, high = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
+        low, high = np.broadcast_arrays(low, high)
+        total = np.zeros(low.shape)
+        for width, weight in zip(self.widths, self.weights, strict=True):
+            first, last = -(-low // width), high // width  # whole nodes are first .. last - 1
+            left = (first * width - low).astype(np.float64)
+            right = (high - last * width).astype(np.float64)
+            apart = (last - first) * float(width) ** 2 + left**2 + right**2
+            inside = (high - low).astype(np.float64) ** 2
+            total += weight * np.where(first > last, inside, apart)
+        return np.where(low < high, total, 0.0)
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        u = np.asarray(masks, np.float64)
+        sums = np.pad(u, ((0, 0), (0, self.widths[0] - self.n)))
+        total = self.weights[-1] * np.sum(sums**2, axis=1)
+        for level in range(len(self.arities) - 1, -1, -1):
+            sums = sums.reshape(len(u), -1, self.arities[level]).sum(axis=2)
+            total = total + self.weights[level] * np.sum(sums**2, axis=1)
+        return np.asarray(total)
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """One line a level, the root's first: its arity, 1 for leaves, its share and its weight."""
+        arity, share = np.array([*self.arities, 1], np.int64), np.array(self.shares, np.int64)
+        return {"level": np.arange(len(arity)), "arity": arity, "share": share, "weight": self.weights}
+
+
+def levels_measured(n: int, columns: Columns) -> set[tuple[int, int]]:
+    """The half-open intervals of nodes at levels with a share, of stored levels; padding beyond n is cut."""
+    model = levels_from_columns(n, columns)
+    widths = [width for width, share in zip(model.widths, model.shares, strict=True) if share]
+    return {(lo, min(lo + width, n)) for width in widths for lo in range(0, n, width)}
+
+
+def levels_from_columns(n: int, columns: Columns) -> LevelVariance:
+    """The model that `columns` were read from; lines may come in any order."""
+    order = np.argsort(columns["level"].astype(np.int64))[:_DEEPEST]
+    arities = tuple(columns["arity"].astype(np.int64)[order].tolist())
+    shares = tuple(columns["share"].astype(np.int64)[order].tolist())
+    if (
+        min(arities[:-1], default=1) < 2
+        or arities[-1] != 1
+        or not n <= prod(arities) <= max(2 * n, _LONGEST_STREAM)
+    ):
+        raise InternalError(f"a tree of levels {arities} cannot describe an axis of {n} leaves")
+    return LevelVariance(n, arities[:-1], shares, columns["weight"].astype(np.float64)[order])

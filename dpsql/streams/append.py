@@ -30,8 +30,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
-from dpsql.ledger.files import beside, remove_aside
-from dpsql.ledger.locks import held
+from dpsql.ledger.files import beside, held, remove_aside
 from dpsql.mechanisms.continual.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.mechanisms.designs.joint_rows import shared_law
 from dpsql.mechanisms.distribution import Laplace, NoiseDistribution, again, shaped, signed_sum, with_stored

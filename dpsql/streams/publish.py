@@ -33,7 +33,7 @@ from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Draft, Label, Order, Receipt, ledger_entries, new_release_id, publish_file
-from dpsql.ledger.locks import signing_seed
+from dpsql.ledger.files import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent

@@ -14,9 +14,8 @@ import pytest
 from dpsql.executor import engine as answerer_module
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.leaves import IdentityVariance
-from dpsql.matrices.levels import LevelVariance
 from dpsql.matrices.reading import MEASURED
-from dpsql.matrices.tree import TreeVariance
+from dpsql.matrices.tree import LevelVariance, TreeVariance
 from dpsql.release import open_release
 from dpsql.release.request import current
 from dpsql.tree import kary_tree

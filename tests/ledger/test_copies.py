@@ -16,8 +16,7 @@ import pytest
 from dpsql.errors import Error, IntegrityError, MachineFault, OperationalError
 from dpsql.ledger import budget_report, copies
 from dpsql.ledger.copies import backup_ledger, move_ledger
-from dpsql.ledger.files import beside
-from dpsql.ledger.locks import signing_seed
+from dpsql.ledger.files import beside, signing_seed
 from tests.command import dpsql_command
 from tests.ledger.test_ledger import Curator
 

@@ -19,8 +19,7 @@ import pytest
 from dpsql.errors import Error, MachineFault
 from dpsql.faults import CHARGED, RESERVED, UNCHARGED, UNSURE, machine
 from dpsql.ledger import budget_report
-from dpsql.ledger.files import beside
-from dpsql.ledger.locks import PATIENCE, held
+from dpsql.ledger.files import PATIENCE, beside, held
 from tests.ledger.test_ledger import Curator
 from tests.thinned import by_default
 
@@ -195,7 +194,7 @@ def test_out_of_memory_is_a_sentence(tmp_path, build: Callable[[Path], None]):
 def test_whoever_waits_is_told_for_whom(tmp_path, monkeypatch, caplog):
     curator = Curator(tmp_path)
     monkeypatch.setenv(PATIENCE, "0.1")
-    monkeypatch.setattr("dpsql.ledger.locks.SILENT", 0.0)
+    monkeypatch.setattr("dpsql.ledger.files.SILENT", 0.0)
     monkeypatch.setattr("sys.argv", ["/bin/dpsql", "publish", "my shop.yaml"])
     with held(beside(curator.ledger, ".lock")):
         with pytest.raises(MachineFault) as caught:

@@ -15,7 +15,7 @@ from dpsql.central.central import Published
 from dpsql.curator.forget import forget_people
 from dpsql.errors import LineageError
 from dpsql.ledger import budget_report
-from dpsql.ledger.row_sketches import FEWEST_ROWS
+from dpsql.ledger.rules import FEWEST_ROWS
 from tests.command import dpsql_command
 
 CATALOG = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import IntegrityError, MachineFault
-from dpsql.ledger.locks import signing_seed
+from dpsql.ledger.files import signing_seed
 
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.matrices import mean_variance
-from dpsql.matrices.levels import LevelVariance, from_columns, level_moments, level_weights
+from dpsql.matrices.tree import LevelVariance, level_moments, level_weights, levels_from_columns
 from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.distribution import Laplace
@@ -112,5 +112,5 @@ def test_ranges_are_quadratic_forms_of_their_masks(n: int) -> None:
     lo, hi = np.array(bounds).T
     masks = (np.arange(n) >= lo[:, None]) & (np.arange(n) < hi[:, None])
     assert model.ranges(lo, hi) == pytest.approx(model.quadratic(masks), abs=1e-9)
-    again = from_columns(n, model.columns())
+    again = levels_from_columns(n, model.columns())
     assert np.array_equal(again.ranges(lo, hi), model.ranges(lo, hi))

@@ -13,9 +13,9 @@ from dpsql.errors import InternalError
 from dpsql.noise import (
     ExactNoise,
     ZeroNoise,
+    discrete,
     discrete_gaussian,
     discrete_laplace,
-    gaussian,
     insecure_test_entropy,
     laplace_variance,
     os_entropy,
@@ -165,7 +165,7 @@ def test_a_gaussian_decided_by_fractions_has_its_law(
     sigma2: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Floats decide nearly all coins. With a slack of a quarter fractions decide most, and the law stays."""
-    monkeypatch.setattr(gaussian, "_SLACK", 0.25)
+    monkeypatch.setattr(discrete, "_SLACK", 0.25)
     size = 20_000
     draws = discrete_gaussian(sigma2, size, insecure_test_entropy(19))
     points = np.arange(-40, 41)
@@ -197,7 +197,7 @@ def test_a_gaussian_exponent_is_as_near_as_its_filter_counts_on(
         asked.append((exponent, slack, exact))
         return np.ones(exponent.size, dtype=np.bool_)
 
-    monkeypatch.setattr(gaussian, "rational_coin", judged)
+    monkeypatch.setattr(discrete, "rational_coin", judged)
     discrete_gaussian(sigma2, 3_000, insecure_test_entropy(7))
     errors = []
     for exponent, slack, exact in asked:

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.matrices.levels import level_moments
+from dpsql.matrices.tree import level_moments
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import TreeNoise, insecure_test_entropy, knorm
 from tests.privacy.joints import (

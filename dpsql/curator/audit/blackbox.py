@@ -40,7 +40,7 @@ from dpsql.central.planned import PlannedStatistic
 from dpsql.curator.audit.contents import Check, StoredIntegers
 from dpsql.curator.audit.replan import Replanned
 from dpsql.errors import InterfaceError
-from dpsql.matrices.levels import level_moments
+from dpsql.matrices.tree import level_moments
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.designs.joint_rows import drawn_numbers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, as_laplace

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpsql.matrices import mean_variance
-from dpsql.matrices.levels import LevelMoments, LevelVariance, level_moments, level_weights
+from dpsql.matrices.tree import LevelMoments, LevelVariance, level_moments, level_weights
 from dpsql.mechanisms.axis.leaves import LeafRows
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,

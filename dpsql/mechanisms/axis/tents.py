@@ -9,7 +9,7 @@ catch long ranges with fewer border effects than tree nodes: 467 against 586 (be
                  coarsest level, and its shares, fall towards them as (4x(1 - x))^0.15 at x of the axis.
 
 Columns add up to exactly `total`, in integers, whatever the rounding. Least squares over an identity and interval
-rows takes time linear in the leaves (`variance.interval_rows`).
+rows takes time linear in the leaves (`matrices.intervals`).
 """
 
 from __future__ import annotations

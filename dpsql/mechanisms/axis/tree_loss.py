@@ -4,7 +4,7 @@ Over all ranges it is O(n): it needs the sum of prefix variances and one quadrat
 numbers per node; the same recursion backwards gives the gradient.
 
 Over declared ranges, each is a difference of two prefixes inside the lowest node z that holds both of its ends. With
-(a, r) of a prefix as in `variance.tree`, taken inside the children of z that the ends lie in, and Left the sum of s
+(a, r) of a prefix as in `matrices.tree`, taken inside the children of z that the ends lie in, and Left the sum of s
 over earlier siblings,
 
     T = (Left + a)(right end) - (Left + a)(left end)
@@ -96,7 +96,7 @@ def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[
 
 
 def _upwards(weight: FloatArray, up: FloatArray, level: InnerLevel) -> _Sums:
-    """One level of the recursion of `variance.tree`, summed over prefixes; `up` has a row for each field of `_Pass`."""
+    """One level of the recursion of `matrices.tree`, summed over prefixes; `up` has a row for each field of `_Pass`."""
     parents, children, offset, of, leaves = level
     s, first, second, prefixes, overlap, square = up[:, children]
     running_sum = s.cumsum() - s

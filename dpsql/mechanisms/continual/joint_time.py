@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.matrices.levels import LevelVariance
+from dpsql.matrices.tree import LevelVariance
 from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, JointLevels, TreeSearch
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
