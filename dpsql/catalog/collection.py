@@ -192,7 +192,8 @@ class Collection(Model):
         Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], _rows("tau", TAUS)
     ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
     row_share: Exact | None = Field(
-        None, description="share of the people who report how many rows they have; 1/10 to 2/5 where that is needed"
+        None,
+        description="share of the people who report how many rows they have; 1/10 to 2/5 where that is needed",
     )
     row_guess: dict[int, Exact] = Field(
         default_factory=dict, description="public guess: rows of a person: share of the people (tau: theory)"

@@ -12,7 +12,7 @@ import pytest
 from dpsql.errors import InterfaceError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.reconcile import Subset, subsets
-from dpsql.mechanisms.axis.dense import dense_strategy, single_leaf_choice, zero_sum_basis, zero_sum_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, single_leaf_choice, zero_sum_strategy
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     StatisticShare,
