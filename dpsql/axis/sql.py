@@ -14,7 +14,7 @@ from dpsql.axis.model import ABSENT, OTHER, Axis, AxisColumn, CategoryRule, KeyL
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.errors import InternalError
 from dpsql.row_expressions import identifier, literal
-from dpsql.row_expressions.calendar import instant
+from dpsql.row_expressions.expression import instant
 
 _DAY = GRAIN_MICROSECONDS["day"]
 

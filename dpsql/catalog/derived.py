@@ -18,8 +18,7 @@ from dpsql.catalog.base import Problem, nearest
 from dpsql.catalog.tables import Column, Table
 from dpsql.errors import CatalogError
 from dpsql.row_expressions import identifier
-from dpsql.row_expressions.calendar import instant
-from dpsql.row_expressions.expression import row_expression
+from dpsql.row_expressions.expression import instant, row_expression
 from dpsql.row_expressions.total import total_expression
 from dpsql.row_expressions.typed import TotalExpression
 from dpsql.scratch import scratch

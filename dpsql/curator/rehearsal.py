@@ -36,9 +36,9 @@ from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.bin_bounds import CutMass
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.intervals.forms import Noisy, Ratio, one
 from dpsql.intervals.reads import PlanVariances
 from dpsql.planner.axis_query import AxisCells
+from dpsql.planner.block import Noisy, Ratio, one
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import Box, ReleaseView, presence, views_of
 from dpsql.planner.terms import Term

@@ -32,7 +32,7 @@ from dpsql.catalog.tables import Column
 from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError
-from dpsql.row_expressions.calendar import instant
+from dpsql.row_expressions.expression import instant
 
 EXACT_DIGITS = 9
 """Decimal places kept of text before rounding; the catalog allows no finer scale."""

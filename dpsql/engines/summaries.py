@@ -34,8 +34,15 @@ from dpsql.engines.dialect import Dialect
 from dpsql.engines.expressions import exact_units
 from dpsql.engines.joined_rows import ROW
 from dpsql.errors import SourceError
-from dpsql.row_expressions.aggregate import CONDITIONS, NTH, Aggregate, expression_spelling, parse_aggregate
-from dpsql.row_expressions.comparison import NotPlain, comparison
+from dpsql.row_expressions.aggregate import (
+    CONDITIONS,
+    NTH,
+    Aggregate,
+    NotPlain,
+    comparison,
+    expression_spelling,
+    parse_aggregate,
+)
 from dpsql.row_expressions.expression import ColumnName, Node, column_name, over_columns
 
 

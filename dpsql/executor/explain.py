@@ -20,16 +20,15 @@ from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
-from dpsql.intervals.forms import Linear, Noisy, is_summed, one
 from dpsql.intervals.linear import covariance
 from dpsql.intervals.partial_bins import Interpolated, interpolated
 from dpsql.intervals.reads import reads
 from dpsql.matrices.model import Sum
+from dpsql.planner.answerability import listed_words
 from dpsql.planner.axis_query import AxisCells, FloatArray, masks
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, Linear, Noisy, is_summed, one
 from dpsql.planner.plan import ReleaseView
 from dpsql.planner.terms import TRUE, Condition, Every, Predicate, Some, Term
-from dpsql.planner.unlisted_keys import listed_words
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT
 

@@ -35,7 +35,18 @@ from dpsql.executor.readings import (
 )
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
-from dpsql.intervals.cells import Extremes, composite, extremes, numbers_of
+from dpsql.intervals.cells import (
+    NOTHING,
+    UNCOUNTED,
+    Candidates,
+    Extremes,
+    NoisySelection,
+    choice,
+    composite,
+    extremes,
+    numbers_of,
+    together,
+)
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import (
     DEFAULT_LEVEL,
@@ -47,9 +58,8 @@ from dpsql.intervals.errorfunctions import (
     interval,
 )
 from dpsql.intervals.estimated import Interval, quantile
-from dpsql.intervals.forms import CatalogValue, ErrorOf, Form
-from dpsql.intervals.selection import NOTHING, UNCOUNTED, Candidates, NoisySelection, choice, together
 from dpsql.planner.axis_query import UNBOUND, IntArray
+from dpsql.planner.block import CatalogValue, ErrorOf, Form
 from dpsql.planner.notes import Note
 from dpsql.planner.schema import Listing
 from dpsql.release.request import MemoryCharge, check, paced, requested, size_of, take
@@ -59,7 +69,7 @@ from dpsql.sql.added import UNSEEN, VALUE, bit_offsets, shifted
 from dpsql.sql.carry import RATIO, Carried, LineageColumns, carry
 from dpsql.sql.dependence import Unknown
 from dpsql.sql.selection import PickQuery, pick_queries
-from dpsql.sql.statement import ADDED, Statement
+from dpsql.sql.statement import ADDED, Statement, with_sources
 
 MOST_ROWS = 2048
 """Groups of a block up to which each row may be made of all of them: 4 million cells, some seconds."""
@@ -200,7 +210,7 @@ class OuterStatement:
             answer = _picked(self.statement, self.relations[0])
             take(size_of(answer.rows))
             return answer
-        return self._run(self.statement.over, self._tables_for(inside))
+        return self._run(self.statement.common, self.statement.outer, self._tables_for(inside))
 
     @Lazy
     def choice(self) -> NoisySelection:
@@ -218,7 +228,7 @@ class OuterStatement:
             return UNCOUNTED
         large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
         executed_query = query.counted if query.score is None or (query.wide and large) else query
-        rows = self._run(executed_query.over, self._carry_tables(NOTHING)).rows
+        rows = self._run(executed_query.common, executed_query.sql, self._carry_tables(NOTHING)).rows
         kept_mask = np.fromiter((row[0] for row in paced(rows)), bool, len(rows))
         score = executed_query.score
         if score is None:
@@ -440,7 +450,7 @@ class OuterStatement:
         if not any(isinstance(column, LineageColumns) for column in self.carried.columns):
             return None
         try:
-            rows = self._carried_rows()
+            rows = self._carried_answer.rows
         except NotSupportedError as error:
             return Unknown(error.args[0])
         columns = [column for column in self.carried.columns if isinstance(column, LineageColumns)]
@@ -449,9 +459,6 @@ class OuterStatement:
             full = request.bytes + CELL * sum(map(sum, followed)) > request.most_bytes
         pairs = max(sum((cells // 2) ** 2 for cells in each) for each in followed)  # numbers and weights
         return TOO_MUCH if full or pairs > MOST_PAIRS else None
-
-    def _carried_rows(self) -> list[Row]:
-        return self._carried_answer.rows
 
     @Lazy
     def carried(self) -> Carried:
@@ -462,7 +469,7 @@ class OuterStatement:
     def _ordered(self) -> list[Row | None]:
         """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        return in_order([row[:width] for row in self._own_answer.rows], self._carried_rows())
+        return in_order([row[:width] for row in self._own_answer.rows], self._carried_answer.rows)
 
     def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
@@ -487,7 +494,7 @@ class OuterStatement:
 
     def _carry(self, inside: NoisySelection) -> Rowset:
         """Rows with their cells, functions of an error answered first."""
-        answer = self._run(self.carried.over, self._carry_tables(inside))
+        answer = self._run(self.carried.common, self.carried.outer, self._carry_tables(inside))
         return Rowset(answer.names[: self.carried.width], answer.types, answer.rows)
 
     def _carry_tables(self, inside: NoisySelection) -> list[AnswerRelation]:
@@ -497,7 +504,7 @@ class OuterStatement:
         tables = [*blocks[len(self.relations) :], *map(_with_sides, blocks, self.relations)]
         probes = self.carried.probes if self.statement.asks_errors else ()
         for number, probe in enumerate(probes):
-            rows = self._run(probe.over, tables).rows
+            rows = self._run(probe.common, probe.sql, tables).rows
             keys = list({row[0]: row for row in rows}.values())
             level = inside.level(probe.level)
             values: list[Any] = []
@@ -511,12 +518,12 @@ class OuterStatement:
             )
         return tables
 
-    def _run(self, over: Callable[[Sequence[str]], str], tables: Sequence[AnswerRelation]) -> Rowset:
-        """Run a statement over tables."""
-        sources = [table.source for table in tables]
+    def _run(self, common: Sequence[str], sql: str, tables: Sequence[AnswerRelation]) -> Rowset:
+        """Run a statement, with the parts of its WITH clause, over tables."""
+        definitions = [*(table.source for table in tables), *common]
         values = [column for table in tables for column in table.values]
         try:
-            answer = run_apart(over(sources), values)
+            answer = run_apart(with_sources(definitions, sql), values)
         except duckdb.Error as error:
             raise outer_error(error) from error
         names = self.statement.names

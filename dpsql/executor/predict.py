@@ -29,9 +29,9 @@ from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.intervals.excess import measured_beyond
-from dpsql.intervals.forms import Form, Linear, is_summed
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
 from dpsql.planner.axis_query import FloatArray, special_leaves
+from dpsql.planner.block import Form, Linear, is_summed
 from dpsql.planner.plan import ReleaseView, ViewPlan
 from dpsql.planner.terms import Term
 from dpsql.release import Release

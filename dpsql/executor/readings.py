@@ -21,7 +21,7 @@ import numpy.typing as npt
 from dpsql.executor.relation import Relation
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.estimated import quantile
-from dpsql.intervals.forms import is_form, one
+from dpsql.planner.block import is_form, one
 from dpsql.planner.notes import Note
 
 BoolArray = npt.NDArray[np.bool_]

@@ -21,12 +21,11 @@ from dpsql.errors import DataError
 from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
 from dpsql.intervals.bin_bounds import CutMass, cut_mass
-from dpsql.intervals.forms import Linear
 from dpsql.intervals.reads import PlanVariances
 from dpsql.matrices.max_entropy import EntropyReading
 from dpsql.matrices.model import Sum
 from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
-from dpsql.planner.block import ShapePlans
+from dpsql.planner.block import Linear, ShapePlans
 from dpsql.planner.plan import Box, ViewPlan, presence
 from dpsql.planner.terms import Term
 from dpsql.release import Release

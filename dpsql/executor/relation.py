@@ -25,7 +25,6 @@ from dpsql.executor.recombine import TermEstimates, answer_terms
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.intervals.estimated import nullable
-from dpsql.intervals.forms import CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, Value
 from dpsql.intervals.partial_bins import (
     PartialBin,
     axes_cut,
@@ -44,9 +43,10 @@ from dpsql.planner.answerability import (
     entropy_caveat,
     no_unit_view,
     unanswerable_reason,
+    unshown_refusal,
 )
 from dpsql.planner.axis_query import AxisCells
-from dpsql.planner.block import Block, ShapePlans
+from dpsql.planner.block import Block, CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, ShapePlans, Value
 from dpsql.planner.domain_values import (
     catalog_notes,
     catalog_plan,
@@ -81,7 +81,6 @@ from dpsql.planner.plan import (
 from dpsql.planner.quantiles import Prefix, quantiles, quantiles_of
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import TRUE, Expression, Term
-from dpsql.planner.unlisted_keys import unshown_refusal
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta
 

@@ -33,8 +33,8 @@ import numpy as np
 
 from dpsql.catalog.graph import is_count
 from dpsql.intervals.estimated import AverageLimits
-from dpsql.intervals.forms import Noisy
 from dpsql.planner.axis_query import FloatArray, IntArray
+from dpsql.planner.block import Noisy
 from dpsql.planner.plan import ReleaseView, presence
 from dpsql.planner.terms import Term
 from dpsql.release import Release, StatisticMeta

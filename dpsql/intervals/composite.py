@@ -47,13 +47,12 @@ from dpsql.intervals.estimated import (
     quantile,
     quotient,
 )
-from dpsql.intervals.forms import Linear, Noisy, Ratio
 from dpsql.intervals.linear import BoxStatistic, LinearNumbers, Reads, Weights, covariance, largest_cells
 from dpsql.intervals.possible import quotient_range, sum_range
 from dpsql.intervals.scale import beyond_noise, share_beyond_bound
 from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, Linear, Noisy, Ratio
 
 Component = Callable[[Covariance], FloatArray | float]
 """One component of a covariance."""

@@ -29,10 +29,10 @@ import numpy as np
 
 from dpsql.executor.recombine import TermEstimates
 from dpsql.federation.combine import independent
-from dpsql.intervals.forms import Linear
 from dpsql.intervals.reads import cell_variance, reads
 from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
+from dpsql.planner.block import Linear
 from dpsql.planner.plan import Box
 from dpsql.planner.terms import Term
 from dpsql.release import Release

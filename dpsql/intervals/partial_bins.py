@@ -30,6 +30,7 @@ from dpsql.catalog.tables import Column, Cuts, bin_starts
 from dpsql.errors import InterfaceError, PartialBinError
 from dpsql.executor.run import run
 from dpsql.intervals.bin_bounds import CutMass
+from dpsql.planner.answerability import other_count
 from dpsql.planner.axis_query import (
     NEAR,
     AxisCells,
@@ -45,7 +46,6 @@ from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import UNKNOWN, bounds_of
 from dpsql.planner.plan import ViewPlan, wanted_view
 from dpsql.planner.terms import Condition, Expression, Term
-from dpsql.planner.unlisted_keys import other_count
 from dpsql.release import Release
 from dpsql.row_expressions import identifier as quoted
 

@@ -18,9 +18,8 @@ import duckdb
 
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
-from dpsql.intervals.forms import CatalogValue
 from dpsql.planner.axis_query import ask_axis, bad_expression, cannot_leave, key_list
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, CatalogValue
 from dpsql.planner.leaf_values import AxisQuery, leaf_values, truth_sql
 from dpsql.planner.notes import Note
 from dpsql.planner.plan import (

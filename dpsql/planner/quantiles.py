@@ -32,11 +32,10 @@ from dpsql.errors import NotSupportedError
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.run import run
 from dpsql.intervals.estimated import LAPLACE_KURTOSIS, quantile
-from dpsql.intervals.forms import CatalogValue, one
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.scale import beyond_noise
 from dpsql.planner.axis_query import FloatArray
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, CatalogValue, one
 from dpsql.planner.leaf_values import AxisQuery, leaf_values
 from dpsql.planner.plan import Box
 from dpsql.planner.schema import Schema

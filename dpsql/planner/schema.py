@@ -16,8 +16,7 @@ from dpsql.catalog.summaries import summaries_of, summary_spelling
 from dpsql.errors import CatalogError
 from dpsql.planner.terms import ColumnRef
 from dpsql.release import AxisMeta, ColumnMeta, Release
-from dpsql.row_expressions.calendar import RANGES, calendar_field
-from dpsql.row_expressions.expression import parse_one
+from dpsql.row_expressions.expression import RANGES, calendar_field, parse_one
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,11 @@ from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.intervals.estimated import nullable
-from dpsql.intervals.forms import one
-from dpsql.planner.answerability import unanswerable_reason
+from dpsql.planner.answerability import answered_leaves, listed_words, unanswerable_reason
+from dpsql.planner.block import one
 from dpsql.planner.plan import ReleaseView, views_of
 from dpsql.planner.schema import INFORMATION, Listing, Schema, data_type
 from dpsql.planner.terms import Term
-from dpsql.planner.unlisted_keys import answered_leaves, listed_words
 from dpsql.release import Release, StatisticMeta
 from dpsql.row_expressions import identifier as quoted
 from dpsql.sql.from_clause import RowRelation, wide_source

@@ -51,10 +51,9 @@ from dpsql.faults import ANEW, machine
 from dpsql.federation.session import OpenReleases
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, ErrorFunction
-from dpsql.intervals.forms import one
 from dpsql.planner.answerability import entropy_caveat, estimates_kind, unanswerable_reason
 from dpsql.planner.axis_query import AxisCells
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import AxisQuery, bounds_of
 from dpsql.planner.notes import bias_notes, reported_notes
 from dpsql.planner.plan import ReleaseView, ViewPlan, needed_measures, views_of

@@ -32,7 +32,17 @@ from sqlglot import exp
 
 from dpsql.planner.block import Block
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.statement import ADDED, is_error_call, quoted_column, unaliased
+from dpsql.sql.statement import ADDED
+from dpsql.sql.tree import (
+    add_test,
+    block_number,
+    ctes,
+    group_keys,
+    is_error_call,
+    quoted_column,
+    relations,
+    unaliased,
+)
 
 KEYS = 62
 """Keys that have a bit of their own; more than a statement's tokens can name in all but contrived ones."""
@@ -139,8 +149,7 @@ class _Walk:
         self.changed = False
 
     def query(self, node: Node, scope: Scope, wanted: _Wanted) -> Rows:
-        clause = node.args.get("with_")
-        for common in clause.expressions if clause is not None else ():
+        for common in ctes(node):
             scope = {**scope, common.alias.lower(): self.query(common.this, scope, _Wanted())}
         if isinstance(node, exp.Subquery):
             return self.query(node.this, scope, wanted)
@@ -169,10 +178,7 @@ class _Walk:
         return Rows(flagged, first.bits | second.bits, keys, counting, first.names)
 
     def _select(self, select: Node, scope: Scope, wanted: _Wanted) -> Rows:
-        joins = select.args.get("joins") or []
-        first = select.args.get("from_")
-        relations = ([first.this] if first is not None else []) + [join.this for join in joins]
-        sources = [self._source(relation, scope) for relation in relations]
+        sources = [self._source(relation, scope) for relation in relations(select)]
         flagged = [source for source in sources if source.flagged]
         compared = _compared(select, sources) if len(flagged) > 1 else 0
         if compared:
@@ -182,9 +188,8 @@ class _Walk:
         return _Select(self, select, scope, sources, flag, bits).rows(wanted)
 
     def _source(self, node: Node, scope: Scope) -> Rows:
-        alias = node.alias_or_name
-        if isinstance(node, exp.Table) and node.name.lower().startswith("dp_block_"):
-            number = int(node.name[len("dp_block_") :])
+        alias, number = node.alias_or_name, block_number(node)
+        if number is not None:
             block, offset = self.blocks[number], self.offsets[number]
             bits = {f"k{j}": shifted(1 << j, offset) for j in range(len(block.groups))}
             return Rows(bool(bits), reduce(or_, bits.values(), 0), bits, alias=alias)
@@ -194,8 +199,7 @@ class _Walk:
             rows = self.query(node.this, scope, _Wanted())
         else:
             return Rows(alias=alias)
-        clause = node.args.get("alias")
-        renamed = [column.name for column in (clause.args.get("columns") or [])] if clause is not None else []
+        renamed = node.alias_column_names
         names = [*renamed, *rows.names[len(renamed) :]]
         pairs = list(zip(names, rows.names, strict=False))
         keys = {name.lower(): rows.keys.get(inner.lower(), 0) for name, inner in pairs}
@@ -213,7 +217,7 @@ class _Walk:
             if join is not None and join.args.get("side") == "LEFT" and join.args.get("on") is not None:
                 join.set("on", exp.and_(join.args["on"], test, copy=False))
             else:
-                _add_test(select, "where", exp.Where, test)
+                add_test(select, exp.Where, test)
 
 
 @dataclass
@@ -233,7 +237,7 @@ class _Select:
         by_groups, aggregates = select.args.get("group") is not None, self._aggregates()
         distinct = select.args.get("distinct") is not None
         own = {p.alias_or_name.lower(): unaliased(p) for p in select.expressions}
-        keys = [self._key_bits(key, own) for key in self._keys()]
+        keys = [self._key_bits(key, own) for key in group_keys(select)]
         again = (
             str(select.parent.alias).endswith("_again") if isinstance(select.parent, exp.Subquery) else False
         )
@@ -265,30 +269,14 @@ class _Select:
         calls = (node for clause in clauses if clause is not None for node in _level(clause))
         return any(isinstance(node, exp.AggFunc) and not _is_window(node) for node in calls)
 
-    def _keys(self) -> list[Node]:
-        """Grouping keys of the rows."""
-        group = self.select.args.get("group")
-        if group is None:
-            return []
-        if group.args.get("all"):
-            return [unaliased(p) for p in self.select.expressions if isinstance(unaliased(p), exp.Column)]
-        return [
-            unaliased(self.select.expressions[int(key.this) - 1])
-            if isinstance(key, exp.Literal) and not key.is_string else key
-            for key in group.expressions
-        ]  # fmt: skip
-
     def _key_bits(self, node: Node, own: dict[str, Node]) -> int:
         """The bits of the key that a column is; 0 for anything else."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if not isinstance(node, exp.Column):
+        column = node.unnest()
+        if not isinstance(column, exp.Column):
             return 0
-        name, table = node.name.lower(), node.table.lower()
-        for source in self.sources:
-            if table in ("", source.alias.lower()) and name in source.keys:
-                return source.keys[name]
-        return self._key_bits(own[name], {}) if name in own and not table else 0
+        bits = _bits_of(column, self.sources)
+        alias = own.get(column.name.lower()) if bits is None and not column.table else None
+        return bits or (self._key_bits(alias, {}) if alias is not None else 0)
 
     def _calls(self, root: Node, group_bits: int, untouched: bool) -> str:
         """Tell the calls of an expression which rows to count, and say what it is in `Rows.counting`."""
@@ -351,11 +339,9 @@ class _Select:
         if any(isinstance(node, exp.Window) for clause in clauses for node in _level(clause)):
             # a window of its own: DuckDB takes QUALIFY only where one stands in it or in the select list
             flag = exp.Window(this=exp.Max(this=flag.copy()), partition_by=[flag.copy()])
-            _add_test(self.select, "qualify", exp.Qualify, _kept(flag, bits))
-        elif by_groups:
-            _add_test(self.select, "having", exp.Having, _kept(flag, bits))
+            add_test(self.select, exp.Qualify, _kept(flag, bits))
         else:
-            _add_test(self.select, "where", exp.Where, _kept(flag, bits))
+            add_test(self.select, exp.Having if by_groups else exp.Where, _kept(flag, bits))
 
 
 def _compared(select: Node, sources: Sequence[Rows]) -> int:
@@ -368,11 +354,15 @@ def _compared(select: Node, sources: Sequence[Rows]) -> int:
     for test in compared:
         columns = list(test.find_all(exp.Column))
         if len(columns) > 1:
-            for column in columns:
-                name, table = column.name.lower(), column.table.lower()
-                found = (s for s in sources if table in ("", s.alias.lower()) and name in s.keys)
-                bits |= next((source.keys[name] for source in found), 0)
+            bits = reduce(or_, (_bits_of(column, sources) or 0 for column in columns), bits)
     return bits
+
+
+def _bits_of(column: exp.Column, sources: Sequence[Rows]) -> int | None:
+    """The bits of the key that a column of some relations is; None where none of them has it."""
+    name, table = column.name.lower(), column.table.lower()
+    keys = (source.keys for source in sources if table in ("", source.alias.lower()))
+    return next((bits[name] for bits in keys if name in bits), None)
 
 
 def _level(root: Node) -> Iterator[Node]:
@@ -451,15 +441,9 @@ def _filter(call: Node, test: Node) -> None:
     filtered.set("this", call)
 
 
-def _add_test(select: Node, clause: str, kind: type[Node], test: Node) -> None:
-    present = select.args.get(clause)
-    select.set(clause, kind(this=test if present is None else exp.and_(present.this, test, copy=False)))
-
-
 def _show_zero(query: Node) -> None:
     """Give a branch of UNION ALL the column that others have."""
-    while isinstance(query, exp.Subquery):
-        query = query.this
+    query = query.unnest()
     if isinstance(query, exp.SetOperation):
         _show_zero(query.left)
         _show_zero(query.right)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.catalog.graph import unit_count
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
-from dpsql.intervals.forms import (
+from dpsql.planner.block import (
     CatalogValue,
     Form,
     Linear,

@@ -35,11 +35,10 @@ from dpsql.planner.terms import (
     some,
 )
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.finite import finite
+from dpsql.sql.arithmetic import Kind, finite, kind_of_type, typed
 from dpsql.sql.from_clause import RowRelation, column_of, placed
 from dpsql.sql.parse import Span, refusal, span
 from dpsql.sql.paths import Paths
-from dpsql.sql.typed import Kind, kind_of_type, typed
 
 DIALECT = sqlglot.Dialect.get_or_raise("duckdb")
 """Made once: its name would make it anew for every expression."""

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.intervals.errorfunctions import ErrorFunction
-from dpsql.intervals.forms import CatalogValue, ErrorOf, Value
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, CatalogValue, ErrorOf, Value
 from dpsql.row_expressions import guard
 from dpsql.row_expressions import identifier as quoted
 from dpsql.row_expressions.expression import Node
@@ -37,8 +36,8 @@ from dpsql.sql.dependence import (
     final_parts,
 )
 from dpsql.sql.follow import chooses, extreme, follow, moves, verbatim
-from dpsql.sql.from_clause import aggregates
-from dpsql.sql.statement import ADDED, AT, Statement, is_error_call, unaliased
+from dpsql.sql.statement import ADDED, AT, Statement
+from dpsql.sql.tree import block_number, ctes, group_keys, is_error_call, ordinal, relations, unaliased
 
 BLOCKS, VALUES = 2**12, 2**12
 """More blocks and values than a statement's tokens can ask for."""
@@ -104,10 +103,6 @@ class Probe(NamedTuple):
     error: ErrorFunction
     level: float
 
-    def over(self, sources: Sequence[str]) -> str:
-        """The query with definitions of what it reads."""
-        return with_sources(sources, self.common, self.sql)
-
 
 @dataclass(frozen=True)
 class Carried:
@@ -127,10 +122,6 @@ class Carried:
     columns: tuple[LineageColumns | Unknown | None, ...]
     width: int
     wide: bool
-
-    def over(self, sources: Sequence[str]) -> str:
-        """The statement with definitions of what it reads."""
-        return with_sources(sources, self.common, self.outer)
 
 
 def with_sources(sources: Sequence[str], common: Sequence[str], text: str) -> str:
@@ -167,7 +158,7 @@ def carry(statement: Statement) -> Carried:
     carrier = Carrier(statement.blocks)
     visible = len(statement.names)
     output = carrier.query(tree, {}, visible)
-    common = tree.args.get("with_")
+    common = tuple(cte.sql(dialect="duckdb") for cte in ctes(tree))
     tree.set("with_", None)
     width, columns = len(output.names), list[LineageColumns | Unknown | None]()
     at = width
@@ -181,8 +172,7 @@ def carry(statement: Statement) -> Carried:
         else:
             columns.append(follows)
     return Carried(
-        tuple(carrier.probes), tuple(node.sql(dialect="duckdb") for node in (common.expressions if common else ())),
-        tree.sql(dialect="duckdb"), tuple(columns), width, wide,
+        tuple(carrier.probes), common, tree.sql(dialect="duckdb"), tuple(columns), width, wide,
     )  # fmt: skip
 
 
@@ -289,8 +279,7 @@ class Carrier:
 
     def _common(self, node: Node, scope: dict[str, Output]) -> dict[str, Output]:
         """The CTEs in sight of a query, its own included."""
-        clause = node.args.get("with_")
-        for common in clause.expressions if clause is not None else ():
+        for common in ctes(node):
             scope = {**scope, common.alias.lower(): self.query(common.this, scope)}
             self.common[common.alias] = common.this
         return scope
@@ -324,8 +313,7 @@ class Carrier:
     def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[tuple[Node, Output]], str]:
         """The SELECTs of a set operation with what they yield before anything is projected, and why their rows cannot
         be told apart; empty for UNION ALL."""
-        while isinstance(node, exp.Subquery):
-            node = node.this
+        node = node.unnest()
         scope = self._common(node, scope)
         if not isinstance(node, exp.SetOperation):
             return [(node, self._select(node, scope, -1))], ""
@@ -337,7 +325,7 @@ class Carrier:
 
     def _select(self, select: Node, scope: dict[str, Output], last: int) -> Output:
         """A SELECT; with `last` below 0 nothing is projected, for the texts are those of its own columns."""
-        sources = [self._source(relation, scope) for relation in _relations(select)]
+        sources = [self._source(relation, scope) for relation in relations(select)]
         sight = NameScope(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
         self._errors(select, "where", sight)
         where = select.args.get("where")
@@ -380,17 +368,16 @@ class Carrier:
         return [Unknown(why) if why and dependence is not None else dependence for dependence in dependences]
 
     def _source(self, node: Node, scope: dict[str, Output]) -> FromRelation:
-        alias = node.alias_or_name
-        if isinstance(node, exp.Table) and node.name.lower().startswith("dp_block_"):
-            return self._block(int(node.name[len("dp_block_") :]), alias)
+        alias, number = node.alias_or_name, block_number(node)
+        if number is not None:
+            return self._block(number, alias)
         if isinstance(node, exp.Table) and node.name.lower() in scope:
             output = scope[node.name.lower()]
         elif isinstance(node, exp.Subquery):
             output = self.query(node.this, scope)
         else:
             return FromRelation(alias, {}, "")
-        clause = node.args.get("alias")
-        columns = [column.name for column in (clause.args.get("columns") or [])] if clause is not None else []
+        columns = node.alias_column_names
         names = [*columns, *output.names[len(columns) :]]
         pairs = zip(names, output.follows, strict=True)
         return FromRelation(
@@ -453,11 +440,8 @@ class Carrier:
     def _probe(self, select: Node, clause: str, texts: Sequence[str], sight: NameScope) -> str:
         """The query of a SELECT's keys and cells, before the clause that asks and those after it."""
         probe = select.copy()
-        group = select.args.get("group")
-        if group is not None and not any(
-            group.args.get(word) for word in ("rollup", "cube", "grouping_sets")
-        ):
-            probe.set("group", exp.Group(expressions=[sight.spelled(key) for key in _keys(group, select)]))
+        if select.args.get("group") is not None:
+            probe.set("group", exp.Group(expressions=[sight.spelled(key) for key in group_keys(select)]))
         for later in [*BEFORE.get(clause, ()), "qualify", "order", "limit", "offset", "distinct", "with_"]:
             probe.set(later, None)
         probe.set("expressions", [verbatim(text) for text in texts])
@@ -529,13 +513,6 @@ def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     return NoisyLineage(value.cells, None, value.denominators or NOWHERE, linear=False)
 
 
-def _relations(select: Node) -> list[Node]:
-    first = select.args.get("from_")
-    return ([first.this] if first is not None else []) + [
-        join.this for join in select.args.get("joins") or []
-    ]
-
-
 def _conditions(join: Node) -> list[Node]:
     on = [join.args["on"]] if join.args.get("on") is not None else []
     return on + [exp.column(name.name) for name in join.args.get("using") or []]
@@ -559,21 +536,4 @@ def is_noisy(node: Node, sight: NameScope) -> bool:
 
 def grouped_by_noise(select: Node, sight: NameScope) -> bool:
     """True if noisy values decide which rows are in a group: then no cells of one row stand for it."""
-    group = select.args.get("group")
-    return group is not None and any(is_noisy(key, sight) for key in _keys(group, select))
-
-
-def ordinal(key: Node, select: Node) -> Node:
-    """Expression behind a key; a number is an ordinal of the select list."""
-    if isinstance(key, exp.Literal) and str(key.this).isdigit() and not key.is_string:
-        return unaliased(select.expressions[int(key.this) - 1])
-    return key
-
-
-def _keys(group: Node, select: Node) -> list[Node]:
-    """Grouping keys with ordinals replaced."""
-    if group.args.get("all"):
-        return [unaliased(projection) for projection in select.expressions if not aggregates(projection)]
-    sets = [element for word in ("rollup", "cube", "grouping_sets") for element in group.args.get(word) or []]
-    columns = [column for element in sets for column in element.find_all(exp.Column)]
-    return [*columns, *(ordinal(key, select) for key in group.expressions)]
+    return any(is_noisy(key, sight) for key in group_keys(select))

@@ -35,7 +35,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import named
+from dpsql.sql.tree import bottom_up, named, number
 
 POSTGRES = frozenset({"postgres", "redshift", "materialize", "risingwave"})
 MYSQL = frozenset({"mysql", "singlestore", "doris", "starrocks"})
@@ -71,14 +71,7 @@ def native(tree: Node, dialect: str) -> Node:
     >>> native(sqlglot.parse_one("SELECT a LIKE '5\\\\%' FROM t", read="postgres"), "postgres").sql("duckdb")
     "SELECT a LIKE '5\\\\%' ESCAPE '\\\\' FROM t"
     """
-    for node in reversed(list(tree.walk(bfs=False))):  # what is inside comes first
-        change = CHANGES.get(type(node))
-        new = node if change is None else change(node, dialect)
-        if new is not node and node is tree:
-            tree = new
-        elif new is not node:
-            node.replace(new)
-    return tree
+    return bottom_up(tree, lambda node: CHANGES[type(node)](node, dialect) if type(node) in CHANGES else node)
 
 
 def _like(node: Node, dialect: str) -> Node:
@@ -98,10 +91,10 @@ def _matches(node: Node, dialect: str) -> Node:
 
 
 def _substring(node: Node, dialect: str) -> Node:
-    start, length = _whole(node.args.get("start")), _whole(node.args.get("length"))
-    if dialect not in POSTGRES or start is None or start >= 1:
+    start, length = number(node.args.get("start")), number(node.args.get("length"))
+    if dialect not in POSTGRES or start is None or start >= 1 or start % 1:
         return node
-    if node.args.get("length") is not None and length is None:
+    if node.args.get("length") is not None and (length is None or length % 1):
         raise refusal(
             NotSupportedError, "SUBSTRING before the first character with a length that is computed", at=node,
             hint="begin at 1",
@@ -110,15 +103,6 @@ def _substring(node: Node, dialect: str) -> Node:
     if length is not None:
         node.set("length", exp.Literal.number(max(0, start + length - 1)))
     return node
-
-
-def _whole(node: Node | None) -> int | None:
-    """An integer as it is written, or None."""
-    if isinstance(node, exp.Neg):
-        inner = _whole(node.this)
-        return None if inner is None else -inner
-    plain = isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdecimal()
-    return int(str(node.this)) if plain and node is not None else None
 
 
 def _day_of_week(node: Node, dialect: str) -> Node:

@@ -23,22 +23,14 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
-from dpsql.intervals.forms import CatalogValue, Linear, Value, one
+from dpsql.planner.block import CatalogValue, Linear, Value, one
 from dpsql.planner.terms import Term
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding
-from dpsql.sql.from_clause import (
-    Beside,
-    FromColumns,
-    RowRelation,
-    aggregates,
-    conjuncts,
-    holds_rows,
-    is_row_level,
-    resolve,
-)
+from dpsql.sql.from_clause import FromColumns, RowRelation, holds_rows, is_row_level, resolve
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope, named, quoted_column
+from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
+from dpsql.sql.tree import aggregates, conjuncts, named, quoted_column
 
 
 class Inner(NamedTuple):
@@ -71,9 +63,9 @@ class JoinedAnswer(NamedTuple):
     once: bool = False
 
     @property
-    def beside(self) -> Beside:
-        """Columns of the joined answer that row conditions may use."""
-        return Beside(self.source, frozenset(name.name.lower() for name in self.join.args.get("using") or []))
+    def shared(self) -> set[str]:
+        """Columns that USING says are the rows' own."""
+        return {name.name.lower() for name in self.join.args.get("using") or []}
 
 
 def extract_answer_joins(
@@ -134,7 +126,7 @@ def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> li
         )
         if plain and not any(map(aggregates, query.expressions)) and not holds_rows(context, source, scope):
             where = query.args.get("where")
-            join = exp.Join(this=source, on=None if where is None else where.this)
+            join = exp.Join(this=source, on=where and where.this)
             answers.append(_answer(join, f"dp_answer_{context.number()}", inner)._replace(once=True))
             tests.remove(test)
     return answers
@@ -151,7 +143,7 @@ def _answer(join: exp.Join, alias: str, inner: Inner) -> JoinedAnswer:
     columns: dict[str, Node] = {column.lower(): of_answer(column, alias) for column in shape.names}
     table_alias = join.this.args.get("alias")
     renamed = exp.TableAlias(
-        this=exp.to_identifier(alias), columns=table_alias.args.get("columns") if table_alias else None
+        this=exp.to_identifier(alias), columns=table_alias and table_alias.args.get("columns")
     )
     join.this.set("alias", renamed)
     return JoinedAnswer(
@@ -231,8 +223,7 @@ class Finer:
 
     def _distinct(self, query: Node) -> None:
         """IN over rows asks for the values that there are; which, the catalog says."""
-        while isinstance(query, exp.Subquery):
-            query = query.this
+        query = query.unnest()
         if isinstance(query, exp.Select) and is_row_level(self.context, query, self.scope):
             query.set("distinct", exp.Distinct())
 

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from sqlglot import exp
 
 from dpsql.row_expressions.expression import Node
+from dpsql.sql.arithmetic import unguarded
 from dpsql.sql.dependence import (
     EMPTY,
     NOWHERE,
@@ -35,7 +36,6 @@ from dpsql.sql.dependence import (
     final_parts,
     scaled,
 )
-from dpsql.sql.finite import unguarded
 
 
 class NameResolver(Protocol):

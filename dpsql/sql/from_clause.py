@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -18,7 +17,8 @@ from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName, Unkno
 from dpsql.planner.schema import Schema, SchemaTable, nearest
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import Context, Scope, is_aggregate, output_name, unaliased
+from dpsql.sql.statement import Context, Scope
+from dpsql.sql.tree import aggregates, conjuncts, is_star, output_name, relations, unaliased
 
 
 @dataclass
@@ -46,13 +46,6 @@ class FromColumns:
     alias: str
     columns: dict[str, Node]
     names: dict[str, str] = field(default_factory=dict)
-
-
-class Beside(NamedTuple):
-    """An answer that rows are joined to: its columns, and those that USING says are the rows' own."""
-
-    source: FromColumns
-    shared: frozenset[str]
 
 
 MOST_PARTS = 20_000
@@ -243,11 +236,10 @@ SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
 
 def sources(select: exp.Select) -> list[Node]:
     """The relations in FROM and its joins, in order."""
-    first = select.args.get("from_")
-    joins = select.args.get("joins") or []
-    if joins and first is None:
+    joins = select.args.get("joins")
+    if joins and select.args.get("from_") is None:
         raise refusal(ProgrammingError, "a JOIN without FROM", at=joins[0], clause="FROM", hint="write FROM")
-    return ([first.this] if first is not None else []) + [join.this for join in joins]
+    return relations(select)
 
 
 def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
@@ -264,9 +256,7 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
         if node.db.lower() == "information_schema":
             return False
         return _known_table(context, node)
-    inner = node
-    while isinstance(inner, exp.Subquery):
-        inner = inner.this
+    inner = node.unnest()
     return isinstance(inner, exp.Select) and is_row_level(context, inner, scope)
 
 
@@ -305,41 +295,12 @@ def is_row_level(context: Context, select: exp.Select, scope: Scope) -> bool:
     return all(holds_rows(context, source, scope) for source in sources(select))
 
 
-def aggregates(node: Node) -> list[Node]:
-    """Aggregate calls in an expression, outside of subqueries; those that a window evaluates are not counted."""
-    if isinstance(node, (exp.Subquery, exp.Query)):
-        return []
-    calls: list[Node] = []
-    window = isinstance(node, exp.Window)
-    if is_aggregate(node) and not isinstance(node, (exp.Filter, exp.WithinGroup)):
-        calls.append(node)
-    for child in node.iter_expressions():
-        inner = child.this if window and isinstance(child, exp.Filter) else child
-        if window and child is node.this:
-            for argument in inner.iter_expressions():
-                calls.extend(aggregates(argument))
-        else:
-            calls.extend(aggregates(child))
-    return calls
-
-
-def conjuncts(node: Node | None) -> list[Node]:
-    """The parts of an AND, brackets removed."""
-    if node is None:
-        return []
-    if isinstance(node, exp.Paren):
-        return conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return [*conjuncts(node.left), *conjuncts(node.right)]
-    return [node]
-
-
 def bind_from(
     context: Context,
     select: exp.Select,
     scope: Scope,
     into: RowRelation | None = None,
-    beside: Sequence[Beside] = (),
+    beside: Sequence[tuple[FromColumns, set[str]]] = (),
 ) -> RowRelation:
     """The row-level FROM clause of a SELECT, derived tables unwrapped.
 
@@ -348,7 +309,7 @@ def bind_from(
         select: a SELECT whose sources are all row-level.
         scope: CTEs.
         into: the relation that a derived table is unwrapped into.
-        beside: answers that it is joined to.
+        beside: columns of answers that it is joined to, and names that USING says are the rows' own.
 
     Returns:
         Its instances and conditions; `sources` are this SELECT's own names.
@@ -359,11 +320,10 @@ def bind_from(
     rows.sources.append(_source(context, first, scope, rows))
     for join in [*(first.args.get("joins") or []), *(select.args.get("joins") or [])]:
         _join(context, rows, join, scope)
-    for answer in beside:
-        rows.sources.append(answer.source)
-        rows.shared |= answer.shared
-    where = select.args.get("where")
-    for condition in conjuncts(where.this if where is not None else None):
+    for source, shared_names in beside:
+        rows.sources.append(source)
+        rows.shared |= shared_names
+    for condition in conjuncts(select.args.get("where")):
         rows.conditions.append(resolve(rows, condition, context.schema))
     return rows
 
@@ -380,10 +340,7 @@ def _source(context: Context, node: Node, scope: Scope, rows: RowRelation) -> Fr
         fact = context.schema.table(context.schema.wide()[node.name.lower()])
         assert fact is not None
         return wide_source(rows, context.schema, fact, node.alias_or_name)
-    inner = node
-    while isinstance(inner, exp.Subquery):
-        inner = inner.this
-    return _unwrapped(context, inner, node.alias_or_name, scope, rows)
+    return _unwrapped(context, node.unnest(), node.alias_or_name, scope, rows)
 
 
 def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: RowRelation) -> FromColumns:
@@ -393,9 +350,7 @@ def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Row
     columns: dict[str, Node] = {}
     names: dict[str, str] = {}
     for projection in node.expressions:
-        if isinstance(projection, exp.Star) or (
-            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
-        ):
+        if is_star(projection):
             wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
             for source in inner.sources:
                 if wanted in ("", source.alias.lower()):

@@ -27,9 +27,8 @@ from dpsql.errors import NotSupportedError
 from dpsql.planner.schema import PersonFact, Schema, SchemaTable
 from dpsql.row_expressions.aggregate import Aggregate, catalog_text, over_rows, read_call, spelling
 from dpsql.row_expressions.expression import ColumnName, Node
-from dpsql.sql.from_clause import aggregates, conjuncts
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import named, output_name, unaliased
+from dpsql.sql.tree import aggregates, conjuncts, named, output_name, unaliased
 
 NOTE = "people without a row of {} are left out, and so are rows whose key is NULL or names nobody"
 """What SQL over raw rows does otherwise: it makes a group of the NULL key and of each key that names nobody."""

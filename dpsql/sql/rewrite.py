@@ -14,40 +14,35 @@ from functools import partial
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
-from dpsql.intervals.forms import ErrorOf, Form, is_form
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, ErrorOf, Form, is_form
 from dpsql.planner.schema import INFORMATION, Schema, nearest
 from dpsql.planner.views import VIEWS
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.added import leave_out_added
 from dpsql.sql.aggregates import error_call, form_of
+from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
 from dpsql.sql.binding import DIALECT
-from dpsql.sql.calendar import map_fields
-from dpsql.sql.clock import fold_clock
 from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
-from dpsql.sql.finite import finite
-from dpsql.sql.from_clause import aggregates, bind_from, holds_rows, is_row_level, sources
-from dpsql.sql.parse import DEFAULT_DIALECT, check, check_ordinals, refusal
-from dpsql.sql.people_semijoin import count_members
+from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources
+from dpsql.sql.parse import DEFAULT_DIALECT, check, check_growth, check_ordinals, refusal
 from dpsql.sql.per_person import map_people
 from dpsql.sql.select import build
-from dpsql.sql.series import is_series, read_series
+from dpsql.sql.semijoin import count_members
 from dpsql.sql.sets import spread_sets
 from dpsql.sql.spellings import normal
-from dpsql.sql.statement import (
-    Context,
-    RewrittenQuery,
-    Scope,
-    Statement,
+from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
+from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
+from dpsql.sql.tree import (
+    aggregates,
+    ctes,
     is_error_call,
+    is_star,
     named,
     output_name,
     quoted_column,
     unaliased,
 )
-from dpsql.sql.text_bounds import check_growth
-from dpsql.sql.typed import Kind, kind, kind_of_type, typed
 
 
 def split_statement(
@@ -89,14 +84,14 @@ def split_statement(
     counting = () if left_out is None else left_out[1][: len(shape.names)]
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
-    common = node.args.get("with_")
+    common = ctes(node)
     node.set("with_", None)
 
     def written(expression: Node) -> str:  # the last use of the tree: generating may change it
         return expression.sql(dialect=DIALECT, copy=False)
 
     return Statement(
-        blocks, written(node), tuple(written(expression) for expression in (common.expressions if common else ())),
+        blocks, written(node), tuple(map(written, common)),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
         tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
         notes, composed, counting,
@@ -177,13 +172,10 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
 
 def _is_public(context: Context, source: Node, scope: Scope) -> bool:
     """True if a source is a public table of which the release has every row, or a SELECT of such tables alone."""
-    inner = source
-    while isinstance(inner, exp.Subquery):
-        inner = inner.this
+    inner = source.unnest()
     if isinstance(inner, exp.Select):
-        return all(_is_public(context, inner_source, scope) for inner_source in sources(inner)) and bool(
-            sources(inner)
-        )
+        inside = sources(inner)
+        return bool(inside) and all(_is_public(context, relation, scope) for relation in inside)
     return (
         isinstance(source, exp.Table)
         and (bool(source.db) or not scope.holds(source.name))
@@ -207,11 +199,10 @@ def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
 
 def _with(context: Context, node: Node, scope: Scope) -> Scope:
     """Put the query's CTEs into scope; row-level ones leave the statement, they are unwrapped where used."""
-    clause = node.args.get("with_")
-    if clause is None:
+    if node.args.get("with_") is None:
         return scope
     scope, answer_ctes = Scope(dict(scope.rows), dict(scope.answers)), []
-    for common in clause.expressions:
+    for common in ctes(node):
         if common.args["alias"].args.get("columns"):
             raise refusal(
                 NotSupportedError,
@@ -226,9 +217,7 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
         scope.answers[name] = rewrite_query(context, query, scope, True)
         scope.rows.pop(name, None)
         answer_ctes.append(common)
-    clause.set("expressions", answer_ctes)
-    if not answer_ctes:
-        node.set("with_", None)
+    node.set("with_", exp.With(expressions=answer_ctes) if answer_ctes else None)
     return scope
 
 
@@ -258,9 +247,7 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
 
 def _pad(branch: RewrittenQuery, carriers: dict[str, int]) -> None:
     """Give a branch all hidden columns, in one order; those of the other branch are NULL."""
-    select = branch.node
-    while isinstance(select, exp.Subquery):
-        select = select.this
+    select = branch.node.unnest()
     if isinstance(select, exp.SetOperation):
         for _, child in branch.children:
             _pad(child, carriers)
@@ -287,13 +274,9 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
 def _preview(select: exp.Select) -> bool:
     """SELECT .. LIMIT 0 without aggregates: BI tools ask for the column names."""
     limit = select.args.get("limit")
-    zero = (
-        isinstance(limit, exp.Limit)
-        and isinstance(limit.expression, exp.Literal)
-        and limit.expression.this == "0"
-    )
     return (
-        zero
+        isinstance(limit, exp.Limit)
+        and limit.expression == exp.Literal.number(0)
         and not select.args.get("group")
         and not any(aggregates(projection) for projection in select.expressions)
     )
@@ -303,9 +286,7 @@ def _no_rows(context: Context, select: exp.Select, scope: Scope) -> RewrittenQue
     rows = bind_from(context, select, scope)
     names: list[str] = []
     for projection in select.expressions:
-        if isinstance(projection, exp.Star) or (
-            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
-        ):
+        if is_star(projection):
             names += [name for source in rows.sources for name in source.names.values()]
         else:
             names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
@@ -411,11 +392,8 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
         inner = rewrite_query(context, node.this, scope, track)
         return node.alias, inner
     if isinstance(node, exp.Values):
-        columns = (
-            [c.name for c in (node.args["alias"].args.get("columns") or [])] if node.args.get("alias") else []
-        )
         width = len(node.expressions[0].expressions) if node.expressions else 0
-        names = columns or [f"col{i}" for i in range(width)]
+        names = node.alias_column_names or [f"col{i}" for i in range(width)]
         return node.alias, RewrittenQuery(node, names, [{} for _ in names])
     if isinstance(node, exp.Table) and node.db.lower() == "information_schema":
         return _information(context, node)
@@ -471,10 +449,7 @@ def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tu
     items: list[Node] = []
     names: list[str] = []
     for projection in select.expressions:
-        star = isinstance(projection, exp.Star) or (
-            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
-        )
-        if not star:
+        if not is_star(projection):
             names.append(output_name(projection))
             items.append(named(unaliased(projection), names[-1]))
             continue

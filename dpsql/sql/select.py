@@ -8,32 +8,31 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
-from dpsql.intervals.forms import ErrorOf, Form, is_form, one
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
 from dpsql.planner.terms import Term, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups
 from dpsql.sql.aggregates import aggregate, error_call, form_of
+from dpsql.sql.arithmetic import kind
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
-from dpsql.sql.from_clause import aggregates, bind_from, conjuncts, placed, resolve
+from dpsql.sql.from_clause import bind_from, placed, resolve
 from dpsql.sql.moments import expand_moment
 from dpsql.sql.parse import no_item, refusal, span
 from dpsql.sql.paths import check_tests, find_paths
 from dpsql.sql.semijoin import join_members
-from dpsql.sql.statement import (
-    AT,
-    BlockDraft,
-    Context,
-    RewrittenQuery,
-    Scope,
+from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
+from dpsql.sql.tree import (
+    aggregates,
+    conjuncts,
     is_aggregate,
     is_error_call,
+    is_star,
     named,
+    ordinal,
     output_name,
     quoted_column,
     unaliased,
 )
-from dpsql.sql.typed import kind
 
 
 @dataclass
@@ -106,7 +105,7 @@ def build(
         The shape of the SELECT that takes its place.
     """
     answers = finer_groups.extract_answer_joins(context, select, scope, inner)
-    rows = bind_from(context, select, scope, None, [answer.beside for answer in answers])
+    rows = bind_from(context, select, scope, None, [(answer.source, answer.shared) for answer in answers])
     join_members(context, rows, scope)
     later = [conjunct for conjunct in rows.conditions if finer_groups.needs_answer(conjunct)]
     answers += finer_groups.exist(context, later, scope, inner)
@@ -195,9 +194,7 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             nearest=builder.context.schema.example(root),
         )
     for projection in select.expressions:
-        if isinstance(projection, exp.Star) or (
-            isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)
-        ):
+        if is_star(projection):
             raise refusal(
                 RawRowsError,
                 "SELECT * over groups would need every column",
@@ -236,7 +233,10 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 clause="GROUP BY",
                 hint="use UNION ALL of one GROUP BY each",
             )
-        items = [_ordinal(key, select) for key in group.expressions]
+        items = [ordinal(key, select) for key in group.expressions]
+        for key, item in zip(group.expressions, items, strict=True):
+            if item is key and isinstance(key, exp.Literal) and not key.is_string:
+                raise no_item(key, "GROUP BY", len(select.expressions))
     for key in items:
         resolved = builder.resolved(key)
         if aggregates(resolved):
@@ -249,15 +249,6 @@ def _groups(builder: Builder, select: exp.Select) -> None:
             )
         if resolved not in builder.groups and resolved.find(exp.Column) is not None:
             builder.groups.append(resolved)
-
-
-def _ordinal(key: Node, select: exp.Select) -> Node:
-    if isinstance(key, exp.Literal) and not key.is_string:
-        number = int(key.this) if str(key.this).isdigit() else 0
-        if not 1 <= number <= len(select.expressions):
-            raise no_item(key, "GROUP BY", len(select.expressions))
-        return unaliased(select.expressions[number - 1])
-    return key
 
 
 def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
@@ -274,12 +265,9 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
         items.append(named(node, names[-1]))
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
-    having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
-    conditions = [
-        over(conjunct)
-        for conjunct in conjuncts(having.this if having is not None else None)
-        if not _always_true(conjunct)
-    ]
+    qualify, order = select.args.get("qualify"), select.args.get("order")
+    having = conjuncts(select.args.get("having"))
+    conditions = [over(conjunct) for conjunct in having if not _always_true(conjunct)]
     select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
     if qualify is not None:
         select.set("qualify", exp.Qualify(this=over(qualify.this)))

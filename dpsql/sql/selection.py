@@ -13,13 +13,14 @@ score (`sql.carry`), so that its interval can be worked out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
 
 from dpsql.row_expressions.expression import Node
+from dpsql.sql.arithmetic import unguarded
 from dpsql.sql.carry import (
     Carrier,
     LineageColumns,
@@ -28,24 +29,15 @@ from dpsql.sql.carry import (
     emitted,
     grouped_by_noise,
     is_noisy,
-    ordinal,
-    with_sources,
 )
 from dpsql.sql.dependence import NoisyLineage, final_parts
-from dpsql.sql.finite import unguarded
 from dpsql.sql.follow import follow
-from dpsql.sql.statement import ADDED, Statement, unaliased
+from dpsql.sql.statement import ADDED, Statement
+from dpsql.sql.tree import add_test, group_keys, ordinal
 
 TURNED: dict[type[Node], int] = {exp.GT: 1, exp.GTE: 1, exp.LT: -1, exp.LTE: -1}
 """Comparisons, and the sign that their left side less their right side has where they are true."""
 RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
-
-
-class Limit(NamedTuple):
-    """The ranks that a LIMIT shows: so many rows after the first `offset`."""
-
-    offset: int
-    rows: int
 
 
 class PickQuery(NamedTuple):
@@ -55,7 +47,7 @@ class PickQuery(NamedTuple):
         sql, common: DuckDB text, and the parts of its WITH clause; yields whether a row is kept, then as `score` says.
         score: places of the value that rows are chosen by, and its cells; None where no one value chooses.
         ranked: whether the largest scores are kept; else those above 0.
-        limit: which ranks LIMIT keeps; None where the first column says which rows are kept.
+        limit: the ranks that LIMIT keeps, from 0 on; None where the first column says which rows are kept.
         wide: whether one row's score may follow all groups.
     """
 
@@ -63,12 +55,8 @@ class PickQuery(NamedTuple):
     common: tuple[str, ...]
     score: LineageColumns | None = None
     ranked: bool = False
-    limit: Limit | None = None
+    limit: range | None = None
     wide: bool = False
-
-    def over(self, sources: Sequence[str]) -> str:
-        """The query with definitions of what it reads."""
-        return with_sources(sources, self.common, self.sql)
 
     @property
     def counted(self) -> PickQuery:
@@ -111,9 +99,7 @@ def _query(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
     query.set(pick.clause, type(clause)(this=exp.and_(*public)) if public else None)
     stays = _stays(noisy[0].left) if len(noisy) == 1 and isinstance(noisy[0], exp.Binary) else None
     if stays is not None:  # the other rows have no rank
-        place, kind = ("where", exp.Where) if query.args.get("group") is None else ("having", exp.Having)
-        present = query.args.get(place)
-        query.set(place, kind(this=stays.copy() if present is None else exp.and_(present.this, stays.copy())))
+        add_test(query, exp.Where if query.args.get("group") is None else exp.Having, stays.copy())
     condition = exp.and_(*(pick.sight.spelled(test) for test in noisy))
     score = _compared(noisy[0]) if len(noisy) == 1 else None
     return _over_candidates(query, condition, score, pick.sight, common)
@@ -155,14 +141,15 @@ def _ordered(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
     return _over_candidates(query, exp.true(), score, pick.sight, common)._replace(limit=limit)
 
 
-def _limit(select: Node) -> Limit | None:
+def _limit(select: Node) -> range | None:
     """The ranks that LIMIT and OFFSET, or FETCH, show."""
     limit, offset = select.args.get("limit"), select.args.get("offset")
     rows = limit.args.get("count") if isinstance(limit, exp.Fetch) else getattr(limit, "expression", None)
     texts = ["0" if offset is None else offset.expression.sql(), "" if rows is None else rows.sql()]
     if not all(text.isdigit() for text in texts):
         return None
-    return Limit(*map(int, texts))
+    offset, shown = map(int, texts)
+    return range(offset, offset + shown)
 
 
 def _conjuncts(test: Node) -> Iterator[Node]:
@@ -224,14 +211,8 @@ def _over_candidates(
         if isinstance(follows, NoisyLineage):
             texts += [f"CAST({value.sql(dialect='duckdb')} AS DOUBLE)", *final_parts(follows)]
             column = emitted(1, follows, 2)
-    group = query.args.get("group")
-    if group is not None and not any(group.args.get(word) for word in ("rollup", "cube", "grouping_sets")):
-        keys = [sight.spelled(ordinal(key, query)) for key in group.expressions]
-        if group.args.get("all"):
-            keys = [
-                unaliased(projection) for projection in query.expressions if not projection.find(exp.AggFunc)
-            ]
-        query.set("group", exp.Group(expressions=keys))
+    if query.args.get("group") is not None:
+        query.set("group", exp.Group(expressions=[sight.spelled(key) for key in group_keys(query)]))
     wide = any(query.find(kind) is not None for kind in (exp.Window, exp.Join, exp.Subquery)) or (
         score is not None and score.value.find(exp.Window, exp.Subquery) is not None
     )

@@ -1,4 +1,4 @@
-"""IN and EXISTS over a table's key, as the join that they state.
+"""IN and EXISTS over another table's rows, as the joins and counts that they state.
 
     WHERE product_id IN (SELECT product_id FROM product WHERE category = 'tea')
     WHERE EXISTS (SELECT 1 FROM product AS p WHERE p.product_id = sales.product_id AND p.category = 'tea')
@@ -8,6 +8,14 @@ they become a condition over a left join: the partner is there and meets the con
 
 `NOT EXISTS` takes rows without a partner. `NOT IN` takes those whose key finds no row, but not those whose key is NULL;
 a release counts the two together, so it is refused where there are any.
+
+People who have a row that meets a condition are counted by that row:
+
+    SELECT COUNT(*) FROM customer WHERE customer_id IN (SELECT customer_id FROM sales WHERE day < 8)
+    SELECT COUNT(*) FROM customer AS c WHERE EXISTS (SELECT 1 FROM sales WHERE sales.customer_id = c.customer_id AND ..)
+
+both ask what `SELECT COUNT(DISTINCT customer_id) FROM sales WHERE day < 8` asks, and become it. Conditions and groups
+over the person's own columns stay, over the join that reaches them. Other shapes are refused, with what to write.
 """
 
 from __future__ import annotations
@@ -18,10 +26,12 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
+from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.from_clause import RowRelation, bind_from, column_of, conjuncts, is_row_level, resolve
+from dpsql.sql.from_clause import RowRelation, bind_from, column_of, is_row_level, resolve
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import Context, Scope, unaliased
+from dpsql.sql.statement import Context, Scope
+from dpsql.sql.tree import aggregates, conjuncts, named, output_name, relations, unaliased
 
 
 class _PartnerCondition(NamedTuple):
@@ -70,9 +80,7 @@ def _asking(node: Node) -> Iterator[Node]:
 
 def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _PartnerCondition | None:
     """Semijoin condition, if its partners are named by their key."""
-    query = node.this if isinstance(node, exp.Exists) else node.args["query"]
-    while isinstance(query, exp.Subquery):
-        query = query.this
+    query = (node.this if isinstance(node, exp.Exists) else node.args["query"]).unnest()
     if not isinstance(query, exp.Select) or not is_row_level(context, query, scope):
         return None
     if isinstance(node, exp.In):
@@ -81,9 +89,9 @@ def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _P
             return None
         return _checked(context, rows, _PartnerCondition(query, keys[0], foreign), scope)
     query = query.copy()
-    where = query.args.get("where")
-    conditions = conjuncts(where.this if where is not None else None)
-    outside = {source.alias.lower() for source in rows.sources} - _aliases(query)
+    conditions = conjuncts(query.args.get("where"))
+    own = {relation.alias_or_name.lower() for relation in relations(query)}
+    outside = {source.alias.lower() for source in rows.sources} - own
     for condition in conditions:
         sides = (condition.left, condition.right) if isinstance(condition, exp.EQ) else ()
         for key, foreign in (sides, sides[::-1]) if sides else ():
@@ -102,12 +110,6 @@ def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _P
                 query.set("where", exp.Where(this=exp.and_(*remaining)) if remaining else None)
                 return _checked(context, rows, _PartnerCondition(query, key, foreign), scope)
     return None
-
-
-def _aliases(select: exp.Select) -> set[str]:
-    """Names of a SELECT's own relations."""
-    relations = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])]
-    return {relation.alias_or_name.lower() for relation in relations}
 
 
 def _checked(
@@ -184,3 +186,197 @@ def _above(node: Node) -> Iterator[Node]:
 def _top(node: Node) -> bool:
     """True if a condition stands beside AND alone."""
     return all(isinstance(ancestor, (exp.And, exp.Paren)) for ancestor in _above(node))
+
+
+class _Membership(NamedTuple):
+    """A condition that asks for a row elsewhere.
+
+    Args:
+        rows: the SELECT over these rows.
+        key: its column that holds the person's key.
+        where: its conditions, without the one that ties the two together.
+    """
+
+    rows: exp.Select
+    key: exp.Column
+    where: list[Node]
+
+
+def count_members(tree: Node, schema: Schema) -> None:
+    """Rewrite every SELECT over the people's table that asks who has a row.
+
+    Args:
+        tree: a parsed statement; changed in place.
+        schema: the star.
+    """
+    cte_names = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}  # names that the statement gives itself
+    for select in list(tree.find_all(exp.Select)):
+        people = _people(select, schema)
+        if people is not None and people.source.name.lower() not in cte_names:
+            _rewrite(select, people)
+
+
+class _PeopleSource(NamedTuple):
+    """The people's table in a FROM clause, alone.
+
+    Args:
+        source: where it stands.
+        table: what is known of it.
+    """
+
+    source: exp.Table
+    table: SchemaTable
+
+    @property
+    def alias(self) -> str:
+        """Alias of the source in the statement."""
+        return str(self.source.alias_or_name)
+
+    def is_key(self, node: Node) -> bool:
+        """True if a column is the person's key."""
+        is_column = isinstance(node, exp.Column) and node.table.lower() in ("", self.alias.lower())
+        return is_column and node.name.lower() == str(self.table.key).lower()
+
+
+def _people(select: exp.Select, schema: Schema) -> _PeopleSource | None:
+    """The people's table, where it is all that a SELECT stands over."""
+    source = select.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or select.args.get("joins") or table.args.get("joins"):
+        return None
+    catalog_table = schema.table(table.name)
+    return (
+        _PeopleSource(table, catalog_table)
+        if schema.unit and catalog_table and catalog_table.name == schema.unit.table
+        else None
+    )
+
+
+def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
+    """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
+    conditions = conjuncts(select.args.get("where"))
+    asking = [condition for condition in conditions if condition.find(exp.Select) is not None]
+    calls = _calls(select)
+    if not asking or not calls:
+        return
+    if not any(_asks_who(condition, people) for condition in asking):
+        return
+    counts_rows = all(isinstance(call, exp.Count) and isinstance(call.this, exp.Star) for call in calls)
+    member = _membership(asking[0], people) if len(asking) == 1 and counts_rows else None
+    if member is None:
+        raise _other_shape(asking[0], people)
+    source = member.rows.args["from_"].this
+    if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
+        for expression in [member.key, *member.where]:  # the people's table may join them
+            for column in expression.find_all(exp.Column):
+                if not column.table:
+                    column.set("table", exp.to_identifier(source.alias_or_name))
+    remaining = [condition for condition in conditions if condition is not asking[0]]
+    for projection in select.expressions:
+        if aggregates(projection) and not isinstance(projection, exp.Alias):
+            projection.replace(named(projection.copy(), output_name(projection)))
+    people_columns = _own_columns(select, remaining, people)
+    for call in _calls(select):
+        call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
+    joins = [*(member.rows.args.get("joins") or [])]
+    for column in people_columns:
+        column.set("table", exp.to_identifier(people.alias))
+    if people_columns:
+        tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(people.table.key), people.alias))
+        joins.append(exp.Join(this=people.source.copy(), on=tie))
+    select.set("from_", member.rows.args["from_"])
+    select.set("joins", joins or None)
+    all_conditions = [*member.where, *remaining]
+    select.set("where", exp.Where(this=exp.and_(*all_conditions, copy=False)) if all_conditions else None)
+
+
+def _asks_who(condition: Node, people: _PeopleSource) -> bool:
+    """True if a condition is about the person's key, or about rows elsewhere; others compare with an answer."""
+    for node in condition.find_all(exp.Column, exp.Exists):
+        outside = node.find_ancestor(exp.Subquery) is None
+        if outside and (isinstance(node, exp.Exists) or people.is_key(node)):
+            return True
+    return False
+
+
+def _other_shape(condition: Node, people: _PeopleSource) -> NotSupportedError:
+    """The refusal of a condition over rows that is no count of those who have one."""
+    key, name = people.table.key, people.table.name
+    return refusal(
+        NotSupportedError,
+        f"a condition on rows elsewhere would be evaluated for each of {name}",
+        at=condition,
+        clause="WHERE",
+        hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
+        f"those without a row are all of {name} less those with one",
+    )
+
+
+def _calls(select: exp.Select) -> list[exp.AggFunc]:
+    """Aggregate calls of the select list, HAVING and ORDER BY, those inside functions of an error too."""
+    clauses = (select.args.get(key) for key in ("having", "order"))
+    expressions = [*select.expressions, *(clause for clause in clauses if clause is not None)]
+    return [
+        call
+        for expression in expressions
+        for outer in aggregates(expression)
+        for call in outer.find_all(exp.AggFunc)
+    ]
+
+
+def _membership(condition: Node, people: _PeopleSource) -> _Membership | None:
+    """IN or EXISTS condition over the person's key, if the node is one."""
+    if isinstance(condition, exp.In) and condition.args.get("query") is not None:
+        rows = condition.args["query"].unnest()
+        if not _plain(rows) or not people.is_key(condition.this) or len(rows.expressions) != 1:
+            return None
+        key = rows.expressions[0]
+        return (
+            _Membership(rows, key, conjuncts(rows.args.get("where"))) if isinstance(key, exp.Column) else None
+        )
+    if isinstance(condition, exp.Exists):
+        rows = condition.this.unnest()
+        return _tied(rows, people) if _plain(rows) else None
+    return None
+
+
+def _tied(rows: exp.Select, people: _PeopleSource) -> _Membership | None:
+    """The rows of an EXISTS, and the one condition that ties them to the person."""
+    conditions, name = conjuncts(rows.args.get("where")), people.alias.lower()
+    for condition in conditions:
+        if not isinstance(condition, exp.EQ):
+            continue
+        for person_key, key in ((condition.left, condition.right), (condition.right, condition.left)):
+            outer = isinstance(person_key, exp.Column) and person_key.table.lower() == name
+            if (
+                outer
+                and people.is_key(person_key)
+                and isinstance(key, exp.Column)
+                and key.table.lower() != name
+            ):
+                remaining = [test for test in conditions if test is not condition]
+                tied = any(
+                    column.table.lower() == name for test in remaining for column in test.find_all(exp.Column)
+                )
+                return None if tied else _Membership(rows, key, remaining)
+    return None
+
+
+def _plain(rows: Node) -> bool:
+    """True if a SELECT only filters, so that who is in it is who has a row."""
+    clauses = ("group", "having", "limit", "offset", "qualify", "with_")
+    return (
+        isinstance(rows, exp.Select)
+        and rows.args.get("from_") is not None
+        and not any(rows.args.get(part) for part in clauses)
+        and not any(aggregates(projection) for projection in rows.expressions)
+        and not any(part.find(exp.Select) for part in conjuncts(rows.args.get("where")))
+    )
+
+
+def _own_columns(select: exp.Select, remaining: list[Node], people: _PeopleSource) -> list[exp.Column]:
+    """Columns of the people's table in what stays of the SELECT."""
+    clauses = (select.args.get(key) for key in ("group", "having", "order"))
+    expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]
+    columns = [column for expression in expressions for column in expression.find_all(exp.Column)]
+    return [column for column in columns if people.table.column(column.name) is not None]

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
-from dpsql.sql.statement import is_aggregate, named, output_name, quoted_column, unaliased
+from dpsql.sql.tree import is_aggregate, named, output_name, quoted_column, unaliased
 
 WORDS = ("rollup", "cube", "grouping_sets")
 MOST = 64

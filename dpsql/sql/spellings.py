@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from functools import reduce
 
 from sqlglot import exp, parse_one
@@ -24,6 +23,7 @@ from sqlglot import exp, parse_one
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
+from dpsql.sql.tree import bottom_up, number
 
 
 def normal(tree: Node) -> Node:
@@ -39,14 +39,7 @@ def normal(tree: Node) -> Node:
     >>> normal(sqlglot.parse_one("SELECT a = ANY ('{x,y}') FROM t", read="duckdb")).sql("duckdb")
     "SELECT a IN ('x', 'y') FROM t"
     """
-    for node in reversed(list(tree.walk(bfs=False))):  # what is inside comes first
-        change = SPELLINGS.get(type(node))
-        new = node if change is None else change(node)
-        if new is not node and node is tree:
-            tree = new
-        elif new is not node:
-            node.replace(new)
-    return tree
+    return bottom_up(tree, lambda node: SPELLINGS[type(node)](node) if type(node) in SPELLINGS else node)
 
 
 def _called(node: Node) -> Node:
@@ -250,7 +243,7 @@ def _width_bucket(node: Node) -> Node:
     Raises:
         NotSupportedError: bounds that are no numbers, or that lie the other way round.
     """
-    low, high, bins = (_number(node.args.get(key)) for key in ("min_value", "max_value", "num_buckets"))
+    low, high, bins = (number(node.args.get(key)) for key in ("min_value", "max_value", "num_buckets"))
     if low is None or high is None or bins is None or bins < 1 or bins != int(bins) or low >= high:
         raise refusal(
             NotSupportedError,
@@ -267,16 +260,6 @@ def _width_bucket(node: Node) -> Node:
     return parsed.transform(
         lambda part: exp.Paren(this=value.copy()) if isinstance(part, exp.Column) else part
     )
-
-
-def _number(node: Node | None) -> Decimal | None:
-    """A number as it is written."""
-    if isinstance(node, exp.Paren):
-        return _number(node.this)
-    if isinstance(node, exp.Neg):
-        inner = _number(node.this)
-        return None if inner is None else -inner
-    return Decimal(str(node.this)) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
 SPELLINGS: dict[type[Node], Callable[[Node], Node]] = {

@@ -8,15 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlglot import exp
-
 from dpsql.errors import NotSupportedError
-from dpsql.intervals.errorfunctions import ERRORS
-from dpsql.intervals.forms import ErrorOf, Form, Value
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, ErrorOf, Form, Value
 from dpsql.planner.schema import Schema
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.typed import Kind
+from dpsql.sql.arithmetic import Kind
 
 MOST_BLOCKS = 64
 """Blocks of one statement: what carries their errors grows with the square."""
@@ -75,12 +71,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        return self.over(())
-
-    def over(self, sources: Sequence[str]) -> str:
-        """The outer statement with definitions of what it reads."""
-        definitions = [*sources, *self.common]
-        return f"WITH {', '.join(definitions)} {self.outer}" if definitions else self.outer
+        return with_sources(self.common, self.outer)
 
 
 @dataclass
@@ -194,45 +185,6 @@ class Scope(NamedTuple):
         return name.lower() in self.rows or name.lower() in self.answers
 
 
-def is_error_call(node: Node) -> bool:
-    """True if a node is a function of an error, such as DP_STDERR."""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ERRORS
-
-
-def is_aggregate(node: Node) -> bool:
-    """True if a node is a call over rows, with what belongs to it: FILTER, WITHIN GROUP, and functions of its
-    error."""
-    while isinstance(node, (exp.Filter, exp.WithinGroup)):
-        node = node.this
-    return is_error_call(node) or (isinstance(node, exp.AggFunc) and not isinstance(node, exp.Grouping))
-
-
-def output_name(node: Node) -> str:
-    """The name DuckDB would give a select item.
-
-    >>> import sqlglot
-    >>> output_name(sqlglot.parse_one("SUM(a.b)"))
-    'sum(a.b)'
-    """
-    name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else ""
-    if name:
-        return str(name)
-    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
-        return "count_star()"
-    return node.sql(dialect="duckdb", normalize_functions="lower")
-
-
-def named(node: Node, name: str) -> exp.Alias:
-    """The node as a select item of that name."""
-    return exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True))
-
-
-def unaliased(node: Node) -> Node:
-    """The expression under a select item's alias."""
-    return node.this if isinstance(node, exp.Alias) else node
-
-
-def quoted_column(name: str, table: str = "") -> exp.Column:
-    """A quoted column, with its table if one is given."""
-    place = exp.Identifier(this=table, quoted=True) if table else None
-    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=place)
+def with_sources(definitions: Sequence[str], text: str) -> str:
+    """A statement with a WITH clause."""
+    return f"WITH {', '.join(definitions)} {text}" if definitions else text

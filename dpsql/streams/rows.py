@@ -53,7 +53,7 @@ from dpsql.engines.values import canonical_text, exact_cast, family, type_word, 
 from dpsql.errors import CatalogError, IntegrityError, SourceError
 from dpsql.mechanisms.axis.strategy import measure
 from dpsql.row_expressions import identifier
-from dpsql.row_expressions.calendar import instant
+from dpsql.row_expressions.expression import instant
 from dpsql.streams.append import Batch
 from dpsql.streams.calendar import batch_bounds, stream_column
 from dpsql.streams.plan import StreamPlan

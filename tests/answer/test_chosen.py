@@ -13,16 +13,16 @@ from dpsql.executor import outer
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.outer import Row
 from dpsql.executor.relation import Relation
+from dpsql.intervals.cells import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import Interval
 from dpsql.intervals.estimated import quantile
-from dpsql.intervals.selection import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.release import open_release
 from dpsql.release.request import Request
 from dpsql.results.render import margin_lines
 from dpsql.results.result import Result
 from dpsql.sql.carry import LineageColumns
-from dpsql.sql.selection import Limit, PickQuery
+from dpsql.sql.selection import PickQuery
 from tests.release_fixture import make_rows, write_fixture
 
 GROUPS = "SELECT age, COUNT(*) AS n FROM shop GROUP BY age"
@@ -188,7 +188,7 @@ def test_the_largest_are_covered(centre: np.ndarray, kurtosis: float) -> None:
     for _ in range(600):
         noise = rng.laplace(size=60) / np.sqrt(2) if kurtosis else rng.normal(size=60)
         value = centre + noise
-        query = PickQuery("", (), None, True, Limit(0, 1))
+        query = PickQuery("", (), None, True, range(1))
         found = Candidates(np.ones(60, bool), value, lambda rows, level, v=value: intervals(v[rows], level))
         first = int(np.argmax(value))
         missed.append(abs(noise[first]) > quantile(choice(query, found).level(0.95), kurtosis))

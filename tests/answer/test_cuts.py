@@ -18,9 +18,9 @@ from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
 from dpsql.intervals.bin_bounds import CutMass, average_ends, average_of, quotient_ends
-from dpsql.intervals.forms import Linear, Ratio
 from dpsql.intervals.partial_bins import PartialBin
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.release import open_release
 from dpsql.results.render import render

@@ -15,8 +15,7 @@ from dpsql.federation.session import OpenReleases, open_session
 from dpsql.release.request import Request
 from dpsql.row_expressions import guard
 from dpsql.row_expressions.guard import A_TOKEN, FREE, bounded_parser
-from dpsql.sql.parse import parse
-from dpsql.sql.text_bounds import MOST, check_growth
+from dpsql.sql.parse import MOST, check_growth, parse
 from tests.interfaces_release import build
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"

@@ -24,7 +24,7 @@ from dpsql.interfaces.pgwire.statements import Backend, SessionState
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import interval
-from dpsql.intervals.forms import Linear
+from dpsql.planner.block import Linear
 from dpsql.progress import silent
 from dpsql.release import open_release
 from dpsql.release.format import MeasureScale

@@ -16,8 +16,8 @@ from dpsql.errors import NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
-from dpsql.sql.calendar import map_fields
 from dpsql.sql.parse import parse
+from dpsql.sql.times import map_fields
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

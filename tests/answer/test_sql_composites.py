@@ -15,9 +15,9 @@ from benchmarks.composites.star import Publish, clinic
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
-from dpsql.intervals.forms import Linear
 from dpsql.intervals.linear import LinearNumbers, Weights, largest_cells
 from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.planner.block import Linear
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement
 

@@ -14,7 +14,7 @@ import pytest
 from sqlglot import exp
 
 from dpsql.errors import Error, NotSupportedError, RawRowsError
-from dpsql.intervals.forms import CatalogValue
+from dpsql.planner.block import CatalogValue
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.release import AxisMeta, ColumnMeta
 from dpsql.sql.parse import parse

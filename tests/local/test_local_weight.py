@@ -22,14 +22,13 @@ from dpsql.executor.predict import predict
 from dpsql.federation.route import rank
 from dpsql.federation.tables import read_table
 from dpsql.interfaces.web.report.model import page_model
-from dpsql.intervals.forms import one
 from dpsql.intervals.reads import weight_error, weight_of
 from dpsql.local import content
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.plan import build_plan
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import RespondentRows
-from dpsql.planner.block import Block
+from dpsql.planner.block import Block, one
 from dpsql.planner.plan import views_of
 from dpsql.planner.terms import TRUE, Term
 from dpsql.release import open_release

@@ -40,11 +40,10 @@ from dpsql.planner.plan import ReleaseView as AskedView
 from dpsql.planner.plan import ViewPlan, conditions, make_plan, place
 from dpsql.planner.quantiles import known_rows, quantiles_of
 from dpsql.planner.terms import ColumnRef, Term, predicates
-from dpsql.row_expressions.calendar import calendar_field
-from dpsql.row_expressions.expression import parse_one
+from dpsql.row_expressions.expression import calendar_field, parse_one
+from dpsql.sql.moments import Range, Summed, range_of, same_expression, squared, summed_expressions
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement
-from dpsql.sql.summed import Range, Summed, range_of, same_expression, squared, summed_expressions
 
 PLENTY = Fraction(2**10)
 """Epsilon of the scaffold: many small shares must leave the noise of squares room in 64 bits."""

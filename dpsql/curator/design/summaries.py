@@ -22,10 +22,10 @@ from dpsql.errors import CatalogError, Error
 from dpsql.planner.schema import Schema, catalog_schema
 from dpsql.row_expressions.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.row_expressions.expression import column_names
+from dpsql.sql.moments import range_of
 from dpsql.sql.parse import parse
 from dpsql.sql.per_person import NAMES, MissingSummary
 from dpsql.sql.rewrite import split_statement
-from dpsql.sql.summed import range_of
 
 MOST_ROWS = 200
 """The upper bound of a number of rows: who has more counts as one who has so many."""

@@ -36,7 +36,7 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.relation import choose
-from dpsql.intervals.forms import is_summed
+from dpsql.planner.block import is_summed
 from dpsql.planner.plan import ViewPlan
 from dpsql.planner.terms import Term
 from dpsql.tree import FloatArray

@@ -52,7 +52,7 @@ from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_
 from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
 from dpsql.curator.draft.roles import NO_QUESTION, NO_TABLE, TableRoles, Whose, read_tables, roles_of
 from dpsql.errors import InterfaceError, visible
-from dpsql.row_expressions.calendar import CalendarField
+from dpsql.row_expressions.expression import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""

@@ -38,7 +38,7 @@ from dpsql.curator.draft.profile import (
 )
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.row_expressions import identifier
-from dpsql.row_expressions.calendar import OF_TIMES, RANGES, CalendarField, calendar_field
+from dpsql.row_expressions.expression import OF_TIMES, RANGES, CalendarField, calendar_field
 from dpsql.sql.dialects import native
 from dpsql.sql.parse import DEFAULT_DIALECT, parse
 from dpsql.sql.spellings import normal

@@ -25,10 +25,10 @@ from dpsql.interfaces.python.describe import TableInfo, asked_name, describe, wi
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval
 from dpsql.intervals.estimated import nullable
-from dpsql.intervals.forms import one
 from dpsql.intervals.reads import cell_variance, weight_error
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.planner.axis_query import AxisCells
+from dpsql.planner.block import one
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan, views_of
 from dpsql.planner.terms import TRUE, Term
