@@ -18,21 +18,7 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
-from dpsql.executor.readings import (
-    INSIDE,
-    MOST_GROUPS,
-    NONE_SEEN,
-    ROWS_DIFFER,
-    TOO_MANY_GROUPS,
-    BoolArray,
-    combined_errors,
-    domain_note,
-    left_out_notes,
-    matches,
-    none_seen,
-    unseen,
-    widest,
-)
+from dpsql.executor import readings
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
 from dpsql.intervals.cells import (
@@ -124,7 +110,7 @@ class OuterStatement:
     relations: tuple[Relation, ...]
     listings: Callable[[], Sequence[Listing]]
     limit: float
-    hidden: tuple[BoolArray, ...] = ()
+    hidden: tuple[readings.BoolArray, ...] = ()
     _held: MemoryCharge = field(default_factory=lambda: MemoryCharge(), repr=False)
     _composites: dict[tuple[int, int], Composite | Extremes] = field(default_factory=dict, repr=False)
     _shown: dict[tuple[int, int | None], tuple[Relation, Mapping[int, int]]] = field(
@@ -137,7 +123,7 @@ class OuterStatement:
         if self.seen is None or not self.statement.asks_errors:
             return self._own_answer
         rows, others = self._own_answer.rows, self.seen.answer.rows
-        combined = combined_errors(rows, others, self.statement.counting, self._seen_at)
+        combined = readings.combined_errors(rows, others, self.statement.counting, self._seen_at)
         return self._own_answer._replace(rows=combined)
 
     @Lazy
@@ -147,13 +133,13 @@ class OuterStatement:
             return self._answer(self._inside)
 
     @Lazy
-    def _unseen(self) -> tuple[BoolArray, ...]:
+    def _unseen(self) -> tuple[readings.BoolArray, ...]:
         """The unseen groups of each block, where numbers depend on how many there are; empty where there are none."""
-        large = any(len(relation.columns[0]) > MOST_GROUPS for relation in self.relations)
+        large = any(len(relation.columns[0]) > readings.MOST_GROUPS for relation in self.relations)
         if self.hidden or large or not any(self.statement.counting):
             return ()
         with self._held.request(self.limit):
-            groups = tuple(map(unseen, self.relations))
+            groups = tuple(map(readings.unseen, self.relations))
         return groups if any(mask.any() for mask in groups) else ()
 
     @Lazy
@@ -173,19 +159,25 @@ class OuterStatement:
     def _seen_at(self) -> list[int | None]:
         """For each row that of the other reading."""
         return (
-            [] if self.seen is None else matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
+            []
+            if self.seen is None
+            else readings.matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
         )
 
     @Lazy
     def _readings(self) -> Mapping[int, str]:
         """Columns that depend on which groups are empty, each with why that gives no interval; empty where it does."""
         kinds = self.statement.counting
-        if any(kinds) and not self.hidden and any(len(r.columns[0]) > MOST_GROUPS for r in self.relations):
-            return {c: TOO_MANY_GROUPS for c, kind in enumerate(kinds) if kind}
+        if (
+            any(kinds)
+            and not self.hidden
+            and any(len(r.columns[0]) > readings.MOST_GROUPS for r in self.relations)
+        ):
+            return {c: readings.TOO_MANY_GROUPS for c, kind in enumerate(kinds) if kind}
         if self.seen is None:
             return {}
         reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
-        blind = none_seen(self.relations, self._unseen)
+        blind = readings.none_seen(self.relations, self._unseen)
         for c in (c for c, kind in enumerate(kinds) if kind):
             pairs = [
                 (row[c], None if at is None else others[at][c])
@@ -195,10 +187,14 @@ class OuterStatement:
                 not isinstance(a, NUMBERS) and a != b and b is not None for a, b in pairs if a is not None
             )
             if blind and any(a is not None and b is None for a, b in pairs):
-                reasons[c] = NONE_SEEN  # an average over no group, where there are some
+                reasons[c] = readings.NONE_SEEN  # an average over no group, where there are some
                 continue
             reasons[c] = (
-                INSIDE if kinds[c] != VALUE else ROWS_DIFFER if named or None in self._seen_at else ""
+                readings.INSIDE
+                if kinds[c] != VALUE
+                else readings.ROWS_DIFFER
+                if named or None in self._seen_at
+                else ""
             )
         return reasons
 
@@ -270,8 +266,8 @@ class OuterStatement:
         narrow = self._tells_errors and self.choice.share < 1.0 and self._inside is NOTHING
         notes = [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
         if self.statement.counting:
-            notes += left_out_notes(self.relations)
-        return [*notes, *([domain_note(self.relations, self._unseen)] if self._unseen else [])]
+            notes += readings.left_out_notes(self.relations)
+        return [*notes, *([readings.domain_note(self.relations, self._unseen)] if self._unseen else [])]
 
     def grid(self, error: ErrorFunction, level: float, most: int | None = None) -> Grid:
         """Standard errors, interval ends or other errors of the first `most` rows, None where not defined.
@@ -315,7 +311,7 @@ class OuterStatement:
         sign, values, out = -1 if error is LOW else 1, self.seen.answer.rows, list[Any]()
         for end, at in zip(own, self._seen_at[: len(rows)], strict=False):
             absent = at is None or values[at][number] is None
-            out.append(end if absent or at is None else widest(end, other[at], sign))
+            out.append(end if absent or at is None else readings.widest(end, other[at], sign))
         return out
 
     def _errors_or_values(self, number: int, error: ErrorFunction, level: float) -> list[Any]:

@@ -22,40 +22,14 @@ import numpy as np
 
 from dpsql.errors import NotSupportedError, NoViewError, PartialBinError
 from dpsql.executor.recombine import TermEstimates, answer_terms
+from dpsql.intervals import partial_bins
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.intervals.estimated import nullable
-from dpsql.intervals.partial_bins import (
-    PartialBin,
-    axes_cut,
-    coarse_notes,
-    cut_notes,
-    finer_note,
-    mixed_axes,
-    partial_bin,
-    partial_refusal,
-    with_coarse_bins,
-)
 from dpsql.matrices.model import PERHAPS
-from dpsql.planner.answerability import (
-    adaptive_caveat,
-    counted_units,
-    entropy_caveat,
-    no_unit_view,
-    unanswerable_reason,
-    unshown_refusal,
-)
+from dpsql.planner import answerability, domain_values
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, ShapePlans, Value
-from dpsql.planner.domain_values import (
-    catalog_notes,
-    catalog_plan,
-    has_dangling_keys,
-    key_notes,
-    known_values,
-    not_an_axis,
-    reached_notes,
-)
 from dpsql.planner.notes import (
     Note,
     absent_value_notes,
@@ -90,7 +64,7 @@ def choose(
     terms: Sequence[Term],
     release: Release,
     schema: Schema,
-    asked: PartialBin | None = None,
+    asked: partial_bins.PartialBin | None = None,
     along: Expression | None = None,
 ) -> ViewPlan:
     """The best plan for some terms of a block.
@@ -120,24 +94,24 @@ def choose(
             reasons.append(lacks)
             continue
         plan = make_plan(block, terms, view, placed, release)
-        untaken = unanswerable_reason(plan, terms, release)
-        if along is not None and entropy_caveat(plan, terms, release):
+        untaken = answerability.unanswerable_reason(plan, terms, release)
+        if along is not None and answerability.entropy_caveat(plan, terms, release):
             untaken = (
                 f"{view.name} answers three axes and more by maximum entropy, and a quantile is not a count"
             )
         if untaken:
             reasons.append(untaken)
             continue
-        rule = partial_bin(plan, release, asked)
-        if rule == "refuse" and (cut := axes_cut(plan, release)):
+        rule = partial_bins.partial_bin(plan, release, asked)
+        if rule == "refuse" and (cut := partial_bins.axes_cut(plan, release)):
             reasons.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
-        elif rule == "refuse" and (mixed := mixed_axes(plan, terms, release)):
+        elif rule == "refuse" and (mixed := partial_bins.mixed_axes(plan, terms, release)):
             reasons.append(
                 f"{view.name} has bins of {mixed} with several values, and would spread them evenly"
             )
-        elif rule == "limit" and (refusal := partial_refusal(plan, terms, release, along)):
-            refused = refused or unshown_refusal(plan, release) or refusal
-            coarse = with_coarse_bins(plan, release) if along is None else None
+        elif rule == "limit" and (refusal := partial_bins.partial_refusal(plan, terms, release, along)):
+            refused = refused or answerability.unshown_refusal(plan, release) or refusal
+            coarse = partial_bins.with_coarse_bins(plan, release) if along is None else None
             coarse_plans += [coarse] if coarse is not None else []
         else:
             plans.append(plan)
@@ -146,8 +120,8 @@ def choose(
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     plans = plans or coarse_plans
-    if not plans and counted_units(terms):
-        raise refused or no_unit_view(block, terms, reasons, release, schema)
+    if not plans and answerability.counted_units(terms):
+        raise refused or answerability.no_unit_view(block, terms, reasons, release, schema)
     if not plans:
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
@@ -172,7 +146,7 @@ def choose(
 
 def interpolates(plan: ViewPlan, terms: Sequence[Term], release: Release) -> bool:
     """True if a plan spreads the rows of some bin evenly."""
-    return any(cells.cut for cells in plan.cells) or bool(mixed_axes(plan, terms, release))
+    return any(cells.cut for cells in plan.cells) or bool(partial_bins.mixed_axes(plan, terms, release))
 
 
 def relative_widths(
@@ -330,7 +304,7 @@ def answer_block(
     block: Block,
     release: Release,
     schema: Schema,
-    asked: PartialBin | None = None,
+    asked: partial_bins.PartialBin | None = None,
     quantile_of: Expression | None = None,
 ) -> Relation:
     """Answer a block.
@@ -348,8 +322,8 @@ def answer_block(
     terms = list(dict.fromkeys(term for value in block.values for term in value.terms))
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
-        plan = catalog_plan(block, release, schema)
-        notes += [Note(_catalog_note(block)), *reached_notes(block, schema)]
+        plan = domain_values.catalog_plan(block, release, schema)
+        notes += [Note(_catalog_note(block)), *domain_values.reached_notes(block, schema)]
         notes += _bounded(block, release) if quantiles_of(block) else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is dropped"))
@@ -359,13 +333,16 @@ def answer_block(
     for plan, plan_terms in plans:
         biases = partial(bias_notes, plan, plan_terms, release)
         # Which axes a condition cuts follows from its constants.
-        caveats = [caveat(plan, plan_terms, release) for caveat in (entropy_caveat, adaptive_caveat)]
+        caveats = [
+            caveat(plan, plan_terms, release)
+            for caveat in (answerability.entropy_caveat, answerability.adaptive_caveat)
+        ]
         question = ("biases", plan.view.name, plan.view.axes, *caveats, *plan_terms)
         notes += biases() if block.plans is None else block.plans.once(question, release, asked, biases)
     notes += domain_notes(plans[0][0], release) if quantile_of is None else []
     notes += absent_value_notes(plans[0][0], release)
     notes += counted_null_notes(block, release)
-    notes += [Note(line, flag=True) for plan, _ in plans for line in coarse_notes(plan)]
+    notes += [Note(line, flag=True) for plan, _ in plans for line in partial_bins.coarse_notes(plan)]
     return _assemble(block, plans, release, schema, notes, asked)
 
 
@@ -424,7 +401,7 @@ def _assemble(
     release: Release,
     schema: Schema,
     notes: list[Note],
-    on_partial_bin: PartialBin | None,
+    on_partial_bin: partial_bins.PartialBin | None,
 ) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
@@ -436,8 +413,10 @@ def _assemble(
     noted: set[Term] = set()
     for a, (p, _) in zip(answered, plans, strict=True):
         terms = [term for _, t in plans for term in t if term in a.totals and term not in noted]
-        notes += [Note(line) for line in cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)]
-        if mostly_bound(block, a) and (finer := finer_note(p, block, terms, release)):
+        notes += [
+            Note(line) for line in partial_bins.cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)
+        ]
+        if mostly_bound(block, a) and (finer := partial_bins.finer_note(p, block, terms, release)):
             notes.append(
                 Note(f"the bound of interpolation is more than half of an answer: {finer}", flag=True)
             )
@@ -457,10 +436,10 @@ def _assemble(
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
     if block.plans is None or block.plans.once(
-        "keys", release, None, partial(has_dangling_keys, block, schema)
+        "keys", release, None, partial(domain_values.has_dangling_keys, block, schema)
     ):
-        notes += key_notes(block, [p for p, _ in plans], release, schema)
-    notes += catalog_notes(block, plan, release, schema)
+        notes += domain_values.key_notes(block, [p for p, _ in plans], release, schema)
+    notes += domain_values.catalog_notes(block, plan, release, schema)
     notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]
     notes += [
         Note(f"{k.extreme} of {k.expression.words()} is its {100 * k.at:.0f}% quantile: one row decides an extreme")
@@ -502,7 +481,7 @@ def _quantiles(
     columns: list[list[Any]],
     release: Release,
     schema: Schema,
-    on_partial_bin: PartialBin | None,
+    on_partial_bin: partial_bins.PartialBin | None,
 ) -> dict[CatalogValue, tuple[str, list[Prefix]]]:
     """Running counts for every quantile that the block asks, alone or inside an error bar."""
     forms = [value.subject for value in block.values]
@@ -516,7 +495,7 @@ def _quantiles(
     for form in forms:
         if isinstance(form, CatalogValue) and form.function == "quantile" and form not in prefixes:
             if not any(schema.axis_columns(block.columns[c]) for c in form.expression.columns):
-                raise not_an_axis(form, block, schema)
+                raise domain_values.not_an_axis(form, block, schema)
             prefixes[form] = quantiles(form, block, keys, ask, release, schema)
     return prefixes
 
@@ -575,7 +554,7 @@ def _column(
         if value.function == "quantile":
             kind, groups = relation.prefixes[value]
             return kind, [prefix.value() for prefix in groups]
-        kind, flat = known_values(value, relation.block, plan, release, schema)
+        kind, flat = domain_values.known_values(value, relation.block, plan, release, schema)
         return kind, [flat[i] for i in np.ravel_multi_index(index, plan.shape)] if index else flat[:1]
     answered = relation.answered_for(value)
     if answered is None:

@@ -36,7 +36,7 @@ from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ValueRange
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, reach, special_leaves
-from dpsql.planner.terms import TRUE, Condition, Every, in_domain
+from dpsql.planner.terms import TRUE, conjuncts, in_domain
 
 ROWS = 1 << 40
 """More than the rows of any block's answers."""
@@ -191,12 +191,12 @@ def _divisor_of(key: MeasuredTerm, divisors: Sequence[_Divisor]) -> tuple[_Divis
 
 def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:
     """Between which multiples of one term another lies; None where it is not made of the same rows."""
-    wanted, conjuncts = _conjuncts(below.term.condition), _conjuncts(above.term.condition)
+    wanted, tests = ({*conjuncts(key.term.condition)} - {TRUE} for key in (below, above))
     if above.term.factor is not None:  # rows without a value of it count for 0
-        conjuncts |= {in_domain(above.term.factor)}
-    if above.block != below.block or not wanted <= conjuncts:
+        tests.add(in_domain(above.term.factor))
+    if above.block != below.block or not wanted <= tests:
         return None
-    narrower = wanted != conjuncts
+    narrower = wanted != tests
     if (above.term.measure, above.term.factor) == (below.term.measure, below.term.factor):
         return Between(0.0 if narrower else 1.0, 1.0)
     measure = below.term.measure
@@ -208,10 +208,3 @@ def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:
     if narrower or not every_row or (nullable and measure == "count"):
         low, high = min(low, 0.0), max(high, 0.0)
     return Between(low, high)
-
-
-def _conjuncts(condition: Condition) -> frozenset[Condition]:
-    """Conditions that must all be true."""
-    if condition == TRUE:
-        return frozenset()
-    return frozenset(condition.parts) if isinstance(condition, Every) else frozenset([condition])

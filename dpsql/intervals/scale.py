@@ -62,16 +62,9 @@ import numpy.typing as npt
 from dpsql.catalog.graph import is_count, sums_rows
 from dpsql.executor.recombine import TermEstimates, rows_term
 from dpsql.executor.run import run
+from dpsql.intervals import excess
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
-from dpsql.intervals.excess import (
-    by_measure,
-    by_table,
-    excess_reach,
-    reach_of,
-    reach_of_weights,
-    share_beyond,
-)
 from dpsql.intervals.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
 from dpsql.intervals.possible import moves
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, masks, special_leaves
@@ -313,9 +306,13 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
                 components.append(_scaled_components(table_terms, numbers.count))
                 of_amounts = reach_of_amounts(table_terms, numbers.count)
                 components += [] if of_amounts is None else [of_amounts]
-        components += [reach_of(lines, numbers.count, beyond) for beyond, lines in by_table(terms)]
-        components += [excess_reach(lines, numbers.count, beyond) for beyond, lines in by_measure(terms)]
-        of_weights = reach_of_weights(terms, numbers.count)
+        components += [
+            excess.reach_of(lines, numbers.count, beyond) for beyond, lines in excess.by_table(terms)
+        ]
+        components += [
+            excess.excess_reach(lines, numbers.count, beyond) for beyond, lines in excess.by_measure(terms)
+        ]
+        of_weights = excess.reach_of_weights(terms, numbers.count)
         components += [] if of_weights is None else [of_weights]
     return ErrorComponents.joined(components)
 
@@ -325,7 +322,7 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
     shares: set[float | None] = set()
     for key in numbers.terms:
         if follows_scale(key.term):
-            beyond = share_beyond(key.answered.errors.release, key.answered.plan.view.of)
+            beyond = excess.share_beyond(key.answered.errors.release, key.answered.plan.view.of)
             shares.add(None if np.isnan(beyond) else beyond)
     share = shares.pop() if len(shares) == 1 else None if shares else 0.0
     return np.full(numbers.count, np.nan if share is None else share)

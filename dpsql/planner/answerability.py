@@ -29,9 +29,9 @@ from dpsql.matrices.model import PERHAPS
 from dpsql.planner.axis_query import AxisCells, FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import UNKNOWN, AxisQuery
-from dpsql.planner.plan import ReleaseView, ViewPlan, conditions
+from dpsql.planner.plan import ReleaseView, ViewPlan, used_columns
 from dpsql.planner.schema import Schema
-from dpsql.planner.terms import TRUE, Term, predicates
+from dpsql.planner.terms import TRUE, Term
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta
 
@@ -141,16 +141,8 @@ def no_unit_view(
         schema: its star.
     """
     measure = counted_units(terms)[0]
-    used = {c for group in block.groups for c in group.columns}
-    used |= {
-        c
-        for condition in conditions(block, terms)
-        for p in predicates(condition)
-        for c in p.expression.columns
-    }
-    axes = [
-        _axis_name(block, column, release) for column in sorted(used) if not block.columns[column].partner
-    ]
+    used = sorted(used_columns(block, terms))
+    axes = [_axis_name(block, column, release) for column in used if not block.columns[column].partner]
     axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
     view = f"{measure}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {measure}]}}"
     reasons = dict.fromkeys(line for line in refusals if not line.endswith(f"lacks {measure}"))

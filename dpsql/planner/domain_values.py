@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
@@ -31,7 +33,7 @@ from dpsql.planner.plan import (
     requires_partner,
 )
 from dpsql.planner.schema import Schema
-from dpsql.planner.terms import ColumnRef, Condition, Every, Expression, Predicate, every, predicates
+from dpsql.planner.terms import ColumnRef, Condition, Expression, Predicate, conjuncts, every, predicates
 from dpsql.release import Release
 from dpsql.release.format import ColumnMeta
 
@@ -141,9 +143,8 @@ def _partners(
 def _own(where: Condition, placed: dict[int, tuple[int, str]]) -> dict[int, list[Predicate]]:
     """Conditions that lie on one axis; others do not narrow a domain."""
     by_axis: dict[int, list[Predicate]] = {}
-    for operand in where.parts if isinstance(where, Every) else (where,):
-        inside = list(predicates(operand))
-        if isinstance(operand, Predicate) and inside and operand.expression.columns <= set(placed):
+    for operand in conjuncts(where):
+        if isinstance(operand, Predicate) and operand.expression.columns <= set(placed):
             by_axis.setdefault(_axis(operand.expression, placed), []).append(operand)
     return by_axis
 
@@ -211,9 +212,8 @@ def _check_heeded(known: CatalogValue, block: Block, question: AxisQuery) -> Non
         NotSupportedError: it is: the catalog lists values, and does not say which of them occur together.
     """
     heeded = {predicate.expression for predicate in question.filters} | set(question.groups)
-    operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
     tests = [
-        predicate.expression for operand in operands for predicate in predicates(operand)
+        predicate.expression for predicate in predicates(block.where)
         if not all(block.columns[n].partner for n in predicate.expression.columns)
     ]  # fmt: skip
     other = next((each for each in (*tests, *block.groups) if each not in heeded), None)
@@ -260,20 +260,10 @@ def known_query(
 
 def _spread(by_group: dict[tuple[Any, ...], Any], plan: ViewPlan, position: int | None) -> list[Any]:
     """Values by group of one axis -> values by group of the block."""
-    import itertools
-
     if position is None:
-        return [next(iter(by_group.values()), None)] * max(1, _size(plan))
+        return [next(iter(by_group.values()), None)] * max(1, prod(plan.shape))
     keys = plan.cells[position].keys
-    ranges = [range(size) for size in plan.shape]
-    return [by_group.get(keys[index[position]]) for index in itertools.product(*ranges)]
-
-
-def _size(plan: ViewPlan) -> int:
-    size = 1
-    for groups in plan.shape:
-        size *= groups
-    return size
+    return [by_group.get(keys[index[position]]) for index in np.ndindex(plan.shape)]
 
 
 def not_an_axis(known: CatalogValue, block: Block, schema: Schema) -> NotSupportedError:

@@ -21,15 +21,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import paths_to, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
-from dpsql.planner.axis_query import (
-    AxisCells,
-    FloatArray,
-    Taken,
-    WeightedValues,
-    ask_axis,
-    cannot_leave,
-    masks,
-)
+from dpsql.planner import axis_query
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.schema import Schema
@@ -39,10 +31,10 @@ from dpsql.planner.terms import (
     Always,
     ColumnRef,
     Condition,
-    Every,
     Expression,
     Predicate,
     Term,
+    conjuncts,
     every,
     predicates,
     some,
@@ -53,7 +45,7 @@ from dpsql.row_expressions import identifier as quoted
 MAX_BOXES = 64
 """Each box is one more join; 64 keep the slowest statement under a second."""
 
-Box = tuple[Taken, ...]
+Box = tuple[axis_query.Taken, ...]
 """For each axis of the view what is taken of it."""
 
 
@@ -153,7 +145,7 @@ class ViewPlan:
 
     view: ReleaseView
     questions: tuple[AxisQuery, ...]
-    cells: tuple[AxisCells, ...]
+    cells: tuple[axis_query.AxisCells, ...]
     where: Condition
     classes: tuple[tuple[Predicate, ...], ...]
     settled: Mapping[Predicate, bool] = field(default_factory=dict)
@@ -182,11 +174,11 @@ class ViewPlan:
         at, number = next(
             (i, q.factors.index(factor)) for i, q in enumerate(self.questions) if factor in q.factors
         )
-        return [(*box[:at], WeightedValues(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
+        return [(*box[:at], axis_query.WeightedValues(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
 
-    def box_masks(self, box: Box) -> list[FloatArray]:
+    def box_masks(self, box: Box) -> list[axis_query.FloatArray]:
         """Leaf masks of a box, one array (groups on the axis, leaves) for each axis."""
-        return [masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
+        return [axis_query.masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
 
 
 def views_of(release: Release) -> list[ReleaseView]:
@@ -226,6 +218,13 @@ def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
         yield term.condition
 
 
+def used_columns(block: Block, terms: Sequence[Term]) -> set[int]:
+    """Placeholders that a block's groups, conditions and factors read."""
+    expressions = [*block.groups, *(term.factor for term in terms if term.factor is not None)]
+    expressions += [p.expression for each in conditions(block, terms) for p in predicates(each)]
+    return {column for expression in expressions for column in expression.columns}
+
+
 class PlaceholderPosition(NamedTuple):
     """Position of a placeholder in a view: its axis and column.
 
@@ -250,15 +249,9 @@ def place(
     Columns that only MIN, MAX or a quantile asks for may lie elsewhere.
     """
     placed: dict[int, PlaceholderPosition] = {}
-    used = {c for group in block.groups for c in group.columns}
-    used |= {
-        c
-        for condition in conditions(block, terms)
-        for p in predicates(condition)
-        for c in p.expression.columns
-    }
-    used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
-    for number in sorted(used, key=lambda number: (block.columns[number].partner, number)):
+    for number in sorted(
+        used_columns(block, terms), key=lambda number: (block.columns[number].partner, number)
+    ):
         ref = block.columns[number]
         column_place = _partner(ref, view, release) if ref.partner else _own_place(ref, view, schema)
         if column_place is None:
@@ -346,9 +339,17 @@ def make_plan(
     class_predicates = sorted(in_conditions, key=repr) if in_conditions else []
     questions = []
     for position, axis in enumerate(view.axes):
-        classes = [p for p in class_predicates if _axis_of(p, placed) == position]
+        classes = [p for p in class_predicates if _position(p.expression.columns, placed) == position]
         groups = tuple(g for g in block.groups if _position(g.columns, placed) == position)
-        filters = tuple(p for p in by_axis.get(position, ()) if p.negated or not _by_kind(p, block, placed))
+        # that a row has the partner of the axis, and so is not in MISSING, is `inner`
+        of_partner = {
+            c
+            for c, column_place in placed.items()
+            if block.columns[c].partner and column_place.column is None
+        }
+        filters = tuple(
+            p for p in by_axis.get(position, ()) if p.negated or not p.expression.columns & of_partner
+        )
         weighing = dict.fromkeys(term.factor for term in terms if term.factor is not None)
         factors = tuple(factor for factor in weighing if _position(factor.columns, placed) == position)
         tested = (p.expression for p in [*classes, *filters])
@@ -357,10 +358,10 @@ def make_plan(
         columns = tuple((c, str(placed[c].column)) for c in sorted(stored))
         partners = tuple((c, placed[c].column) for c in sorted(used - stored))
         inner = has_partner(block, release.axes[axis])
-        if groups and cannot_leave(release.axes[axis]):
+        if groups and axis_query.cannot_leave(release.axes[axis]):
             filters = (*filters, IN_DOMAIN)
         questions.append(AxisQuery(axis, columns, filters, groups, tuple(classes), inner, factors, partners))
-    cells = tuple(ask_axis(release, question) for question in questions)
+    cells = tuple(axis_query.ask_axis(release, question) for question in questions)
     plan = ViewPlan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
     if prod(plan.shape) > MAX_GROUPS:
         raise NotSupportedError(
@@ -379,32 +380,21 @@ def has_partner(block: Block, axis: AxisMeta) -> bool:
 
 def requires_partner(block: Block, path: tuple[str, ...]) -> bool:
     """True if a block's conditions say that each row has a partner at the end of a path."""
-    operands = block.where.parts if isinstance(block.where, Every) else (block.where,)
-    tests = [operand for operand in operands if isinstance(operand, Predicate) and not operand.negated]
+    tests = [test for test in conjuncts(block.where) if isinstance(test, Predicate) and not test.negated]
     refs = [block.columns[c] for operand in tests for c in operand.expression.columns]
     return any(ref.partner and _leads(path, ref.path) for ref in refs)
 
 
-def _by_kind(predicate: Predicate, block: Block, placed: Places) -> bool:
-    """True if a predicate is that a row has the partner of an axis, and so is not in MISSING."""
-    return any(block.columns[c].partner and placed[c].column is None for c in predicate.expression.columns)
-
-
 def _by_axis(where: Condition, placed: Places) -> tuple[dict[int, list[Predicate]], Condition]:
     """Parts of an AND that are one predicate on one axis, by axis; and the rest."""
-    operands = where.parts if isinstance(where, Every) else (where,)
     by_axis: dict[int, list[Predicate]] = {}
     remaining: list[Condition] = []
-    for operand in operands:
+    for operand in conjuncts(where):
         if isinstance(operand, Predicate):
-            by_axis.setdefault(_axis_of(operand, placed), []).append(operand)
+            by_axis.setdefault(_position(operand.expression.columns, placed), []).append(operand)
         else:
             remaining.append(operand)
     return by_axis, every(remaining)
-
-
-def _axis_of(predicate: Predicate, placed: Places) -> int:
-    return _position(predicate.expression.columns, placed)
 
 
 def _position(columns: frozenset[int], placed: Places) -> int:
@@ -482,15 +472,7 @@ def wanted_view(
     of = next((name for name in catalog.tables if name.lower() == block.root.lower()), None)
     if of is None or catalog.tables[of].is_public:
         return ""
-    used = {c for group in block.groups for c in group.columns}
-    used |= {
-        c
-        for condition in conditions(block, terms)
-        for p in predicates(condition)
-        for c in p.expression.columns
-    }
-    used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
-    refs = [block.columns[number] for number in sorted(used)]
+    refs = [block.columns[number] for number in sorted(used_columns(block, terms))]
     shown = [ref for ref in refs if not ref.partner]
     axes: dict[str, list[str]] = {}
     cuts: dict[str, str] = {}

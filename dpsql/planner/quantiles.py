@@ -39,7 +39,7 @@ from dpsql.planner.block import Block, CatalogValue, one
 from dpsql.planner.leaf_values import AxisQuery, leaf_values
 from dpsql.planner.plan import Box
 from dpsql.planner.schema import Schema
-from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every
+from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every, of_leaves
 from dpsql.release import ColumnMeta, Release
 from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted
@@ -249,14 +249,12 @@ def quantiles_of(block: Block) -> tuple[CatalogValue, ...]:
 
 def known_rows(column: Expression, block: Block) -> Block:
     """The block that counts the rows of each of its groups whose value of a column is known."""
-    present = replace(
-        column,
-        sql=f"(({column.sql}) IS NOT NULL AND dp_kind = 0)",
-        comparisons=(),
-        constants=None,
-        of_null=True,
-    )
-    where = every([block.where, Predicate(present)])
+    return _counting(block, of_leaves(column, "({} IS NOT NULL AND dp_kind = 0)"))
+
+
+def _counting(block: Block, test: Predicate) -> Block:
+    """The block that counts the rows of its groups that lie in some leaves."""
+    where = every([block.where, test])
     return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
 
 
@@ -268,17 +266,8 @@ def _outside(
     offers = schema.axis_columns(block.columns[min(column.columns)]) if len(column.columns) == 1 else []
     if not any(release.axes[axis].other_leaf is not None and meta.type != "VARCHAR" for axis, meta in offers):
         return {}
-    beyond = replace(
-        column,
-        sql=f"(({column.sql}) IS NULL AND dp_kind = {OTHER})",
-        comparisons=(),
-        constants=None,
-        of_null=True,
-    )
-    where = every([block.where, Predicate(beyond)])
-    columns, _, answered = ask(
-        replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None), beyond
-    )
+    beyond = of_leaves(column, f"({{}} IS NULL AND dp_kind = {OTHER})")
+    columns, _, answered = ask(_counting(block, beyond), beyond.expression)
     boxes, rows = answered.plan.boxes_of(TRUE), np.arange(len(columns[-1]))
     keys = zip(*columns[1:-1], strict=True) if len(columns) > 2 else ((),) * len(rows)
     errors = [answered.errors.spread(np.array([row]), np.ones(1), boxes) for row in rows]

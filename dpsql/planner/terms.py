@@ -135,12 +135,11 @@ def every(parts: list[Condition]) -> Condition:
     """
     flat: dict[Condition, None] = {}
     for operand in parts:
-        for conjunct in operand.parts if isinstance(operand, Every) else (operand,):
-            flat[conjunct] = None
+        flat |= dict.fromkeys(conjuncts(operand))
     if FALSE in flat:
         return FALSE
-    conjuncts = tuple(operand for operand in flat if operand != TRUE)
-    return TRUE if not conjuncts else conjuncts[0] if len(conjuncts) == 1 else Every(conjuncts)
+    open_parts = tuple(operand for operand in flat if operand != TRUE)
+    return TRUE if not open_parts else open_parts[0] if len(open_parts) == 1 else Every(open_parts)
 
 
 def some(parts: list[Condition]) -> Condition:
@@ -158,10 +157,20 @@ def complement(condition: Condition) -> Condition:
     return Some(operands) if isinstance(condition, Every) else every(list(operands))
 
 
+def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+    """Conditions that must all be true."""
+    return condition.parts if isinstance(condition, Every) else (condition,)
+
+
+def of_leaves(expression: Expression, test: str) -> Predicate:
+    """A test of an axis's leaves, with `{}` for an expression of the axis, by whether that has a value there."""
+    sql = test.format(f"({expression.sql})")
+    return Predicate(replace(expression, sql=sql, comparisons=(), constants=None, of_null=True))
+
+
 def in_domain(factor: Expression) -> Predicate:
     """Leaves at which an expression of an axis has a value that the catalog knows."""
-    known = f"({factor.sql}) IS NOT NULL AND dp_kind <> 3"
-    return Predicate(replace(factor, sql=known, comparisons=(), constants=None, of_null=True))
+    return of_leaves(factor, "{} IS NOT NULL AND dp_kind <> 3")
 
 
 def predicates(condition: Condition) -> Iterator[Predicate]:

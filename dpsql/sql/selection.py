@@ -20,16 +20,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import carry
 from dpsql.sql.arithmetic import unguarded
-from dpsql.sql.carry import (
-    Carrier,
-    LineageColumns,
-    NameScope,
-    Pick,
-    emitted,
-    grouped_by_noise,
-    is_noisy,
-)
 from dpsql.sql.dependence import NoisyLineage, final_parts
 from dpsql.sql.follow import follow
 from dpsql.sql.statement import ADDED, Statement
@@ -53,7 +45,7 @@ class PickQuery(NamedTuple):
 
     sql: str
     common: tuple[str, ...]
-    score: LineageColumns | None = None
+    score: carry.LineageColumns | None = None
     ranked: bool = False
     limit: range | None = None
     wide: bool = False
@@ -70,7 +62,7 @@ def pick_queries(statement: Statement) -> list[PickQuery | None]:
     Args:
         statement: a rewritten statement.
     """
-    carrier = Carrier(statement.blocks)
+    carrier = carry.Carrier(statement.blocks)
     carrier.query(sqlglot.parse_one(statement.text, read="duckdb"), {}, len(statement.names))
     common = tuple(f'"{alias}" AS ({query.sql(dialect="duckdb")})' for alias, query in carrier.common.items())
     return [_query(pick, common) for pick in carrier.picks]
@@ -84,7 +76,7 @@ class RankScore(NamedTuple):
     ranked: bool = True
 
 
-def _query(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
+def _query(pick: carry.Pick, common: tuple[str, ...]) -> PickQuery | None:
     if pick.clause == "order":
         return _ordered(pick, common)
     clause = pick.select.args.get(pick.clause)
@@ -92,7 +84,7 @@ def _query(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
         return None
     public, noisy = list[Node](), list[Node]()
     for test in _conjuncts(clause.this):
-        (noisy if is_noisy(test, pick.sight) else public).append(test)
+        (noisy if carry.is_noisy(test, pick.sight) else public).append(test)
     query = pick.select.copy()
     for later in LATER[pick.clause]:
         query.set(later, None)
@@ -124,7 +116,7 @@ LATER = {
 """Clauses that see only what a clause kept; its candidates are the rows before all of these."""
 
 
-def _ordered(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
+def _ordered(pick: carry.Pick, common: tuple[str, ...]) -> PickQuery | None:
     """LIMIT after ORDER BY; one that is no number, or a share, has no query."""
     limit, query = _limit(pick.select), pick.select.copy()
     if limit is None:
@@ -137,7 +129,7 @@ def _ordered(pick: Pick, common: tuple[str, ...]) -> PickQuery | None:
         )
     key = pick.select.args["order"].expressions[0]
     value = ordinal(key.this, pick.select)
-    score = RankScore(value, 1 if key.args.get("desc") else -1) if is_noisy(value, pick.sight) else None
+    score = RankScore(value, 1 if key.args.get("desc") else -1) if carry.is_noisy(value, pick.sight) else None
     return _over_candidates(query, exp.true(), score, pick.sight, common)._replace(limit=limit)
 
 
@@ -199,18 +191,18 @@ def _ranked(node: Node) -> RankScore | None:
 
 
 def _over_candidates(
-    query: Node, condition: Node, score: RankScore | None, sight: NameScope, common: tuple[str, ...]
+    query: Node, condition: Node, score: RankScore | None, sight: carry.NameScope, common: tuple[str, ...]
 ) -> PickQuery:
     """The query that yields whether each candidate is kept, and its score with its cells."""
     texts, column = [f"COALESCE({condition.sql(dialect='duckdb')}, FALSE) AS dp_kept"], None
-    if score is not None and not grouped_by_noise(query, sight):
+    if score is not None and not carry.grouped_by_noise(query, sight):
         value = sight.spelled(score.value)
         if score.sign < 0:
             value = exp.Neg(this=exp.paren(value))
         follows = follow(value, sight)
         if isinstance(follows, NoisyLineage):
             texts += [f"CAST({value.sql(dialect='duckdb')} AS DOUBLE)", *final_parts(follows)]
-            column = emitted(1, follows, 2)
+            column = carry.emitted(1, follows, 2)
     if query.args.get("group") is not None:
         query.set("group", exp.Group(expressions=[sight.spelled(key) for key in group_keys(query)]))
     wide = any(query.find(kind) is not None for kind in (exp.Window, exp.Join, exp.Subquery)) or (
