@@ -38,7 +38,6 @@ from dpsql.planner.schema import Schema, read_schema
 from dpsql.planner.views import listings, shown
 from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
-from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import LIMIT, requested
 from dpsql.results.result import Result
 from dpsql.sql.parse import parse, pointed
@@ -148,7 +147,9 @@ class ReleaseEngine:
 
     def _put_together(self, statement: Statement) -> Result:
         relations, by = [self.answer_block(block) for block in statement.blocks], self
-        if self.release.nonnegative is None and prefer_positive(relations):
+        read = [statistic for relation in relations for statistic in statistics_read(relation)]
+        preferred = bool(read) and all(statistic.preferred for statistic in read)  # one kind for all
+        if self.release.nonnegative is None and preferred:
             by = self.positive
             relations = [by.answer_block(block) for block in statement.blocks]
         return assemble_result(statement, relations, [by] * len(relations), by)
@@ -258,12 +259,6 @@ def statistics_read(relation: Relation) -> list[StatisticMeta]:
     ]
 
 
-def prefer_positive(relations: Sequence[Relation]) -> bool:
-    """True if all that a statement reads is preferred non-negative; else it is unbiased, since it has one kind."""
-    read = [statistic for relation in relations for statistic in statistics_read(relation)]
-    return bool(read) and all(statistic.preferred for statistic in read)
-
-
 def _positive(release: Release, relation: Relation) -> bool:
     """True if any value is read from non-negative estimates."""
     return any(release.estimate(statistic.id) == "nonnegative" for statistic in statistics_read(relation))
@@ -287,25 +282,26 @@ def _release_facts(release: Release) -> dict[str, Any]:
     collected: dict[str, Any] = {} if local is None else {"local": to_json(local)}
     collected |= {"simulated": True} if local is not None and local.simulated else {}
     stream = {} if arrived is None else {"as_of_batch": arrived.as_of_batch, "as_of": arrived.as_of}
-    reported = [{**to_json(column), "promise": _to_whom(release, column)} for column in release.meta.reported]
+    privacy, reported = release.meta.privacy, []
+    for column in release.meta.reported:  # what her device promises to a person, and what the release does
+        reported.append(
+            {
+                **to_json(column),
+                "promise": {
+                    "curator": f"epsilon {column.epsilon_local}, replace one value",
+                    "analysts": f"epsilon {privacy.epsilon}, {privacy.neighbours}: rows and report together",
+                },
+            }
+        )
     return {
         **({"reported": reported} if reported else {}),
         "release": release.meta.release_id,
         "signer": None if release.signer is None else str(release.signer),
         "catalog": release.name,
-        "privacy": to_json(release.meta.privacy),
+        "privacy": to_json(privacy),
         "views": [],
         "scale": {table: to_json(scale) for table, scale in release.scales.items()},
         "notes": [],
         **collected,
         **stream,
-    }
-
-
-def _to_whom(release: Release, reported: ReportedMeta) -> dict[str, str]:
-    """Promises to a person about a reported column: by her device, and by the release."""
-    privacy = release.meta.privacy
-    return {
-        "curator": f"epsilon {reported.epsilon_local}, replace one value",
-        "analysts": f"epsilon {privacy.epsilon}, {privacy.neighbours}: rows and report together",
     }

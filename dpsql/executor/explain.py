@@ -20,14 +20,14 @@ from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
+from dpsql.intervals.estimated import nullable
 from dpsql.intervals.linear import covariance
 from dpsql.intervals.partial_bins import Interpolated, interpolated
 from dpsql.intervals.reads import reads
 from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
-from dpsql.planner.axis_query import AxisCells, FloatArray, masks
+from dpsql.planner.axis_query import AxisCells, masks
 from dpsql.planner.block import Block, Linear, Noisy, is_summed, one
-from dpsql.planner.plan import ReleaseView
 from dpsql.planner.terms import TRUE, Condition, Every, Predicate, Some, Term
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT
@@ -118,7 +118,9 @@ class NodeSum(NamedTuple):
 def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeSum]:
     """The sums of nodes that a term is made of; none where it is fitted, and no sum of what is stored."""
     plan, sums = answered.plan, list[NodeSum]()
-    for read in reads(replace(plan, view=_without_noise_mid(plan.view)), term):
+    # as totals are added up: a centre of the noise alone is for errors
+    statistics = {m: replace(statistic, noise_mid=None) for m, statistic in plan.view.statistics.items()}
+    for read in reads(replace(plan, view=replace(plan.view, statistics=statistics)), term):
         masks, fitted = plan.box_masks(read.box), release.fitted(read.statistic)
         if fitted is not None and not fitted.takes([masks]):
             return []
@@ -127,12 +129,6 @@ def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeS
             factor = read.factor * part.weight * release.statistics[read.statistic].step
             sums.append(NodeSum(read.statistic, factor, part, tuple(axes)))
     return sums
-
-
-def _without_noise_mid(view: ReleaseView) -> ReleaseView:
-    """The view as its totals are added up: a centre of the noise alone is for errors."""
-    statistics = {m: replace(statistic, noise_mid=None) for m, statistic in view.statistics.items()}
-    return replace(view, statistics=statistics)
 
 
 def axis_nodes_json(node_sum: NodeSum, position: int, release: Release) -> list[dict[str, Any]]:
@@ -264,14 +260,10 @@ def error_json(value: str, numbers: Composite, release: Release) -> dict[str, An
             components[name.replace("_", " ")] = variance
     interpolation_bound = numbers.interpolation_bound()
     return {
-        "value": value, "half of the 95% interval / 1.96": _finite(STDERR.values(numbers, DEFAULT_LEVEL)),
-        "variance": {name: _finite(variance) for name, variance in components.items()},
-        **({"cut bins": _finite(interpolation_bound)} if np.any(interpolation_bound != 0) else {}),
+        "value": value, "half of the 95% interval / 1.96": nullable(STDERR.values(numbers, DEFAULT_LEVEL)),
+        "variance": {name: nullable(variance) for name, variance in components.items()},
+        **({"cut bins": nullable(interpolation_bound)} if np.any(interpolation_bound != 0) else {}),
     }  # fmt: skip
-
-
-def _finite(numbers: FloatArray) -> list[float | None]:
-    return [float(number) if math.isfinite(number) else None for number in numbers]
 
 
 def _error_words(value: str, error: Mapping[str, Any]) -> str:

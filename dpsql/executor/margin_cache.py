@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import DataError
-from dpsql.planner.axis_query import AxisCells, ask_axis, classes_taken
+from dpsql.planner.axis_query import ask_axis, classes_taken
 from dpsql.planner.block import ShapePlans
 from dpsql.planner.plan import Box, ViewPlan
 from dpsql.release import Release
@@ -36,11 +36,8 @@ MOST_BOXES = 2
 """Statements over margins that still take less time than one over the file."""
 
 
-class GroupedAxis(NamedTuple):
-    """The groups of an axis before any filter: their number, and that of each leaf, -1 where it has none."""
-
-    groups: int
-    label: IntArray
+GroupedAxis = tuple[int, IntArray]
+"""The groups of an axis before any filter: their number, and that of each leaf, -1 where it has none."""
 
 
 class MarginPlan(NamedTuple):
@@ -125,7 +122,7 @@ def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> Marg
             return None
         grouped[position] = groups
         shape = [tree.n if i == k else 1 for i, tree in enumerate(trees)]
-        labels[f"g{k}"] = np.broadcast_to(groups.label.reshape(shape), [tree.n for tree in trees]).ravel()
+        labels[f"g{k}"] = np.broadcast_to(groups[1].reshape(shape), [tree.n for tree in trees]).ravel()
     sources = [
         NodeTable(f"node_combination_{s}", release.estimate(s), axes, len(plan.view.axes)) for s in statistics
     ]
@@ -162,7 +159,7 @@ def _groups(plan: ViewPlan, position: int, release: Release) -> GroupedAxis | No
         return None
     label = np.full(cells.leaves, -1, np.int64)
     label[cells.leaf] = cells.group
-    return GroupedAxis(len(cells.keys), label)
+    return len(cells.keys), label
 
 
 RANGE, SET = "{0} BETWEEN ? AND ?", "list_contains(?::INTEGER[], {0})"
@@ -181,7 +178,10 @@ def _added(plan: ViewPlan, box: Box, margin: MarginPlan, release: Release) -> li
         forms.append(form)
         values += ends
         if position in margin.grouped:
-            places.append(_places(margin.grouped[position], leaves, cells, keep))
+            groups, label = margin.grouped[position]
+            place = np.zeros(groups, np.int64)  # the plan's number of each group
+            place[label[leaves]] = cells.group[keep]
+            places.append(place)
     rows = release.margins.rows(margin.statement(tuple(forms), release), values)
     columns = list(zip(*rows, strict=True))
     index: list[Any] = [0] * len(plan.shape)
@@ -209,10 +209,3 @@ def _taken(leaves: IntArray, number: int) -> tuple[str, list[Any]]:
     if last - first + 1 == len(leaves):
         return RANGE, [first, last]
     return SET, [leaves.tolist()]
-
-
-def _places(groups: GroupedAxis, leaves: IntArray, cells: AxisCells, keep: Any) -> IntArray:
-    """The plan's number of each group of an axis."""
-    place = np.zeros(groups.groups, np.int64)
-    place[groups.label[leaves]] = cells.group[keep]
-    return place

@@ -203,9 +203,12 @@ class OuterStatement:
         if self.statement.asks_errors:
             return self._carry(inside)
         if len(self.relations) == 1 and self.statement.direct:
-            answer = _picked(self.statement, self.relations[0])
-            take(size_of(answer.rows))
-            return answer
+            # columns as they are: what DuckDB would give back, without asking it
+            relation, names = self.relations[0], self.statement.names
+            places = [relation.names.index(name) for name in self.statement.direct]
+            rows = list(zip(*(relation.columns[place] for place in places), strict=True))
+            take(size_of(rows))
+            return Rowset(names, tuple(relation.types[place] for place in places[: len(names)]), rows)
         return self._run(self.statement.common, self.statement.outer, self._tables_for(inside))
 
     @Lazy
@@ -569,15 +572,6 @@ def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
             values += [relation.side_values(value, side) for side in value.sides]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return AnswerRelation(table.name, columns, types, values)
-
-
-def _picked(statement: Statement, relation: Relation) -> Rowset:
-    """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
-    places = [relation.names.index(name) for name in statement.direct]
-    types = tuple(relation.types[place] for place in places[: len(statement.names)])
-    return Rowset(
-        statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
-    )
 
 
 def outer_error(error: duckdb.Error) -> Error:

@@ -323,8 +323,12 @@ def answer_block(
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = domain_values.catalog_plan(block, release, schema)
-        notes += [Note(_catalog_note(block)), *domain_values.reached_notes(block, schema)]
-        notes += _bounded(block, release) if quantiles_of(block) else []
+        source = "the answer comes from the catalog; no noise"
+        if quantiles_of(block):
+            source = "the groups come from the catalog; quantiles come from noisy counts along the axis"
+        notes += [Note(source), *domain_values.reached_notes(block, schema)]
+        for of in release.catalog.tables if quantiles_of(block) else ():
+            notes += bounding_notes(of, release) if of.lower() == block.root.lower() else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is dropped"))
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
@@ -344,18 +348,6 @@ def answer_block(
     notes += counted_null_notes(block, release)
     notes += [Note(line, flag=True) for plan, _ in plans for line in partial_bins.coarse_notes(plan)]
     return _assemble(block, plans, release, schema, notes, asked)
-
-
-def _bounded(block: Block, release: Release) -> list[Note]:
-    """Notes on contribution bounding of the rows behind quantiles."""
-    (of,) = (name for name in release.catalog.tables if name.lower() == block.root.lower())
-    return bounding_notes(of, release)
-
-
-def _catalog_note(block: Block) -> str:
-    if quantiles_of(block):
-        return "the groups come from the catalog; quantiles come from noisy counts along the axis"
-    return "the answer comes from the catalog; no noise"
 
 
 def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> bool:
@@ -504,7 +496,11 @@ def _group_index(block: Block, plan: ViewPlan) -> tuple[np.ndarray, ...]:
     """For each axis the group of each row: the axes vary in the order of GROUP BY, the first slowest."""
     if not block.groups:  # one row: no axis has groups
         return tuple(np.zeros(1, np.int64) for _ in plan.cells)
-    order = _slowest_first(block, plan)
+    first = {}
+    for position, question in enumerate(plan.questions):
+        places = [block.groups.index(group) for group in question.groups]
+        first[position] = min(places, default=len(block.groups) + position)
+    order = sorted(first, key=lambda position: first[position])
     grids = np.indices([plan.shape[i] for i in order]).reshape(len(order), -1)
     index = [np.zeros(0, np.int64)] * len(order)
     for nth, axis in enumerate(order):
@@ -513,14 +509,6 @@ def _group_index(block: Block, plan: ViewPlan) -> tuple[np.ndarray, ...]:
         keep = _occupied(plan)[tuple(index)]
         index = [axis_index[keep] for axis_index in index]
     return tuple(index)
-
-
-def _slowest_first(block: Block, plan: ViewPlan) -> list[int]:
-    first = {}
-    for position, question in enumerate(plan.questions):
-        places = [block.groups.index(group) for group in question.groups]
-        first[position] = min(places) if places else len(block.groups) + position
-    return sorted(first, key=lambda position: first[position])
 
 
 def _occupied(plan: ViewPlan) -> np.ndarray:

@@ -14,7 +14,6 @@ be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import date, datetime
 from functools import partial
 from itertools import pairwise
@@ -28,7 +27,6 @@ from dpsql.planner.leaf_values import bounds_of
 from dpsql.planner.plan import ReleaseView, views_of
 from dpsql.release import Release
 from dpsql.release.format import DOMAIN, AxisMeta, ColumnMeta
-from dpsql.release.format import OTHER as OTHER_KIND
 
 GROUPS = 64
 """Groups of one column: longer ones are joined in runs, which a selection by values moves nearly as much."""
@@ -196,7 +194,9 @@ def _between_edges(
     edges = [np.append(start, end) for start, end in zip(starts, ends, strict=True)]
     common = np.intersect1d(edges[0], edges[1])
     groups: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    for low, high in _thinned(common):
+    # at most GROUPS runs
+    picked = np.unique(np.linspace(0, len(common) - 1, min(len(common), GROUPS + 1)).round().astype(int))
+    for low, high in pairwise(common[picked].tolist()):
         for side in (0, 1):
             row = np.zeros(metas[side].leaves)
             row[leaves[side][(starts[side] >= low) & (starts[side] < high)]] = 1.0
@@ -212,12 +212,6 @@ def _end(meta: AxisMeta, atoms: dict[str, Any], values: FloatArray) -> float:
         last = _numbers(atoms, bounds_of(meta, meta.columns[0].name)[1].name)  # type: ignore[assignment]
     step = float(values[1] - last[0]) if len(values) > 1 else 1.0
     return float(last[-1]) + step
-
-
-def _thinned(edges: FloatArray) -> Iterator[tuple[float, float]]:
-    """At most GROUPS runs between edges."""
-    picked = np.unique(np.linspace(0, len(edges) - 1, min(len(edges), GROUPS + 1)).round().astype(int))
-    yield from pairwise(edges[picked].tolist())
 
 
 def _connected(
@@ -257,28 +251,19 @@ def _connected(
             parent[root(first)] = root(second)
     parent[root(outside[0])] = root(outside[1])  # values that neither lists
     groups: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    special = [_special(meta) for meta in metas]
+    absent = [{meta.null_leaf, meta.missing_leaf} for meta in metas]
     for component in dict.fromkeys(root(node) for node in range(elsewhere)):
         if component == root(elsewhere):
             continue
         rows = [np.zeros(size) for size in sizes]
         for side, offset in ((0, 0), (1, sizes[0])):
             for leaf in range(sizes[side]):
-                if root(offset + leaf) == component and special[side].get(leaf, DOMAIN) in (
-                    DOMAIN,
-                    OTHER_KIND,
-                ):
+                if root(offset + leaf) == component and leaf not in absent[side]:
                     rows[side][leaf] = 1.0
         if rows[0].any() and rows[1].any():
             groups[0].append(rows[0])
             groups[1].append(rows[1])
     return _stacked(metas, groups, same_domain=False)
-
-
-def _special(meta: AxisMeta) -> dict[int, int]:
-    """Special leaves of an axis by position: NULL, MISSING, OTHER."""
-    pairs = ((meta.null_leaf, 1), (meta.missing_leaf, 2), (meta.other_leaf, OTHER_KIND))
-    return {leaf: kind for leaf, kind in pairs if leaf is not None}
 
 
 def _stacked(

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from dpsql.federation.common_groups import Overlap, overlaps_of
 from dpsql.federation.population import RANK
 from dpsql.federation.sample_test import Sample
-from dpsql.federation.tables import COUNT, DECLARED, Everybody, ViewTable, read_table, release_of, scaled
+from dpsql.federation.tables import COUNT, DECLARED, ViewTable, read_table, release_of, scaled
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
@@ -99,7 +99,9 @@ def raked(sample: Sample, central: Release, *, random: bool) -> Release | None:
         if small and not sample.release.meta.unasked(table.of):
             margins = _margins(central, table, [each for each in overlaps if each.right.name == view.name])
         if margins is not None and everybody is not None and everybody.source == DECLARED:
-            margins = _with_shares(_total_margin(table, everybody), margins)
+            ones = np.ones((1, table.values[COUNT].size))  # a declared number of rows as the one margin
+            total = Margins(ones, np.array([everybody.rows]), np.array([[everybody.error**2]]), (), 1)
+            margins = _with_shares(total, margins)
         raked_table = None if margins is None else _weighted(table, margins)
         if margins is None or raked_table is None:
             tables += [scaled(table, everybody)] if random and everybody is not None else []
@@ -127,12 +129,6 @@ def _margins(central: Release, table: ViewTable, overlaps: Sequence[Overlap]) ->
                 if margin is not None:
                     margins = margin if margins is None else _with_shares(margins, margin)
     return margins
-
-
-def _total_margin(table: ViewTable, everybody: Everybody) -> Margins:
-    """A declared number of rows as the one margin."""
-    ones = np.ones((1, table.values[COUNT].size))
-    return Margins(ones, np.array([everybody.rows]), np.array([[everybody.error**2]]), (), 1)
 
 
 def _with_shares(margins: Margins, extension: Margins) -> Margins:

@@ -321,20 +321,9 @@ class Router:
 
     def _agreed(self, read: Mapping[RouteCandidate, Statement], refusals: list[Refusal]) -> RoutedStatement:
         """The statements that differ from the first one in their blocks alone."""
-        statements: dict[RouteCandidate, Statement] = {}
-        shape = None
-        for candidate, statement in read.items():
-            statement_shape = (
-                statement.outer,
-                statement.common,
-                statement.names,
-                statement.carriers,
-                len(statement.blocks),
-            )
-            shape = shape or statement_shape
-            if statement_shape == shape:
-                statements[candidate] = statement
-        return RoutedStatement(statements, refusals)
+        shapes = {c: (s.outer, s.common, s.names, s.carriers, len(s.blocks)) for c, s in read.items()}
+        first = next(iter(shapes.values()), None)
+        return RoutedStatement({c: s for c, s in read.items() if shapes[c] == first}, refusals)
 
     def _joined(self, answerer: ReleaseEngine) -> Schema:
         """A schema with the tables, columns and measures of all releases of its population."""

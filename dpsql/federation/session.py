@@ -279,7 +279,9 @@ class ReleaseCache:
             state = FileState(path, 0, 0, nonnegative, signers)
         with self._lock:
             if state not in self._answerers:
-                self._forget_older(state)
+                # what the path held before is closed: DuckDB would go on answering from it
+                for older in [s for s in self._answerers if s.path == state.path and s[1:3] != state[1:3]]:
+                    self._answerers.pop(older).release.close()
                 self._answerers[state] = ReleaseEngine(
                     open_release(path, nonnegative=nonnegative, signers=signers)
                 )
@@ -334,12 +336,6 @@ class ReleaseCache:
                 while len(self._paths) > 4 * self.most:
                     self._paths.popitem(last=False)
         return resolved
-
-    def _forget_older(self, state: FileState) -> None:
-        """Close what a path held before: DuckDB would go on answering from it."""
-        older = [s for s in self._answerers if s.path == state.path and s[1:3] != state[1:3]]
-        for old_state in older:
-            self._answerers.pop(old_state).release.close()
 
     def path(self, release: ReleasePath | None) -> Path:
         """The release meant: the one named, `$DPSQL_RELEASE`, or the one set by `use`.

@@ -32,7 +32,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.catalog.graph import is_count
-from dpsql.intervals.estimated import AverageLimits
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Noisy
 from dpsql.planner.plan import ReleaseView, presence
@@ -209,11 +208,11 @@ def average_of(form: Noisy, view: ReleaseView) -> tuple[Term, float] | None:
     return (term, factor / of) if form.mean or same else None
 
 
-def average_limits(form: Noisy, view: ReleaseView, release: Release) -> AverageLimits | None:
+def average_limits(form: Noisy, view: ReleaseView, release: Release) -> tuple[float, float] | None:
     """The limits of an average, by the bounds that the catalog declares; None for any other form."""
     average = average_of(form, view)
     if average is None:
         return None
     term, factor = average
     ends = value_bounds(view.statistics[term.measure], release)
-    return AverageLimits(min(factor * end for end in ends), max(factor * end for end in ends))
+    return min(factor * end for end in ends), max(factor * end for end in ends)

@@ -50,7 +50,7 @@ from dpsql.intervals.errorfunctions import (
     interval,
 )
 from dpsql.intervals.estimated import Curved, Interval, nullable, quantile
-from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
+from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights, joined_lines
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.notes import Note
 from dpsql.sql.carry import BELOW, STEP, LineageColumns, place_of
@@ -177,7 +177,7 @@ def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominato
 def _linear_numbers(cells: CellLists, weights: CellLists, relations: Sequence[Relation]) -> LinearNumbers:
     """Numbers that follow lists of cells, None for one that has none."""
     lines = listed(cells, weights)
-    terms: dict[MeasuredTerm, list[Weights]] = {}
+    terms: list[tuple[MeasuredTerm, Weights]] = []
     codes, back = np.unique(lines.cell % STEP, return_inverse=True)
     for i, code in enumerate(codes.tolist()):
         (block, value, side), at_place = place_of(code), back.reshape(-1) == i
@@ -188,8 +188,8 @@ def _linear_numbers(cells: CellLists, weights: CellLists, relations: Sequence[Re
         followed = Weights(lines.number[at_place], lines.cell[at_place] // STEP, lines.weight[at_place])
         for term, weight in form.weights:
             summand = followed._replace(weight=followed.weight * weight)
-            terms.setdefault(MeasuredTerm(block, answered, term), []).append(summand)
-    return LinearNumbers(len(cells), {key: Weights.joined(summands) for key, summands in terms.items()})
+            terms.append((MeasuredTerm(block, answered, term), summand))
+    return LinearNumbers(len(cells), joined_lines(terms))
 
 
 def listed(cells: CellLists, weights: CellLists) -> Weights:

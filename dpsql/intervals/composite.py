@@ -29,7 +29,6 @@ from dpsql.intervals import bin_bounds
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, image, interval
 from dpsql.intervals.estimated import (
     FAR,
-    AverageLimits,
     BothEnds,
     Curved,
     ErrorComponents,
@@ -39,7 +38,7 @@ from dpsql.intervals.estimated import (
     quantile,
     quotient,
 )
-from dpsql.intervals.linear import BoxStatistic, LinearNumbers, Reads, Weights, covariance, largest_cells
+from dpsql.intervals.linear import LinearNumbers, Reads, covariance, joined_lines, largest_cells
 from dpsql.intervals.possible import quotient_range, sum_range
 from dpsql.intervals.scale import beyond_noise, share_beyond_bound
 from dpsql.matrices.model import Covariance
@@ -112,21 +111,16 @@ class Sides:
         """By how much the quotients move with what is read."""
         slope = quotient(np.ones(len(self.below)), self.below)
         slopes = slope, -quotient(self.above, self.below) * slope
-        summands: dict[BoxStatistic, list[Weights]] = {}
-        for numbers, factor in zip((self.above_numbers, self.below_numbers), slopes, strict=True):
-            for source, weights in numbers.reads.items():
-                summands.setdefault(source, []).append(weights.times(factor))
-        return {source: Weights.joined(lines) for source, lines in summands.items()}
+        sides = zip((self.above_numbers, self.below_numbers), slopes, strict=True)
+        return joined_lines(
+            (source, weights.times(factor))
+            for side, factor in sides
+            for source, weights in side.reads.items()
+        )
 
 
-class Averaged(NamedTuple):
-    """Averages of one measure, as `bin_bounds.average_ends` takes them."""
-
-    values: bin_bounds.Parts
-    sums: bin_bounds.CutMass
-    counts: bin_bounds.CutMass
-    bounds: tuple[float, float]
-    factor: float
+Averaged = tuple[bin_bounds.Parts, bin_bounds.CutMass, bin_bounds.CutMass, tuple[float, float], float]
+"""Averages of one measure, as `bin_bounds.average_ends` takes them."""
 
 
 def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
@@ -145,7 +139,7 @@ def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
     if not bounds[0] < bounds[1] or not factor:
         return None
     values = answered.totals[term], answered.totals[rows]
-    return Averaged(values, answered.cuts[term], answered.cuts[rows], bounds, factor)
+    return values, answered.cuts[term], answered.cuts[rows], bounds, factor
 
 
 class Denominators(NamedTuple):
@@ -167,7 +161,7 @@ class Composite:
         quotient: both sides, where they are quotients of linear numbers.
         by_sides: whether the variance of quotients is worked out from their sides.
         near: denominators of other quotients.
-        average: limits of averages.
+        average: the least and the largest value that averages may have.
         curve: what they are functions of, for their interval.
         dry: whether the numbers are zeros of a dry release: their intervals are as wide as those of noisy numbers,
             whose low ends do not meet what is possible.
@@ -180,7 +174,7 @@ class Composite:
     quotient: Sides | None = None
     by_sides: bool = False
     near: Denominators | None = None
-    average: AverageLimits | None = None
+    average: tuple[float, float] | None = None
     curve: Curved | None = None
     dry: bool = False
     intervals: dict[float, BothEnds] = field(default_factory=dict)
@@ -256,7 +250,7 @@ class Composite:
             return None
         if self.average is not None:
             none = np.zeros(len(self.middle))
-            return ValueRange(self.average.low + none, self.average.high + none)
+            return ValueRange(self.average[0] + none, self.average[1] + none)
         if self.quotient is not None:
             sides = self.quotient
             return quotient_range(sides.above, sides.above_numbers, sides.below, sides.below_numbers)

@@ -116,13 +116,6 @@ def fieller(
         return np.where(good, (b - root) / a, np.nan), np.where(good, (b + root) / a, np.nan)
 
 
-class AverageLimits(NamedTuple):
-    """The least and the largest value that averages may have."""
-
-    low: float
-    high: float
-
-
 class ValueRange(NamedTuple):
     """Range of possible exact answers, each end of shape (rows,); infinite where nothing bounds them."""
 

@@ -15,7 +15,7 @@ beyond both bounds, stand out of their noise, nothing bounds that side.
 | here | there | unit |
 |---|---|---|
 | `ValuesBeyondBounds.above`, `below`, `width` | n, W | units, measure |
-| `Excess.total`, `error` | E, s_E | measure |
+| `excess` | E, s_E | measure |
 
 **Privacy**: published values alone.
 **Source**: docs/method/rows.md, "Values beyond the bounds".
@@ -264,50 +264,29 @@ SQUARES = 4.0
 """Mean square of excesses over their squared mean: 2 if exponential, 4 if log-normal with a deviation of 1.2."""
 
 
-class Excess(NamedTuple):
+def excess(
+    beyond: ValuesBeyondBounds, units: UnitsBeyondBound, bound: float
+) -> tuple[float, float, float, bool]:
     """Sum of the values beyond one bound, in the measure's own unit.
 
-    Args:
-        total, error: E and s_E.
-        squares: sum of the squared excesses, about.
-        open: whether nothing bounds it.
-    """
-
-    total: float
-    error: float
-    squares: float
-    open: bool
-
-
-def excess(beyond: ValuesBeyondBounds, units: UnitsBeyondBound, bound: float) -> Excess:
-    """The excess beyond one bound.
+    Returns:
+        E and s_E, about the sum of the squared excesses, and whether nothing bounds it.
 
     >>> counted = UnitsBeyondBound(40, 1), UnitsBeyondBound(0, 0)
     >>> beyond = ValuesBeyondBounds("s", "s.x", "0", "10", 10.0, 1.0, *counted, mean=2.0)
-    >>> above = excess(beyond, beyond.above, 10.0)
-    >>> round(above.total), round(above.error), above.open
+    >>> total, error, _, unbounded = excess(beyond, beyond.above, 10.0)
+    >>> round(total), round(error), unbounded
     (320, 320, False)
     """
     far = beyond.width if beyond.mean is None else abs(bound - beyond.mean)
     mean, likely = max(far, LEAST * beyond.width), max(float(units.near), beyond.stderr)
-    return Excess(
-        units.near * mean, hypot(beyond.stderr, likely) * mean, SQUARES * likely * mean**2,
-        max(units.far, beyond.both or 0) > SEEN * beyond.stderr,
-    )  # fmt: skip
+    unbounded = max(units.far, beyond.both or 0) > SEEN * beyond.stderr
+    return units.near * mean, hypot(beyond.stderr, likely) * mean, SQUARES * likely * mean**2, unbounded
 
 
-class ExcessLines(NamedTuple):
-    """Derivatives of numbers by the sums of one measure; arrays of shape (lines,).
-
-    Args:
-        number: which number.
-        slope: its derivative by the sum.
-        share: the part of the table's rows that the sum is over.
-    """
-
-    number: IntArray
-    slope: FloatArray
-    share: FloatArray
+ExcessLines = tuple[IntArray, FloatArray, FloatArray]
+"""How numbers follow the sums of one measure, arrays of shape (lines,): which number, its derivative by the sum, and
+the part of the table's rows that the sum is over."""
 
 
 def excess_lines(key: MeasuredTerm, weights: Weights, beyond: ValuesBeyondBounds) -> ExcessLines:
@@ -319,7 +298,7 @@ def excess_lines(key: MeasuredTerm, weights: Weights, beyond: ValuesBeyondBounds
     if counting is not None and counted is not None:
         rows = np.maximum(key.answered.totals[counting][weights.cell], 1.0)
         share = np.minimum(rows / max(1.0, counted), 1.0)
-    return ExcessLines(weights.number, weights.weight, share)
+    return weights.number, weights.weight, share
 
 
 def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyondBounds) -> ErrorComponents:
@@ -335,21 +314,18 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
     shifts, errors = {-1: none, 1: none}, {-1: none, 1: none}
     ends = (1, beyond.above, float(beyond.upper)), (-1, beyond.below, float(beyond.lower))
     for way, units, bound in ends:
-        side_excess = excess(beyond, units, bound)
+        total, error, squares, unbounded = excess(beyond, units, bound)
         for sign in (1, -1):
             of_sign = sign * slope > 0
             moved = np.bincount(number[of_sign], np.abs(slope * share)[of_sign], numbers)
             part = np.minimum(np.bincount(number[of_sign], share[of_sign], numbers), 1.0)
             slopes = np.divide(moved, part, out=np.zeros(numbers), where=part > 0)
-            taste = (TASTE * (1 - part)) ** 2 * (side_excess.total**2 + side_excess.error**2)
-            variance = (
-                moved**2 * (side_excess.error**2 + taste)
-                + slopes**2 * part * (1 - part) * side_excess.squares
-            )
+            taste = (TASTE * (1 - part)) ** 2 * (total**2 + error**2)
+            variance = moved**2 * (error**2 + taste) + slopes**2 * part * (1 - part) * squares
             side = way * sign
-            shifts[side] = shifts[side] + side * moved * side_excess.total
+            shifts[side] = shifts[side] + side * moved * total
             errors[side] = errors[side] + np.sqrt(variance)
-            if side_excess.open:
+            if unbounded:
                 errors[side] = np.where(moved > 0, inf, errors[side])
     return ErrorComponents(none, none, errors[-1] ** 2, errors[1] ** 2, shifts[-1], shifts[1])
 

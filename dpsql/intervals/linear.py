@@ -20,10 +20,10 @@ and a thousand groups cost as much as one. Reads of two releases are independent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cache, cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -95,6 +95,17 @@ class Weights(NamedTuple):
         return Weights(lines.number[first], lines.cell[first], weight)
 
 
+K = TypeVar("K")
+
+
+def joined_lines(lines: Iterable[tuple[K, Weights]]) -> dict[K, Weights]:
+    """Lines of each term or read added up."""
+    summands: dict[K, list[Weights]] = {}
+    for key, weights in lines:
+        summands.setdefault(key, []).append(weights)
+    return {key: Weights.joined(of_key) for key, of_key in summands.items()}
+
+
 NO_WEIGHTS = Weights(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -159,23 +170,17 @@ class LinearNumbers:
     @staticmethod
     def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: TermEstimates) -> LinearNumbers:
         """Numbers that move with a block's terms, row by row, by these slopes."""
-        summands: dict[MeasuredTerm, list[Weights]] = {}
-        for term, slope in slopes:
-            summands.setdefault(MeasuredTerm(0, answered, term), []).append(Weights.row_by_row(slope))
-        return LinearNumbers(
-            answered.errors.rows, {key: Weights.joined(weights) for key, weights in summands.items()}
-        )
+        lines = ((MeasuredTerm(0, answered, term), Weights.row_by_row(slope)) for term, slope in slopes)
+        return LinearNumbers(answered.errors.rows, joined_lines(lines))
 
     @cached_property
     def reads(self) -> Reads:
         """By how much the numbers move with what is read."""
-        summands: dict[BoxStatistic, list[Weights]] = {}
-        for key, weights in self.terms.items():
-            for read in reads(key.answered.plan, key.term):
-                source = BoxStatistic(key.block, key.answered, read.statistic, read.box)
-                moved = weights._replace(weight=weights.weight * read.factor)
-                summands.setdefault(source, []).append(moved)
-        return {source: Weights.joined(weights) for source, weights in summands.items()}
+        return joined_lines(
+            (BoxStatistic(key.block, key.answered, read.statistic, read.box),
+             weights._replace(weight=weights.weight * read.factor))
+            for key, weights in self.terms.items() for read in reads(key.answered.plan, key.term)
+        )  # fmt: skip
 
     @cached_property
     def variances(self) -> Covariance:
@@ -219,7 +224,7 @@ class LinearNumbers:
     def weight_variance(self) -> FloatArray | None:
         """Variance added by the estimated weight of rows, release by release (`reads.EstimatedWeight`)."""
         sizes: dict[int, tuple[float, FloatArray]] = {}
-        wholes: dict[BoxStatistic, list[Weights]] = {}
+        wholes: list[tuple[BoxStatistic, Weights]] = []
         numbers = np.arange(self.count)
         for key, weights in self.terms.items():
             weight = key.answered.errors.weight
@@ -228,13 +233,13 @@ class LinearNumbers:
             size = weights.totals(weights.weight * key.answered.totals[key.term][weights.cell], self.count)
             whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics["count"].id, None)
             lines = Weights(numbers, np.zeros_like(numbers), -size / weight.rows)
-            wholes.setdefault(whole, []).append(lines)
+            wholes.append((whole, lines))
             release = id(key.answered.errors.release)
             subtotal = sizes[release][1] if release in sizes else np.zeros(self.count)
             sizes[release] = weight.relative, subtotal + size
         if not wholes:
             return None
-        joined = {source: Weights.joined(lines) for source, lines in wholes.items()}
+        joined = joined_lines(wholes)
         variance = (
             2 * covariance(self.reads, joined, self.count).noise
             + covariance(joined, joined, self.count).noise
@@ -304,15 +309,6 @@ def _many_weights(weights: Weights) -> bool:
     return bool(np.max(np.bincount(weights.number[first]), initial=0) > MOST_WEIGHTS)
 
 
-class AxisProducts(NamedTuple):
-    """Products after masks of one axis were added up."""
-
-    number: IntArray
-    factor: FloatArray
-    at: list[IntArray]
-    table: FloatArray
-
-
 def _added_along(
     axis: int,
     keys: IntArray,
@@ -320,20 +316,24 @@ def _added_along(
     inside: FloatArray,
     at: Sequence[IntArray],
     table: FloatArray,
-) -> AxisProducts:
+) -> tuple[IntArray, FloatArray, list[IntArray], FloatArray]:
     """Add up the masks `at` of lines that differ on one axis alone, weight by weight: `factor` outside of the masks,
-    `inside` in them."""
+    `inside` in them.
+
+    Returns:
+        Number, factor and masks of each line, and the axis's masks.
+    """
     ranks = np.unique(factor, return_inverse=True)[1].reshape(-1)
     first, back = distinct([*keys, ranks], len(ranks))
     if len(first) == len(ranks) and np.all(inside == 1.0):  # no two lines are one
-        return AxisProducts(keys[0], factor, list(at), table)
+        return keys[0], factor, list(at), table
     groups, group = np.unique(at[axis], return_inverse=True)
     counts = np.zeros((len(first), len(groups)))
     np.add.at(counts, (back, group), inside)
     different, inverse = np.unique(counts, axis=0, return_inverse=True)
     places = [axis_index[first] for axis_index in at]
     places[axis] = inverse.reshape(-1)
-    return AxisProducts(keys[0][first], factor[first], places, different @ table[groups])
+    return keys[0][first], factor[first], places, different @ table[groups]
 
 
 def pairs_of(left: IntArray, right: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
@@ -383,20 +383,6 @@ def largest_cells(moved: Reads, count: int) -> FloatArray:
     return largest
 
 
-class _Products:
-    """Mask products of reads, made when the first pair needs them."""
-
-    def __init__(self, moved: Reads) -> None:
-        self._reads = moved
-        self._made: dict[BoxStatistic, MaskProducts] = {}
-
-    def of(self, source: BoxStatistic) -> MaskProducts:
-        """The products of one source."""
-        if source not in self._made:
-            self._made[source] = mask_products(source, self._reads[source])
-        return self._made[source]
-
-
 def covariance(
     left: Reads, right: Reads, count: int,
     only: Collection[tuple[BoxStatistic, BoxStatistic]] | None = None,
@@ -409,21 +395,19 @@ def covariance(
         only: pairs of sources that count; None for all.
     """
     total = [np.zeros(count) for _ in Covariance._fields]
-    left_products = _Products(left)
-    right_products = left_products if right is left else _Products(right)
+
+    @cache  # made when the first pair needs them
+    def products(source: BoxStatistic, is_left: bool) -> MaskProducts:
+        return mask_products(source, (left if is_left else right)[source])
+
     for left_source, left_weights in left.items():
         for right_source, right_weights in right.items():
             if only is not None and (left_source, right_source) not in only:
                 continue
             between = _row_by_row(left_source, left_weights, right_source, right_weights)
             if between is None:
-                between = _between(
-                    left_source,
-                    left_products.of(left_source),
-                    right_source,
-                    right_products.of(right_source),
-                    count,
-                )
+                of_right = products(right_source, right is left)
+                between = _between(left_source, products(left_source, True), right_source, of_right, count)
             for component, summand in zip(total, between, strict=True):
                 component += summand
     return Covariance(*total)

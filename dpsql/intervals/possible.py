@@ -113,12 +113,8 @@ def _without_constant(values: FloatArray, numbers: LinearNumbers) -> npt.NDArray
     return np.abs(values - total) <= NEAR * np.maximum(gross, 1.0)
 
 
-class _Divisor(NamedTuple):
-    """A denominator's term: where its lines stand among all lines, ordered by their codes."""
-
-    key: MeasuredTerm
-    codes: IntArray
-    first: int
+Divisor = tuple[MeasuredTerm, IntArray, int]
+"""A denominator's term, its lines' codes in order, and where its lines begin among all lines."""
 
 
 def quotient_range(
@@ -147,12 +143,12 @@ def quotient_range(
         if match is None:
             provable[weights.number[weights.weight != 0]] = False
             continue
-        divisor, ends = match
+        (_, divisor_codes, first), ends = match
         codes = weights.number * ROWS + weights.cell
-        place = np.minimum(np.searchsorted(divisor.codes, codes), max(len(divisor.codes) - 1, 0))
-        inside = divisor.codes[place] == codes if len(divisor.codes) else np.zeros(len(codes), bool)
+        place = np.minimum(np.searchsorted(divisor_codes, codes), max(len(divisor_codes) - 1, 0))
+        inside = divisor_codes[place] == codes if len(divisor_codes) else np.zeros(len(codes), bool)
         provable[weights.number[~inside & (weights.weight != 0)]] = False
-        at = divisor.first + place[inside]
+        at = first + place[inside]
         ratio = weights.weight[inside] / weight[at]
         np.add.at(low, at, np.minimum(ratio * ends.low, ratio * ends.high))
         np.add.at(high, at, np.maximum(ratio * ends.low, ratio * ends.high))
@@ -165,16 +161,16 @@ def quotient_range(
     return ValueRange(np.where(provable, lowest, -np.inf), np.where(provable, highest, np.inf))
 
 
-def _divisors(numbers: LinearNumbers) -> tuple[list[_Divisor], IntArray, FloatArray]:
+def _divisors(numbers: LinearNumbers) -> tuple[list[Divisor], IntArray, FloatArray]:
     """Terms that rows can only raise, and the number and weight of every line; no terms where one is of both signs."""
-    divisors, number, weight, first = list[_Divisor](), list[IntArray](), list[FloatArray](), 0
+    divisors, number, weight, first = list[Divisor](), list[IntArray](), list[FloatArray](), 0
     for key, weights in numbers.terms.items():
         if row_values(key).low < 0:
             return [], np.zeros(0, np.int64), np.zeros(0)
         order = np.lexsort((weights.cell, weights.number))
         order = order[weights.weight[order] != 0]
         codes = weights.number[order] * ROWS + weights.cell[order]
-        divisors.append(_Divisor(key, codes, first))
+        divisors.append((key, codes, first))
         number.append(weights.number[order])
         weight.append(weights.weight[order])
         first += len(order)
@@ -182,9 +178,9 @@ def _divisors(numbers: LinearNumbers) -> tuple[list[_Divisor], IntArray, FloatAr
     return divisors, np.concatenate([none, *number]), np.concatenate([np.zeros(0), *weight])
 
 
-def _divisor_of(key: MeasuredTerm, divisors: Sequence[_Divisor]) -> tuple[_Divisor, Between] | None:
+def _divisor_of(key: MeasuredTerm, divisors: Sequence[Divisor]) -> tuple[Divisor, Between] | None:
     """The denominator's term whose rows a numerator's term is made of, and their quotient's ends."""
-    candidates = ((divisor, _quotient_ends(key, divisor.key)) for divisor in divisors)
+    candidates = ((divisor, _quotient_ends(key, divisor[0])) for divisor in divisors)
     matches = [(divisor, ends) for divisor, ends in candidates if ends is not None]
     return min(matches, key=lambda match: match[1].high - match[1].low, default=None)
 

@@ -65,7 +65,14 @@ from dpsql.executor.run import run
 from dpsql.intervals import excess
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
-from dpsql.intervals.linear import BoxStatistic, LinearNumbers, MeasuredTerm, Weights, covariance
+from dpsql.intervals.linear import (
+    BoxStatistic,
+    LinearNumbers,
+    MeasuredTerm,
+    Weights,
+    covariance,
+    joined_lines,
+)
 from dpsql.intervals.possible import moves
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, masks, special_leaves
 from dpsql.planner.plan import presence
@@ -374,11 +381,7 @@ def _scaled_components(terms: Terms, count: int) -> ErrorComponents:
                 np.logical_or.at(side, weights.number, moves(key, weights, way))
         sizes[scale] = sizes.get(scale, none) + weights.totals(size, count)
         gross[scale] = gross.get(scale, none) + weights.totals(np.abs(size), count)
-    summands: dict[BoxStatistic, list[Weights]] = {}
-    for key, weights in terms.items():
-        for source, moved in _shares(key, weights):
-            summands.setdefault(source, []).append(moved)
-    moved_shares = {source: Weights.joined(lines) for source, lines in summands.items()}
+    moved_shares = joined_lines(pair for key, weights in terms.items() for pair in _shares(key, weights))
     alike = {(one, two) for one in moved_shares for two in moved_shares if one.statistic == two.statistic}
     off = covariance(moved_shares, moved_shares, count, alike)
     sizes = {scale: _settled(size, gross[scale]) for scale, size in sizes.items()}

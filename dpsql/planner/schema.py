@@ -159,12 +159,8 @@ class Schema:
             for column in axis.columns
             if _same(ColumnMeta(ref.path, column.table, column.column, column.name, column.type), ref)
             and column.path[len(column.path) - len(ref.path) :] == ref.path
-            and self._ends_at(axis.of, column.path[: len(column.path) - len(ref.path)], root)
+            and self.end_of(axis.of, column.path[: len(column.path) - len(ref.path)]).lower() == root.lower()
         ]
-
-    def _ends_at(self, start: str, path: tuple[str, ...], end: str) -> bool:
-        """True if a path of foreign keys leads from one table to another."""
-        return self.end_of(start, path).lower() == end.lower()
 
     def end_of(self, start: str, path: tuple[str, ...]) -> str:
         """The table at the end of a path of foreign keys; empty where there is none."""

@@ -164,16 +164,15 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
         view = next(v for v in views_of(release) if v.name == name and measure in v.statistics)
         leaves = [release.axes[axis].leaves for axis in view.axes]
         keys = "; ".join(listed_words(release, view)) or None
-        selections = [range(n) for n in leaves], [range(n) if n < 4 else _middle(n) for n in leaves]
+        selections = (
+            [range(n) for n in leaves],
+            [range(n) if n < 4 else range(n // 4, n - n // 4) for n in leaves],
+        )
         errors = [_error(release, view, Term(measure), selection) for selection in selections]
     return ViewRow(
         name, first.of, ", ".join(axis.name for axis in axes), ", ".join(s.measure for s in statistics), first.cells,
         keys, *errors,
     )  # fmt: skip
-
-
-def _middle(leaves: int) -> range:
-    return range(leaves // 4, leaves - leaves // 4)
 
 
 def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[range]) -> float | None:

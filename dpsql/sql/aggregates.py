@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -241,16 +240,13 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
     if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and binding.of_one_axis(node):
-        true, present = condition(binding, node), condition(binding, _present(node))
+        present_node = exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
+        true, present = condition(binding, node), condition(binding, present_node)
         return one(Term("count", every([where, true]))), one(Term("count", every([where, present])))
     if binding.of_one_axis(node):
         factor = expression(binding, node)
         return one(Term("count", where, factor)), one(Term("count", every([where, in_domain(factor)])))
     raise _no_measure(binding, node, call)
-
-
-def _present(node: Node) -> Node:
-    return exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
 
 
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
@@ -475,33 +471,17 @@ def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:
         return form_of(node.this, forms)
     if isinstance(node, exp.Nullif):
         return form_of(node.this, forms) if is_constant(form_of(node.expression, forms)) else None
-    if isinstance(node, exp.Binary):
-        return _binary(node, form_of(node.left, forms), form_of(node.right, forms))
+    if isinstance(node, (exp.Add, exp.Sub)):
+        sign = 1.0 if isinstance(node, exp.Add) else -1.0
+        return added(form_of(node.left, forms), form_of(node.right, forms), sign)
+    if isinstance(node, (exp.Mul, exp.Div)):
+        combine = multiplied if isinstance(node, exp.Mul) else divided
+        return combine(form_of(node.left, forms), form_of(node.right, forms))
     return None
 
 
-def _binary(node: exp.Binary, left: Form | None, right: Form | None) -> Form | None:
-    if isinstance(node, exp.Add):
-        return added(left, right)
-    if isinstance(node, exp.Sub):
-        return added(left, right, -1.0)
-    if isinstance(node, exp.Mul):
-        return multiplied(left, right)
-    if isinstance(node, exp.Div):
-        return divided(left, right)
-    return None
-
-
-class ErrorCall(NamedTuple):
-    """Call of a DP_ function: error, expression and level."""
-
-    error: ErrorFunction
-    of: Node
-    level: float
-
-
-def error_call(node: Node) -> ErrorCall:
-    """Parsed call of an error function.
+def error_call(node: Node) -> tuple[ErrorFunction, Node, float]:
+    """Error, expression and level of a call of a DP_ function.
 
     Raises:
         ProgrammingError: a wrong number of arguments, a level out of (0, 1).
@@ -512,7 +492,7 @@ def error_call(node: Node) -> ErrorCall:
         sides = (exp.Paren(this=side.copy()) for side in arguments[:2])
         arguments = [exp.Sub(this=next(sides), expression=next(sides)), *arguments[2:]]
     if len(arguments) == 2 and isinstance(arguments[1], exp.Literal) and arguments[1].name in error.parts:
-        return ErrorCall(error.parts[arguments[1].name], arguments[0], DEFAULT_LEVEL)
+        return error.parts[arguments[1].name], arguments[0], DEFAULT_LEVEL
     if not 1 <= len(arguments) <= 1 + error.takes_level or len(node.expressions) <= error.compares:
         choices = f" and one of {', '.join(repr(choice) for choice in error.parts)}" if error.parts else ""
         raise refusal(
@@ -533,4 +513,4 @@ def error_call(node: Node) -> ErrorCall:
             clause="SELECT",
             hint="for instance 0.95",
         )
-    return ErrorCall(error, arguments[0], level)
+    return error, arguments[0], level

@@ -78,7 +78,10 @@ def split_statement(
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    picked, composed = picked_columns(shape), composed_columns(shape, blocks) if foresees else ()
+    picked, composed = picked_columns(shape), tuple[str, ...]()
+    if foresees:  # columns without a form that read a noisy value
+        noisy = sorted(_reading_noise(shape, blocks))
+        composed = tuple(shape.names[i] for i in noisy if not shape.forms[i])
     left_out = leave_out_added(shape.node, blocks)
     node = finite(shape.node if left_out is None else left_out[0])
     counting = () if left_out is None else left_out[1][: len(shape.names)]
@@ -100,11 +103,6 @@ def split_statement(
 
 KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Case)
 """What may keep some rows of a query, or show some of its values."""
-
-
-def composed_columns(shape: RewrittenQuery, blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The columns without a form that read a noisy value."""
-    return tuple(shape.names[i] for i in sorted(_reading_noise(shape, blocks)) if not shape.forms[i])
 
 
 def _reading_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> set[int]:
@@ -306,7 +304,12 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
     Returns:
         Its shape.
     """
-    grouped = bool(select.args.get("group") or select.args.get("distinct")) or _aggregating(select)
+    having = select.args.get("having")
+    calls = [
+        call for item in [*select.expressions, *([having] if having else [])] for call in aggregates(item)
+    ]
+    grouped = bool(select.args.get("group") or select.args.get("distinct"))
+    grouped |= any(not isinstance(call, exp.Anonymous) for call in calls)
     children = [_child(context, source, scope, not grouped) for source in sources(select)]
     for exists in select.find_all(exp.Exists):
         if exists.find_ancestor(exp.Select) is select:
@@ -314,14 +317,16 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
                 NotSupportedError, "EXISTS over answers is not supported", at=exists, clause="WHERE",
                 hint="compare with IN",
             )  # fmt: skip
-    for subquery in _subqueries(select):
+    clauses = [select.args.get(key) for key in ("where", "having", "qualify", "order")]
+    roots = [*select.expressions, *filter(None, clauses)]
+    subqueries = [node for root in roots for node in root.find_all(exp.Subquery)]
+    for subquery in [node for node in subqueries if node.find_ancestor(exp.Select) is select]:
         rewrite_query(context, subquery.this, scope, False)
     column_kind = partial(_kind_of, children)
     items, names = _items(select, children)
     if select.is_star:
         check_ordinals(select, len(names))
-    clauses = (select.args.get(clause) for clause in ("where", "group", "having", "qualify", "order"))
-    for expression in [*items, *filter(None, clauses)]:
+    for expression in [*items, *filter(None, [*clauses, select.args.get("group")])]:
         typed(expression, column_kind)
     kinds = [kind(unaliased(projection), column_kind) for projection in items]
     _check_columns(select, children, names)
@@ -365,24 +370,6 @@ def _unique(
         if isinstance(projection.this, exp.Column)
     }
     return frozenset(shown[name] for name in unique) if unique is not None and unique <= set(shown) else None
-
-
-def _aggregating(select: exp.Select) -> bool:
-    having = select.args.get("having")
-    calls = [
-        call
-        for expression in [*select.expressions, *([having] if having else [])]
-        for call in aggregates(expression)
-    ]
-    return any(not isinstance(call, exp.Anonymous) for call in calls)
-
-
-def _subqueries(select: exp.Select) -> list[exp.Subquery]:
-    """Scalar subqueries in the select list, WHERE, HAVING and ORDER BY, outermost only."""
-    clauses = [select.args.get(key) for key in ("where", "having", "qualify", "order")]
-    roots = [*select.expressions, *(clause for clause in clauses if clause is not None)]
-    subqueries = [node for root in roots for node in root.find_all(exp.Subquery)]
-    return [node for node in subqueries if node.find_ancestor(exp.Select) is select]
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:

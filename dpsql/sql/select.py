@@ -296,12 +296,8 @@ def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozen
 
 def _always_true(node: Node) -> bool:
     """HAVING COUNT(1) > 0, which BI tools add: every group of the domain is shown."""
-    return (
-        isinstance(node, exp.GT)
-        and isinstance(node.left, exp.Count)
-        and isinstance(node.right, exp.Literal)
-        and str(node.right.this) == "0"
-    )
+    counts = isinstance(node, exp.GT) and isinstance(node.left, exp.Count)
+    return counts and node.expression == exp.Literal.number(0)
 
 
 def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> None:

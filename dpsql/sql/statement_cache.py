@@ -131,11 +131,12 @@ def shape_of(text: str) -> StatementShape | None:
         if kind is None:
             pieces.append(piece.group())
             continue
-        constant = Constant(kind, piece.start(), piece.group(kind))
-        if not _exists(constant):
+        try:
+            KINDS[kind].value(piece.group(kind))
+        except ValueError:  # the 30th of February is no day
             return None
         pieces.append(f"\x00{kind}\x00")
-        constants.append(constant)
+        constants.append(Constant(kind, piece.start(), piece.group(kind)))
     complete = end == len(text) and len(constants) <= MOST_CONSTANTS
     return StatementShape("".join(pieces), tuple(constants)) if complete else None
 
@@ -148,20 +149,8 @@ def _is_plain(text: str) -> bool:
         return False
 
 
-def _exists(constant: Constant) -> bool:
-    """True if its kind reads it; the 30th of February is no day."""
-    try:
-        KINDS[constant.kind].value(constant.text)
-    except ValueError:
-        return False
-    return True
-
-
-class ConstantPosition(NamedTuple):
-    """Origin of a comparison's constant: its index in the statement, and its sign."""
-
-    constant: int
-    sign: int
+ConstantPosition = tuple[int, int]
+"""Origin of a comparison's constant: its index in the statement, and its sign."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +176,7 @@ class Pattern:
         sql = [piece if i % 2 == 0 else constants[int(piece)].text for i, piece in enumerate(self.pieces)]
         compared = zip(self.read.comparisons, self.places, strict=True)
         comparisons = tuple(
-            _compared(comparison, place, constants[place.constant]) for comparison, place in compared
+            _compared(comparison, sign, constants[number]) for comparison, (number, sign) in compared
         )
         words = partial(_words, self, constants)
         read = self.read
@@ -202,10 +191,10 @@ def _words(pattern: Pattern, constants: Sequence[Constant]) -> str:
     return pattern.exchanged(texts).words()
 
 
-def _compared(comparison: Comparison, place: ConstantPosition, constant: Constant) -> Comparison:
+def _compared(comparison: Comparison, sign: int, constant: Constant) -> Comparison:
     value = KINDS[constant.kind].value(constant.text)
     assert value is not None
-    return comparison._replace(constant=value if place.sign > 0 or isinstance(value, date) else -value)
+    return comparison._replace(constant=value if sign > 0 or isinstance(value, date) else -value)
 
 
 def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | None:
@@ -233,7 +222,7 @@ def _place(value: Bound, values: Mapping[Bound | None, int]) -> ConstantPosition
     """Origin of a marked comparison's constant."""
     negative = not isinstance(value, date) and value < 0
     number = values.get(-value if negative else value)  # type: ignore[operator]
-    return None if number is None else ConstantPosition(number, -1 if negative else 1)
+    return None if number is None else (number, -1 if negative else 1)
 
 
 Fill = Callable[[Sequence[Constant]], Condition]
@@ -329,28 +318,15 @@ def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
 
 def _fill(condition: Condition, constants: Sequence[Constant], places: Mapping[int, int]) -> Fill | None:
     """Builder of a condition over other constants; None where it cannot be made."""
-    if isinstance(condition, Predicate):
-        numbers = _held(condition.expression, places)
-        return (
-            _pattern_fill(condition, {number: constants[number] for number in numbers})
-            if numbers
-            else _same(condition)
-        )
-    if isinstance(condition, Always):
-        return _same(condition)
+    if isinstance(condition, Predicate) and (numbers := _held(condition.expression, places)):
+        pattern = _pattern(condition.expression, {number: constants[number] for number in numbers})
+        return None if pattern is None else lambda new: Predicate(pattern.filled(new), condition.negated)
+    if isinstance(condition, Predicate | Always):
+        return lambda new: condition
     fills = [_fill(part, constants, places) for part in condition.parts]
     usable = [part for part in fills if part is not None]
     join = every if isinstance(condition, Every) else some
     return (lambda new: join([part(new) for part in usable])) if len(usable) == len(fills) else None
-
-
-def _same(condition: Condition) -> Fill:
-    return lambda new: condition
-
-
-def _pattern_fill(predicate: Predicate, constants: Mapping[int, Constant]) -> Fill | None:
-    pattern = _pattern(predicate.expression, constants)
-    return None if pattern is None else lambda new: Predicate(pattern.filled(new), predicate.negated)
 
 
 def _literals(expression: str) -> list[str]:
@@ -366,17 +342,6 @@ COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.
 AROUND = (exp.Neg, exp.Paren, exp.Cast, exp.DateStrToDate)
 """What may stand between a comparison and its constant."""
 LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
-
-
-def _exchangeable(tree: Node, shape: StatementShape) -> frozenset[int]:
-    """Numbers of the constants that WHERE compares something with."""
-    places = {constant.start: number for number, constant in enumerate(shape.constants)}
-    numbers = [
-        places.get(constant.meta.get("start", -1))
-        for constant in tree.find_all(exp.Literal)
-        if _is_compared(constant)
-    ]
-    return frozenset(number for number in numbers if number is not None)
 
 
 def _is_compared(literal: Node) -> bool:
@@ -441,8 +406,11 @@ class Shapes:
         return statement
 
     def _exchangeable(self, tree: Node, shape: StatementShape) -> frozenset[int]:
-        """Numbers of the constants that may be exchanged; none where the catalog has one of them."""
-        numbers = _exchangeable(tree, shape)
+        """Numbers of the constants that WHERE compares something with; none where the catalog has one of them."""
+        compared = {
+            literal.meta.get("start") for literal in tree.find_all(exp.Literal) if _is_compared(literal)
+        }
+        numbers = frozenset(i for i, constant in enumerate(shape.constants) if constant.start in compared)
         return frozenset() if self._declares(shape, numbers) else numbers
 
     def _declares(self, shape: StatementShape, numbers: frozenset[int]) -> bool:
