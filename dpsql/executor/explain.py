@@ -92,7 +92,8 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
         lines.append(f"axis {release.axes[axis].name}: {words}{nodes}")
     lines += listed_words(release, view)
     lines += [_noise_words(noise) for noise in noise_json(answered, release)]
-    for value, numbers in composites(answered, block):
+    for form, numbers in composites(answered, block):
+        value = value_words(form)
         lines.append(_error_words(value, error_json(value, numbers, release)))
         if np.any(np.isinf(STDERR.values(numbers, DEFAULT_LEVEL))):
             lines.append(f"{value}: intervals have an open end, nothing bounds the error")
@@ -210,11 +211,11 @@ def _noise_words(noise: Mapping[str, Any]) -> str:
     return f"{words}, sensitivity {sensitivities}, scale {scales} at the whole budget"
 
 
-def composites(answered: TermEstimates, block: Block) -> Iterator[tuple[str, Composite]]:
-    """The values of a block that a plan answers, each once, with what it is called."""
+def composites(answered: TermEstimates, block: Block) -> Iterator[tuple[Noisy, Composite]]:
+    """The values of a block that a plan answers, each once, with their numbers."""
     for value in dict.fromkeys(value for value in block.values if is_summed(value)):
         if value.terms and all(term in answered.totals for term in value.terms):
-            yield value_words(value), Composite.of_form(value, answered)
+            yield value, Composite.of_form(value, answered)
 
 
 def value_words(form: Noisy) -> str:
@@ -313,9 +314,8 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
                     for side in value.sides
                 ],
             }
-            | error_json(value_words(value), Composite.of_form(value, answered), release)
-            for value in dict.fromkeys(value for value in block.values if is_summed(value))
-            if value.terms and all(term in numbered for term in value.terms)
+            | error_json(value_words(value), numbers, release)
+            for value, numbers in composites(answered, block)
         ]  # fmt: skip
         views.append({
             "view": answered.plan.view.name,

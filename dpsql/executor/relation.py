@@ -447,16 +447,8 @@ def _assemble(
         names.append(f"v{i}")
         types.append(kind)
         columns.append(column)
-    return Relation(
-        block,
-        tuple(names),
-        tuple(types),
-        tuple(columns),
-        answered,
-        tuple(notes),
-        prefixes,
-        tuple(added.tolist()),
-    )
+    bits = tuple(added.tolist())
+    return replace(relation, names=tuple(names), types=tuple(types), columns=tuple(columns), added=bits)
 
 
 def _is_added(cells: AxisCells, axis: AxisMeta) -> np.ndarray:

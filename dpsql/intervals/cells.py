@@ -38,17 +38,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.executor.relation import Relation
+from dpsql.intervals import errorfunctions
 from dpsql.intervals.composite import Composite, Denominators, Sides
-from dpsql.intervals.errorfunctions import (
-    DEFAULT_LEVEL,
-    HIGH,
-    LOW,
-    MODEL_BOUND,
-    PARTS,
-    STDERR,
-    ErrorFunction,
-    interval,
-)
 from dpsql.intervals.estimated import Curved, Interval, nullable, quantile
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights, joined_lines
 from dpsql.planner.axis_query import FloatArray, IntArray
@@ -114,25 +105,31 @@ class Extremes:
     rows: int
     least: bool
 
-    def column(self, error: ErrorFunction, level: float) -> list[Any]:
+    def column(self, error: errorfunctions.ErrorFunction, level: float) -> list[Any]:
         """One value of an error function for each row; the noise is the whole error, as of a quantile."""
-        if error in (LOW, HIGH):
-            return nullable(self._ends(level)[error is HIGH])
-        low, high = self._ends(DEFAULT_LEVEL)
-        whole = (high - low) / (2 * quantile(DEFAULT_LEVEL))
-        if error in (STDERR, PARTS["noise"]):
+        if error in (errorfunctions.LOW, errorfunctions.HIGH):
+            return nullable(self._ends(level)[error is errorfunctions.HIGH])
+        low, high = self._ends(errorfunctions.DEFAULT_LEVEL)
+        whole = (high - low) / (2 * quantile(errorfunctions.DEFAULT_LEVEL))
+        if error in (errorfunctions.STDERR, errorfunctions.PARTS["noise"]):
             return nullable(whole)
-        if error is MODEL_BOUND:
+        if error is errorfunctions.MODEL_BOUND:
             moved = np.zeros(self.rows)
             np.maximum.at(moved, self.row, self.values.interpolation_bound())
             return nullable(moved)
-        return nullable(np.where(np.isnan(whole), np.nan, 0.0) if error in PARTS.values() else whole * np.nan)
+        return nullable(
+            np.where(np.isnan(whole), np.nan, 0.0)
+            if error in errorfunctions.PARTS.values()
+            else whole * np.nan
+        )
 
     @np.errstate(invalid="ignore")  # an end that is not defined makes that of its row NaN
     def _ends(self, level: float) -> Interval:
         """Ends by row; a value without an end leaves the far side open, and says nothing of the near one."""
         most = int(np.bincount(self.row, minlength=1).max())
-        far, near = (interval(self.values, each) for each in (level, 1 - (1 - level) / max(1, most)))
+        far, near = (
+            errorfunctions.interval(self.values, each) for each in (level, 1 - (1 - level) / max(1, most))
+        )
         outer, inner = (far.low, near.high) if self.least else (-far.high, -near.low)
         low, high = np.full((2, self.rows), np.inf)
         np.minimum.at(low, self.row, outer)
@@ -287,7 +284,9 @@ def choice(query: PickQuery, found: Candidates) -> NoisySelection:
         return NoisySelection(rows_kept, rows_kept)
     candidates = len(shown)
     if found.intervals is not None:
-        level = NoisySelection(rows_kept, candidates, rows_kept / candidates).level(DEFAULT_LEVEL)
+        level = NoisySelection(rows_kept, candidates, rows_kept / candidates).level(
+            errorfunctions.DEFAULT_LEVEL
+        )
         ends = _chosen_between(query, found.value[shown])
         candidates = rows_kept + _reaching(found, np.flatnonzero(~shown), ends, level)
     return NoisySelection(rows_kept, candidates, rows_kept / candidates)

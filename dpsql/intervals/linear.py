@@ -57,12 +57,6 @@ class Weights(NamedTuple):
     cell: IntArray
     weight: FloatArray
 
-    @staticmethod
-    def row_by_row(weight: FloatArray) -> Weights:
-        """Number i follows row i, for all rows."""
-        rows = np.arange(len(weight))
-        return Weights(rows, rows, weight)
-
     @property
     def by_row(self) -> bool:
         """True if number i follows row i alone: one array then numbers both."""
@@ -170,7 +164,8 @@ class LinearNumbers:
     @staticmethod
     def of_slopes(slopes: Sequence[tuple[Term, FloatArray]], answered: TermEstimates) -> LinearNumbers:
         """Numbers that move with a block's terms, row by row, by these slopes."""
-        lines = ((MeasuredTerm(0, answered, term), Weights.row_by_row(slope)) for term, slope in slopes)
+        rows = np.arange(answered.errors.rows)
+        lines = ((MeasuredTerm(0, answered, term), Weights(rows, rows, slope)) for term, slope in slopes)
         return LinearNumbers(answered.errors.rows, joined_lines(lines))
 
     @cached_property
@@ -433,7 +428,9 @@ def _between(
     """Covariances of what two sources give to the same numbers."""
     a, b = left_source.release, right_source.release
     if a is not b:
-        apart = 0.0 if independent_errors(a, b) else np.nan
+        # neither was made of several when they were opened
+        alone = independent([a.meta, b.meta]) and not a.pair_readings and not b.pair_readings
+        apart = 0.0 if alone else np.nan
         common = np.isin(np.arange(count), np.intersect1d(left.number, right.number))
         return Covariance(np.where(common, apart, 0.0))
     if right_source.statistic < left_source.statistic:
@@ -475,8 +472,3 @@ def joint_covariance(release: Release, one: int, two: int) -> Between | None:
     if release.meta.reported:  # what a channel does to two views at once is not kept
         return lambda u, w: Covariance(np.full(len(u[0]) if u else 1, np.nan))
     return None
-
-
-def independent_errors(one: Release, two: Release) -> bool:
-    """True if two releases err independently: neither was made of several when they were opened."""
-    return independent([one.meta, two.meta]) and not one.pair_readings and not two.pair_readings

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -157,7 +158,10 @@ def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Mov
     count = plan.view.statistics.get("count")
     counting = rows_term(plan, term)
     none = np.zeros(len(weights.cell))
-    amounts = None if count is None else _amounts(errors.release, count, plan.view.axes[at], plan.view.of)
+    amounts, axis = None, plan.view.axes[at]
+    if count is not None:
+        read = partial(_amounts, errors.release, count, axis, plan.view.of)
+        amounts = errors.release.kept(("amounts", count.id, axis), read)
     if amounts is None or counting is None or counting not in key.answered.totals or count is None:
         return _Moved(weights.number, condition * ROWS + weights.cell, none, none, none)
     rows = key.answered.totals[counting]
@@ -244,10 +248,6 @@ def _runs(amounts: _Amounts, taken: npt.NDArray[np.bool_]) -> _Runs:
 
 def _amounts(release: Release, count: StatisticMeta, axis: int, of: str) -> _Amounts | None:
     """Amounts left out along an axis; None where values have both signs, or where an error has no end."""
-    return release.kept(("amounts", count.id, axis), lambda: _read_amounts(release, count, axis, of))
-
-
-def _read_amounts(release: Release, count: StatisticMeta, axis: int, of: str) -> _Amounts | None:
     meta, scale = release.axes[axis], release.scales[of]
     measure = f"{meta.table}.{meta.columns[0].column}"
     rows, amount = scale.measure(""), scale.measure(measure)

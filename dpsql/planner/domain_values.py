@@ -62,7 +62,10 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
     named = next((ref for i, ref in enumerate(block.columns) if i not in placed and ref in people), None)
     if named is not None:
-        raise _no_list_of_people(named, block, schema)
+        raise NoViewError(
+            f"{named} identifies people, and no answer lists them",
+            hint=f"COUNT(DISTINCT {named.column}) counts each of them once, and takes the same WHERE and GROUP BY",
+        ).at("FROM", block.span, schema.example(block.root))
     if missing:
         raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"], schema)
     axes = tuple(dict.fromkeys(axis for axis, _ in placed.values()))
@@ -79,15 +82,6 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     cells = tuple(ask_axis(release, question) for question in questions)
     view = ReleaseView("the catalog", block.root, axes, {}, 0)
     return ViewPlan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
-
-
-def _no_list_of_people(key: ColumnRef, block: Block, schema: Schema) -> NoViewError:
-    """The refusal of a DISTINCT or a GROUP BY of the key that names people."""
-    counted = f"COUNT(DISTINCT {key.column})"
-    return NoViewError(
-        f"{key} identifies people, and no answer lists them",
-        hint=f"{counted} counts each of them once, and takes the same WHERE and GROUP BY",
-    ).at("FROM", block.span, schema.example(block.root))
 
 
 def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:

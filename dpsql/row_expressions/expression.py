@@ -164,9 +164,8 @@ class ColumnName(NamedTuple):
 
 def column_name(node: Node) -> ColumnName | None:
     """The column that an expression is, brackets removed; None where it is more than one."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return ColumnName(node.table, node.name) if isinstance(node, exp.Column) else None
+    column = node.unnest()
+    return ColumnName(column.table, column.name) if isinstance(column, exp.Column) else None
 
 
 def column_names(node: Node) -> list[ColumnName]:
@@ -212,7 +211,8 @@ def check_row(tree: Node) -> None:
             if isinstance(node, exp.AnonymousAggFunc) or name not in NAMED_SCALARS:
                 raise _refused(f"function {name}")
         elif name not in ROW:
-            raise _refused(_spoken(node))
+            names = getattr(node, "sql_names", None) if isinstance(node, exp.Func) else None
+            raise _refused(str(names()[0]).lower() if names else name.upper())
         _check_part(node)
     try:
         longest = growth(tree, columns)
@@ -230,12 +230,6 @@ def _refused(construct: str) -> CatalogError:
         f"{construct} is not on the list of pure functions of one row",
         hint="use columns of the row and functions of docs/curator.md, or prepare the column in the source's data",
     )
-
-
-def _spoken(node: Node) -> str:
-    """A part by the word that people write."""
-    names = getattr(node, "sql_names", None)
-    return str(names()[0]).lower() if isinstance(node, exp.Func) and names else type(node).__name__.upper()
 
 
 def _check_part(node: Node) -> None:

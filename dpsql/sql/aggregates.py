@@ -73,8 +73,12 @@ def aggregate(binding: Binding, node: Node) -> Value:
         return Ratio(above, below, mean=True)
     if isinstance(node, (exp.Min, exp.Max)):
         return _extreme(binding, node)
+    if isinstance(node, exp.Median):
+        return CatalogValue("quantile", expression(binding, node.this), 0.5)
     if isinstance(node, QUANTILES):
-        return _quantile(binding, node)
+        where = node.args.get("quantile") or node.args.get("expression")
+        at = _number(where) if isinstance(where, Node) else None
+        return _quantile(binding, node, at, node.this)
     name = node.sql_name() if isinstance(node, exp.Func) else node.key
     raise refusal(
         NotSupportedError,
@@ -432,19 +436,13 @@ def _within_group(binding: Binding, node: exp.WithinGroup) -> CatalogValue:
             NotSupportedError, "MODE() picks a value that noise may have made commonest", at=node, clause="SELECT",
             hint=f"SELECT {value}, COUNT(*) .. GROUP BY 1 ORDER BY 2 DESC LIMIT 1 says by how much it leads",
         )  # fmt: skip
-    if at is None or not 0 <= at <= 1 or len(ordered) != 1:
-        raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
-    return CatalogValue("quantile", expression(binding, ordered[0].this), at)
+    return _quantile(binding, node, at, ordered[0].this if len(ordered) == 1 else None)
 
 
-def _quantile(binding: Binding, node: Node) -> CatalogValue:
-    if isinstance(node, exp.Median):
-        return CatalogValue("quantile", expression(binding, node.this), 0.5)
-    where = node.args.get("quantile") or node.args.get("expression")
-    at = _number(where) if isinstance(where, Node) else None
-    if at is None or not 0 <= at <= 1:
+def _quantile(binding: Binding, node: Node, at: float | None, value: Node | None) -> CatalogValue:
+    if at is None or value is None or not 0 <= at <= 1:
         raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
-    return CatalogValue("quantile", expression(binding, node.this), at)
+    return CatalogValue("quantile", expression(binding, value), at)
 
 
 def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:

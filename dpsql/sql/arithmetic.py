@@ -146,7 +146,9 @@ def typed(node: Node, column: KindOf) -> Node:
             return descendant
         if isinstance(descendant, exp.Cast):
             return _cast(descendant, column)
-        if isinstance(descendant, exp.AtTimeZone) and _is_day(descendant.this, column):
+        time = descendant.this if isinstance(descendant, exp.AtTimeZone) else None
+        # a column of days, which `dialects` has cast as it would a time
+        if isinstance(time, exp.Cast) and not time.meta.get("zoned") and kind(time.this, column) == "day":
             raise refusal(
                 NotSupportedError, "AT TIME ZONE of a day, which systems take for midnight in different zones",
                 at=descendant, hint="cast it first: day::timestamptz AT TIME ZONE 'Europe/Riga'",
@@ -154,11 +156,6 @@ def typed(node: Node, column: KindOf) -> Node:
         return _division(descendant, column) if isinstance(descendant, exp.Div) else descendant
 
     return bottom_up(node, change)
-
-
-def _is_day(node: Node, column: KindOf) -> bool:
-    """True if a time zone stands at a column of days, which `dialects` has cast as it would a time."""
-    return isinstance(node, exp.Cast) and not node.meta.get("zoned") and kind(node.this, column) == "day"
 
 
 def _division(node: exp.Div, column: KindOf) -> Node:

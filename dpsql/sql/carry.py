@@ -329,7 +329,9 @@ class Carrier:
         sight = NameScope(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
         self._errors(select, "where", sight)
         where = select.args.get("where")
-        tests = [condition for join in select.args.get("joins") or [] for condition in _conditions(join)]
+        joins = select.args.get("joins") or []
+        tests = [join.args["on"] for join in joins if join.args.get("on") is not None]
+        tests += [exp.column(name.name) for join in joins for name in join.args.get("using") or []]
         for clause, conditions in (("joins", tests), ("where", [where] if where is not None else [])):
             if any(is_noisy(test, sight) for test in conditions):
                 sight.rows = sight.rows or PICKED
@@ -511,11 +513,6 @@ def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     if wanted.shape == value.shape or wanted.linear:
         return value
     return NoisyLineage(value.cells, None, value.denominators or NOWHERE, linear=False)
-
-
-def _conditions(join: Node) -> list[Node]:
-    on = [join.args["on"]] if join.args.get("on") is not None else []
-    return on + [exp.column(name.name) for name in join.args.get("using") or []]
 
 
 def _chooses(select: Node, sight: NameScope) -> list[str]:

@@ -411,11 +411,18 @@ def _information(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery
             hint=f"there are {', '.join(INFORMATION | VIEWS)}",
         )
     context.catalog_tables = True
+    return _renamed(node, exp.to_identifier(f"dp_{name}")), RewrittenQuery(
+        node, list(columns), [{} for _ in columns]
+    )
+
+
+def _renamed(node: exp.Table, name: exp.Identifier) -> str:
+    """Let a table in FROM read a relation, under the alias that it has; returns the alias."""
     alias = node.alias_or_name
     node.set("db", None)
-    node.set("this", exp.to_identifier(f"dp_{name}"))
+    node.set("this", name)
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-    return alias, RewrittenQuery(node, list(columns), [{} for _ in columns])
+    return alias
 
 
 def _public(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery]:
@@ -424,10 +431,7 @@ def _public(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery]:
     assert public_rows is not None
     names, kinds = [c.column for c in public_rows[1]], [kind_of_type(c.type) for c in public_rows[1]]
     context.public_tables.append(node.name.lower())
-    alias = node.alias_or_name
-    node.set("this", exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
-    node.set("db", None)
-    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    alias = _renamed(node, exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
     return alias, RewrittenQuery(node, names, [{} for _ in names], kinds=kinds)
 
 

@@ -11,7 +11,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
 from dpsql.planner.terms import Term, every
 from dpsql.row_expressions.expression import Node
-from dpsql.sql import finer_groups
+from dpsql.sql import finer_groups, tree
 from dpsql.sql.aggregates import aggregate, error_call, form_of
 from dpsql.sql.arithmetic import kind
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
@@ -21,18 +21,6 @@ from dpsql.sql.parse import no_item, refusal, span
 from dpsql.sql.paths import check_tests, find_paths
 from dpsql.sql.semijoin import join_members
 from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
-from dpsql.sql.tree import (
-    aggregates,
-    conjuncts,
-    is_aggregate,
-    is_error_call,
-    is_star,
-    named,
-    ordinal,
-    output_name,
-    quoted_column,
-    unaliased,
-)
 
 
 @dataclass
@@ -178,7 +166,7 @@ def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
     for key in ("having", "qualify", *(("order",) if with_order else ())):
         if select.args.get(key) is not None:
             expressions.append(select.args[key])
-    return any(aggregates(expression) for expression in expressions)
+    return any(tree.aggregates(expression) for expression in expressions)
 
 
 def _select_list(builder: Builder, select: exp.Select) -> None:
@@ -194,7 +182,7 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             nearest=builder.context.schema.example(root),
         )
     for projection in select.expressions:
-        if is_star(projection):
+        if tree.is_star(projection):
             raise refusal(
                 RawRowsError,
                 "SELECT * over groups would need every column",
@@ -204,8 +192,8 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             )
         if isinstance(projection, exp.Alias):
             builder.aliases.setdefault(projection.alias.lower(), projection.this)
-    builder.aliases = {k: v for k, v in builder.aliases.items() if not aggregates(v)} | {
-        k: v for k, v in builder.aliases.items() if aggregates(v)
+    builder.aliases = {k: v for k, v in builder.aliases.items() if not tree.aggregates(v)} | {
+        k: v for k, v in builder.aliases.items() if tree.aggregates(v)
     }
 
 
@@ -219,12 +207,12 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 raise refusal(
                     NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY"
                 )
-            items = [unaliased(key) for key in select.expressions]
+            items = [tree.unaliased(key) for key in select.expressions]
             select.set("distinct", None)
         else:
             items = []
     elif group.args.get("all"):
-        items = [unaliased(key) for key in select.expressions if not aggregates(key)]
+        items = [tree.unaliased(key) for key in select.expressions if not tree.aggregates(key)]
     else:
         if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
             raise refusal(
@@ -233,13 +221,13 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 clause="GROUP BY",
                 hint="use UNION ALL of one GROUP BY each",
             )
-        items = [ordinal(key, select) for key in group.expressions]
+        items = [tree.ordinal(key, select) for key in group.expressions]
         for key, item in zip(group.expressions, items, strict=True):
             if item is key and isinstance(key, exp.Literal) and not key.is_string:
                 raise no_item(key, "GROUP BY", len(select.expressions))
     for key in items:
         resolved = builder.resolved(key)
-        if aggregates(resolved):
+        if tree.aggregates(resolved):
             raise refusal(
                 ProgrammingError,
                 "GROUP BY contains an aggregate",
@@ -259,14 +247,14 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
 
     names, items, forms, kinds = [], [], [], []
     for projection in select.expressions:
-        names.append(output_name(projection))
-        kinds.append(kind(builder.resolved(unaliased(projection)), builder.binding.kind))
-        node = over(unaliased(projection))
-        items.append(named(node, names[-1]))
+        names.append(tree.output_name(projection))
+        kinds.append(kind(builder.resolved(tree.unaliased(projection)), builder.binding.kind))
+        node = over(tree.unaliased(projection))
+        items.append(tree.named(node, names[-1]))
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
     qualify, order = select.args.get("qualify"), select.args.get("order")
-    having = conjuncts(select.args.get("having"))
+    having = tree.conjuncts(select.args.get("having"))
     conditions = [over(conjunct) for conjunct in having if not _always_true(conjunct)]
     select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
     if qualify is not None:
@@ -276,7 +264,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
     carriers = {}
     if track and not select.args.get("distinct"):
         hidden = builder.context.fresh()
-        items.append(named(builder.column(AT), hidden))
+        items.append(tree.named(builder.column(AT), hidden))
         carriers[hidden] = builder.number
     for key in ("group", "having", "joins", "from_"):
         select.set(key, None)
@@ -288,8 +276,8 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
 
 def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
     """The columns that hold the keys, if all keys are shown."""
-    shown = {unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
-             if isinstance(unaliased(projection), exp.Column)}  # fmt: skip
+    shown = {tree.unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
+             if isinstance(tree.unaliased(projection), exp.Column)}  # fmt: skip
     keys = [f"k{j}" for j in range(len(builder.groups))]
     return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
 
@@ -307,7 +295,7 @@ def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> 
         if isinstance(node, exp.Literal):
             continue
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in outputs:
-            term.set("this", quoted_column(outputs[node.name.lower()]))
+            term.set("this", tree.quoted_column(outputs[node.name.lower()]))
         else:
             term.set("this", over(node))
 
@@ -317,9 +305,9 @@ def rewritten(builder: Builder, node: Node) -> Node:
     for j, group in enumerate(builder.groups):
         if node == group:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
-    if is_error_call(node):
+    if tree.is_error_call(node):
         return _error_column(builder, node)
-    if is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
+    if tree.is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
         if not builder.again:
             return finer_groups.of_partners(
                 node, builder.column(builder.draft.value(one(Term("count")))), False
@@ -327,10 +315,10 @@ def rewritten(builder: Builder, node: Node) -> Node:
         if node not in builder.beside:
             builder.beside.append(node.copy())
         return exp.column(f"j{builder.beside.index(node)}")
-    moment = expand_moment(builder.binding, node) if is_aggregate(node) else None
+    moment = expand_moment(builder.binding, node) if tree.is_aggregate(node) else None
     if moment is not None:
         return rewritten(builder, moment)
-    if is_aggregate(node):
+    if tree.is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
         finer_groups.asked_once(builder.binding.rows, node)

@@ -97,22 +97,9 @@ def _query(pick: carry.Pick, common: tuple[str, ...]) -> PickQuery | None:
     return _over_candidates(query, condition, score, pick.sight, common)
 
 
-LATER = {
-    "where": (
-        "where",
-        "group",
-        "having",
-        "qualify",
-        "order",
-        "limit",
-        "offset",
-        "fetch",
-        "distinct",
-        "with_",
-    ),
-    "having": ("having", "qualify", "order", "limit", "offset", "fetch", "distinct", "with_"),
-    "qualify": ("qualify", "order", "limit", "offset", "fetch", "distinct", "with_"),
-}
+QUALIFY = ("qualify", "order", "limit", "offset", "fetch", "distinct", "with_")
+HAVING = ("having", *QUALIFY)
+LATER = {"where": ("where", "group", *HAVING), "having": HAVING, "qualify": QUALIFY}
 """Clauses that see only what a clause kept; its candidates are the rows before all of these."""
 
 

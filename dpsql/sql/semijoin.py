@@ -264,7 +264,15 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     counts_rows = all(isinstance(call, exp.Count) and isinstance(call.this, exp.Star) for call in calls)
     member = _membership(asking[0], people) if len(asking) == 1 and counts_rows else None
     if member is None:
-        raise _other_shape(asking[0], people)
+        key, name = people.table.key, people.table.name
+        raise refusal(
+            NotSupportedError,
+            f"a condition on rows elsewhere would be evaluated for each of {name}",
+            at=asking[0],
+            clause="WHERE",
+            hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
+            f"those without a row are all of {name} less those with one",
+        )
     source = member.rows.args["from_"].this
     if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
         for expression in [member.key, *member.where]:  # the people's table may join them
@@ -297,19 +305,6 @@ def _asks_who(condition: Node, people: _PeopleSource) -> bool:
         if outside and (isinstance(node, exp.Exists) or people.is_key(node)):
             return True
     return False
-
-
-def _other_shape(condition: Node, people: _PeopleSource) -> NotSupportedError:
-    """The refusal of a condition over rows that is no count of those who have one."""
-    key, name = people.table.key, people.table.name
-    return refusal(
-        NotSupportedError,
-        f"a condition on rows elsewhere would be evaluated for each of {name}",
-        at=condition,
-        clause="WHERE",
-        hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
-        f"those without a row are all of {name} less those with one",
-    )
 
 
 def _calls(select: exp.Select) -> list[exp.AggFunc]:

@@ -141,7 +141,12 @@ def read_change(text: str) -> Change | None:
         return None
     verb, name = match["verb"].upper(), match["name"].lower()
     if name not in SETTINGS:
-        _refuse_misspelt(name)
+        near = [
+            n for word in (name, f"dp_{name}") for n in difflib.get_close_matches(word, SETTINGS, 1, ALIKE)
+        ]
+        if near or name.startswith("dp_"):
+            hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(SETTINGS)}"
+            raise UnknownName(f"there is no setting {name}", hint=hint)
         return None
     if verb == "PRAGMA":
         raise ProgrammingError(f"{name} is not a pragma", hint=f"write SET {name} = {SETTINGS[name].example}")
@@ -150,15 +155,6 @@ def read_change(text: str) -> Change | None:
             f"{name} is set for a session", hint=f"write SET {name} = {SETTINGS[name].example}"
         )
     return Change(verb, name, _value(verb, name, match["value"]))
-
-
-def _refuse_misspelt(name: str) -> None:
-    near = difflib.get_close_matches(name, SETTINGS, 1, ALIKE) or difflib.get_close_matches(
-        f"dp_{name}", SETTINGS, 1, ALIKE
-    )
-    if near or name.startswith("dp_"):
-        hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(SETTINGS)}"
-        raise UnknownName(f"there is no setting {name}", hint=hint)
 
 
 def _value(verb: str, name: str, written: str | None) -> Value:
