@@ -15,7 +15,7 @@ from dpsql.federation.session import OpenReleases, open_session
 from dpsql.release.request import Request
 from dpsql.row_expressions import guard
 from dpsql.row_expressions.guard import A_TOKEN, FREE, bounded_parser
-from dpsql.sql.parse import MOST, check_growth, parse
+from dpsql.sql.parse import MOST_TEXT, check_growth, parse
 from tests.interfaces_release import build
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
@@ -103,10 +103,10 @@ def test_a_parser_whose_steps_cannot_be_counted_is_named(monkeypatch: pytest.Mon
 
 
 def test_a_text_is_as_long_as_its_bound_says(shop: OpenReleases) -> None:
-    check_growth(parse(f"SELECT REPEAT('x', {MOST})"))
-    with pytest.raises(NotSupportedError, match=f"{MOST + 1} characters"):
-        check_growth(parse(f"SELECT REPEAT('x', {MOST + 1})"))
-    assert len(shop.query(f"SELECT REPEAT('x', {MOST})").scalar()) == MOST
+    check_growth(parse(f"SELECT REPEAT('x', {MOST_TEXT})"))
+    with pytest.raises(NotSupportedError, match=f"{MOST_TEXT + 1} characters"):
+        check_growth(parse(f"SELECT REPEAT('x', {MOST_TEXT + 1})"))
+    assert len(shop.query(f"SELECT REPEAT('x', {MOST_TEXT})").scalar()) == MOST_TEXT
 
 
 def test_a_question_has_one_limit_of_time() -> None:
