@@ -124,12 +124,6 @@ class Carried:
     wide: bool
 
 
-def with_sources(sources: Sequence[str], common: Sequence[str], text: str) -> str:
-    """A statement with a WITH clause."""
-    definitions = [*sources, *common]
-    return f"WITH {', '.join(definitions)} {text}" if definitions else text
-
-
 @dataclass
 class Output:
     """Columns that a query yields, with their derivatives, and reasons for missing rows."""
