@@ -108,8 +108,11 @@ def _refuse_windows(select: Node) -> None:
 
 
 def _elements(group: Node) -> list[Node]:
-    """The elements of GROUP BY; some versions of the parser keep lists of keys apart."""
-    return [*group.expressions, *(element for word in WORDS for element in group.args.get(word) or [])]
+    """The elements of GROUP BY; `a, b WITH ROLLUP` has an empty list, which stands for all keys before it."""
+    lists = [element for word in WORDS for element in group.args.get(word) or []]
+    if len(lists) == 1 and not lists[0].expressions:
+        return [type(lists[0])(expressions=group.expressions)]
+    return [*group.expressions, *lists]
 
 
 def _choices(group: Node, select: Node) -> list[list[Keys]]:

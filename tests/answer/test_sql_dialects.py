@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import duckdb
@@ -58,6 +59,15 @@ def test_a_key_means_what_its_dialect_says(star: Star, dialect: str, key: str, p
 
 def _plain(value: object) -> object:
     return value if value is None or isinstance(value, str | bool) else round(float(value), 9)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("words", "plain"), [("ROLLUP", "ROLLUP (1, 2)"), ("CUBE", "CUBE (1, 2)")])
+def test_with_rollup_has_the_totals(star: Star, words: str, plain: str) -> None:
+    text = f"SELECT c.region, c.age > 30, COUNT(*) AS n {FROM} GROUP BY "
+    found = star[0].query(f"{text} c.region, 2 WITH {words}", dialect="mysql").rows
+    exact = star[1].execute(text + plain).fetchall()
+    assert len(exact) > 8
+    assert Counter((a, b, round(n)) for a, b, n in found if round(n)) == Counter(exact)
 
 
 def test_integers_are_divided_outside_of_the_block_too(star: Star) -> None:
