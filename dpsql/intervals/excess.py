@@ -12,6 +12,10 @@ of which a group with the share F of the rows has about F E:
 towards more for values above the upper bound, towards less for those below the lower one. Where far units, or units
 beyond both bounds, stand out of their noise, nothing bounds that side.
 
+A sum or an average over an axis (`AVG(age)`) leaves out rows whose value lies beyond the axis's bounds, and nothing
+measures these values. Where such rows stand out of the noise and the statement's conditions may hold for them, nothing
+bounds either side.
+
 | here | there | unit |
 |---|---|---|
 | `ValuesBeyondBounds.above`, `below`, `width` | n, W | units, measure |
@@ -59,13 +63,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.catalog.graph import sums_rows
-from dpsql.executor.recombine import rows_term
+from dpsql.catalog.graph import COUNTS, sums_rows
+from dpsql.executor.recombine import answered_leaves, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
-from dpsql.planner.axis_query import FloatArray, IntArray
-from dpsql.planner.terms import Condition
+from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, is_bounded
+from dpsql.planner.plan import ReleaseView
+from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
 
@@ -340,3 +345,45 @@ def by_measure(
         if beyond is not None and len(weights.cell):
             measures.setdefault(key.term.measure, (beyond, []))[1].append(excess_lines(key, weights, beyond))
     yield from measures.values()
+
+
+def has_values_beyond(key: MeasuredTerm) -> bool:
+    """True if rows of a term whose factor lies beyond an axis's bounds stand out of the noise."""
+    plan, release = key.answered.plan, key.answered.errors.release
+    for box in plan.boxes_for(key.term) if key.term.factor is not None else ():
+        for position, (query, cells, taken) in enumerate(zip(plan.questions, plan.cells, box, strict=True)):
+            leaf = release.axes[query.axis].other_leaf
+            if leaf is None or not isinstance(taken, WeightedValues) or not is_bounded(release, query.axis):
+                continue
+            if np.any(cells.leaf[classes_taken(cells, taken)] == leaf) and _stands_out(
+                release, plan.view, position, leaf
+            ):
+                return True
+    return False
+
+
+def _stands_out(release: Release, view: ReleaseView, position: int, leaf: int) -> bool:
+    """True if a view's rows in one leaf of an axis are more than noise makes of none."""
+    measure = next((name for name in COUNTS if name in view.statistics), None)
+    if measure is None:
+        return False
+    selections = [range(release.axes[number].leaves) for number in view.axes]
+    selections[position] = range(leaf, leaf + 1)
+
+    def seen() -> bool:
+        key = MeasuredTerm(0, answered_leaves(release, view, Term(measure), selections), Term(measure))
+        return float(key.answered.totals[key.term][0]) > SEEN * float(np.sqrt(_noise(key)[0]))
+
+    return release.kept(("values beyond an axis", view.name, position), seen)
+
+
+def reach_of_axes(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:
+    """Open ends of numbers that sum an axis's values, where rows lie beyond its bounds; None without any."""
+    moved = np.zeros(numbers, bool)
+    for key, weights in terms.items():
+        if has_values_beyond(key):
+            moved[weights.number[weights.weight != 0]] = True
+    if not moved.any():
+        return None
+    none, variance = np.zeros(numbers), np.where(moved, inf, 0.0)
+    return ErrorComponents(none, none, variance, variance, none, none)

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from dpsql.catalog.graph import sums_rows
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ValueRange
+from dpsql.intervals.excess import has_values_beyond
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, reach, special_leaves
 from dpsql.planner.terms import TRUE, conjuncts, in_domain
@@ -58,6 +59,8 @@ def row_values(key: MeasuredTerm) -> Between:
     low, high = value_bounds(plan.view.statistics[term.measure], key.answered.errors.release)
     if term.factor is None:
         return Between(low, high)
+    if has_values_beyond(key):
+        return Between(-np.inf, np.inf)
     factors = np.zeros(0)
     for box in plan.boxes_for(term):
         for at, taken in enumerate(box):
@@ -190,7 +193,7 @@ def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:
     wanted, tests = ({*conjuncts(key.term.condition)} - {TRUE} for key in (below, above))
     if above.term.factor is not None:  # rows without a value of it count for 0
         tests.add(in_domain(above.term.factor))
-    if above.block != below.block or not wanted <= tests:
+    if above.block != below.block or not wanted <= tests or has_values_beyond(above):
         return None
     narrower = wanted != tests
     if (above.term.measure, above.term.factor) == (below.term.measure, below.term.factor):

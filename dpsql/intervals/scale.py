@@ -319,8 +319,8 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         components += [
             excess.excess_reach(lines, numbers.count, beyond) for beyond, lines in excess.by_measure(terms)
         ]
-        of_weights = excess.reach_of_weights(terms, numbers.count)
-        components += [] if of_weights is None else [of_weights]
+        reaches = (reach(terms, numbers.count) for reach in (excess.reach_of_weights, excess.reach_of_axes))
+        components += [reach for reach in reaches if reach is not None]
     return ErrorComponents.joined(components)
 
 

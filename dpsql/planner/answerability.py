@@ -20,18 +20,18 @@ import numpy as np
 
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.errors import NoViewError, PartialBinError
-from dpsql.executor.recombine import TermEstimates, answer_terms
+from dpsql.executor.recombine import answered_leaves
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.matrices.boxes import BoxReading
 from dpsql.matrices.max_entropy import partly
 from dpsql.matrices.model import PERHAPS
-from dpsql.planner.axis_query import AxisCells, FloatArray, decides, key_list
+from dpsql.planner.axis_query import FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
-from dpsql.planner.leaf_values import UNKNOWN, AxisQuery
+from dpsql.planner.leaf_values import UNKNOWN
 from dpsql.planner.plan import ReleaseView, ViewPlan, used_columns
 from dpsql.planner.schema import Schema
-from dpsql.planner.terms import TRUE, Term
+from dpsql.planner.terms import Term
 from dpsql.release import Release
 from dpsql.release.format import KeyListMeta
 
@@ -182,22 +182,6 @@ class LeafCount(NamedTuple):
     stderr: float
     low: float
     high: float
-
-
-def answered_leaves(
-    release: Release, view: ReleaseView, term: Term, selections: Sequence[range]
-) -> TermEstimates:
-    """A view's own count over some leaves of each axis."""
-    cells = []
-    for axis, leaves in zip(view.axes, selections, strict=True):
-        zeros = np.zeros(len(leaves), np.int64)
-        size = release.axes[axis].leaves
-        cells.append(
-            AxisCells(size, ((),), (), zeros, zeros, np.array(leaves, np.int64), np.ones(len(leaves)), ((),))
-        )
-    questions = tuple(AxisQuery(axis, ()) for axis in view.axes)
-    plan = ViewPlan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
-    return answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)
 
 
 def leaf_count(release: Release, view: ReleaseView, axis: int, leaves: range) -> LeafCount | None:

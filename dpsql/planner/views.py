@@ -27,11 +27,12 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import COUNTS
 from dpsql.catalog.tables import Column
 from dpsql.errors import NoViewError
+from dpsql.executor.recombine import answered_leaves
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.intervals.estimated import nullable
-from dpsql.planner.answerability import answered_leaves, listed_words, unanswerable_reason
+from dpsql.planner.answerability import listed_words, unanswerable_reason
 from dpsql.planner.block import one
 from dpsql.planner.plan import ReleaseView, views_of
 from dpsql.planner.schema import INFORMATION, Listing, Schema, data_type

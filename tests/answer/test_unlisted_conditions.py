@@ -189,3 +189,19 @@ def test_noise_below_0_does_not_hide_that_there_may_be_rows(tmp_path: Path) -> N
         if other.scalar() < 0:
             return
     pytest.fail("no draw was below 0")
+
+
+@pytest.mark.parametrize(("sql", "bounded"), [
+    ("SELECT AVG(price) FROM calls", False),
+    ("SELECT SUM(price) FROM calls WHERE price > 8", False),
+    ("SELECT AVG(price) FROM calls WHERE price BETWEEN 2 AND 10", True),
+    ("SELECT SUM(price) FILTER (WHERE price BETWEEN 2 AND 10) FROM calls", True),
+    ("SELECT AVG(age) FROM calls JOIN person USING (id)", True),
+])  # fmt: skip
+def test_sums_of_an_axis_have_no_ends_where_values_beyond_it_are_seen(
+    desk: tuple[ReleaseEngine, Path], sql: str, bounded: bool
+) -> None:
+    """AVG(price) was that of the prices within the bounds, under a note."""
+    assert outside(*desk, sql) == []
+    (low,), (high,) = desk[0].query(sql).interval_rows()
+    assert (low[0] is not None, high[0] is not None) == (bounded, bounded)
