@@ -262,7 +262,9 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
     outside = [
-        Note(f"values of {axis.name} outside its declared range are not counted here: its sums may have no ends")
+        Note(
+            f"values of {axis.name} outside its declared range are not counted here: its sums may have no ends"
+        )
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]

@@ -146,6 +146,16 @@ def parse(text: str, dialect: str = "") -> Node:
             hint=_instead(text),
             clause="statement",
         )
+    for select in tree.find_all(exp.Select):
+        starred = not select.expressions or any(isinstance(e, exp.Star) for e in select.expressions)
+        if starred and select.args.get("from_") is None:
+            raise refusal(
+                SqlSyntaxError,
+                "SELECT names no columns",
+                at=select,
+                clause="SELECT",
+                hint="write SELECT 1, or a FROM",
+            )
     tree.meta["dialect"] = reader
     return tree
 

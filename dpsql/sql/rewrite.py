@@ -35,6 +35,7 @@ from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
 from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
 from dpsql.sql.tree import (
     aggregates,
+    conjuncts,
     ctes,
     is_error_call,
     is_star,
@@ -270,14 +271,25 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
 
 
 def _preview(select: exp.Select) -> bool:
-    """SELECT .. LIMIT 0 without aggregates: BI tools ask for the column names."""
-    limit = select.args.get("limit")
-    return (
-        isinstance(limit, exp.Limit)
-        and limit.expression == exp.Literal.number(0)
-        and not select.args.get("group")
-        and not any(aggregates(projection) for projection in select.expressions)
+    """SELECT .. LIMIT 0, or WHERE 1 = 0, without aggregates: BI tools and data frames ask for the column names."""
+    limit, where = select.args.get("limit"), select.args.get("where")
+    no_limit = not isinstance(limit, exp.Limit) or limit.expression != exp.Literal.number(0)
+    if no_limit and not any(_never(test) for test in conjuncts(where)):
+        return False
+    return not select.args.get("group") and not any(
+        aggregates(projection) for projection in select.expressions
     )
+
+
+def _never(test: Node) -> bool:
+    """True of FALSE, and of two different literals that are compared: 1 = 0."""
+    if (
+        isinstance(test, exp.EQ)
+        and isinstance(test.left, exp.Literal)
+        and isinstance(test.right, exp.Literal)
+    ):
+        return bool(test.left != test.right)
+    return bool(test == exp.false())
 
 
 def _no_rows(context: Context, select: exp.Select, scope: Scope) -> RewrittenQuery:

@@ -174,6 +174,9 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
     grouped = select.args.get("group") is not None or select.args.get("distinct") is not None
     root = builder.binding.paths.root
     if not grouped and not _has_aggregates(select):
+        for projection in select.expressions:
+            if not tree.is_star(projection):  # a name that no table has is the error that comes first
+                resolve(builder.binding.rows, projection, builder.context.schema)
         raise refusal(
             RawRowsError,
             f"the statement asks for rows of {root}, and a release contains no rows",

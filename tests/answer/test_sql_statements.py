@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from dpsql.errors import RawRowsError, SqlSyntaxError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import AGES, make_rows, raw_star, write_fixture
@@ -125,8 +126,23 @@ def test_a_single_leaf_group_keeps_its_place(answerer: ReleaseEngine, raw: duckd
 
 def test_wide_table_is_left_joined(answerer: ReleaseEngine) -> None:
     assert answerer.query("SELECT COUNT(*) FROM shop").scalar() == len(ROWS["sales"])
-    names = answerer.query("SELECT * FROM shop LIMIT 0").columns
-    assert {"amount", "age", "region", "category", "department"} <= set(names)
+    for nothing in ("LIMIT 0", "WHERE 1 = 0", "AS q WHERE (0 = 1) AND q.age > 30"):
+        answer = answerer.query(f"SELECT * FROM shop {nothing}")
+        assert {"amount", "age", "region", "category", "department"} <= set(
+            answer.columns
+        ) and not answer.rows
+
+
+@pytest.mark.parametrize(("sql", "error"), [
+    ("SELECT agee FROM customer", UnknownName), ("SELECT age FROM customer", RawRowsError),
+    ("SELECT", SqlSyntaxError), ("SELECT *", SqlSyntaxError), ("SELECT * FROM customer WHERE 1 = 1", RawRowsError),
+])  # fmt: skip
+def test_the_first_thing_that_is_wrong_is_the_error(
+    answerer: ReleaseEngine, sql: str, error: type[Exception]
+) -> None:
+    """A misspelt column was told that a release has no rows, and SELECT alone in DuckDB's words."""
+    with pytest.raises(error):
+        answerer.query(sql)
 
 
 def test_information_schema(answerer: ReleaseEngine) -> None:
