@@ -16,9 +16,10 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.partial_bins import PartialBin
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
-from tests.answer.test_cuts import EVEN, publish
+from tests.answer.test_cuts import EVEN, write
 from tests.property.test_no_nan import BASES, CALLS, OUTER, PAIRS, unbounded
 from tests.release_fixture import make_rows, write_fixture
+from tests.releases import published
 
 DAYS, SHOPS = (100, 10), (10, 5)
 """Values of an axis, and how many lie in a bin."""
@@ -67,8 +68,7 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
         session: what the session does with cut bins; None is the default, which the promise is about.
     """
     draw = random.Random(1)
-    release = open_release(publish(folder, EVEN, ZeroNoise()), insecure=True)
-    answerer, wrong = ReleaseEngine(release, on_partial_bin=session), 0
+    answerer, wrong = published(write(folder, EVEN), ZeroNoise(), on_partial_bin=session), 0
     for statement in (asked(draw) for _ in range(statements)):
         try:
             answer = answerer.query(statement.sql)
@@ -76,7 +76,7 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
         except PartialBinError:
             refused = True
         wrong += refused != (statement.share > 0.5 + 1e-9)
-    release.close()
+    answerer.release.close()
     return wrong
 
 

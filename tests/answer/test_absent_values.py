@@ -7,14 +7,8 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("absent"))
 
 
 def flags(shop: Path, condition: str) -> list[str]:

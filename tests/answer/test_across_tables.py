@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 from tests.two_facts_star import write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -18,11 +15,7 @@ TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FRO
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
-    folder = tmp_path_factory.mktemp("desk")
-    path = folder / "desk.dpsql"
-    noise = ExactNoise(insecure_test_entropy(1))
-    publish_release(load_catalog(write_star(folder, 3000, 1)), path, noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(path, insecure=True))
+    return published(write_star(tmp_path_factory.mktemp("desk"), 3000, 1), seeded(1))
 
 
 def errors(answers: ReleaseEngine, value: str, part: str = "scale") -> tuple[float, float]:

@@ -10,11 +10,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 from tests.spenders_star import EDGES, counted, spenders, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -23,11 +20,7 @@ Star = tuple[np.ndarray, np.ndarray]
 
 
 def released(folder: Path, star: Star, epsilon: str, delta: str) -> ReleaseEngine:
-    path = folder / "shop.dpsql"
-    noise = ExactNoise(insecure_test_entropy(0))
-    catalog = write_star(folder, *star, epsilon=epsilon, delta=delta)
-    publish_release(load_catalog(catalog), path, noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(path, insecure=True))
+    return published(write_star(folder, *star, epsilon=epsilon, delta=delta), seeded(0))
 
 
 def ends(answers: ReleaseEngine, value: str, where: str) -> tuple[float, float]:

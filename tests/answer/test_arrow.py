@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpsql.federation.session import OpenReleases, open_session
-from tests.interfaces_release import build
+from dpsql.federation.session import OpenReleases
 
 pytestmark = pytest.mark.usefixtures("publishes")
 GROUPED = """SELECT region, DATE '2025-01-31' AS day, 1.50 AS price, COUNT(*) > 0 AS b, COUNT(*) AS n
@@ -19,16 +17,9 @@ FROM sales JOIN customer USING (customer_id)"""
 KINDS = {"region": "string", "day": "date32[day]", "price": "decimal128(3, 2)", "b": "bool", "n": "double"}
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
-    opened = open_session([build(tmp_path_factory.mktemp("arrow"))])
-    yield opened
-    opened.close()
-
-
 @pytest.mark.parametrize("having", ["", " HAVING COUNT(*) > 1e12"])
-def test_types_are_the_statements_with_and_without_rows(shop: OpenReleases, having: str) -> None:
-    result = shop.query(f"{GROUPED} GROUP BY region{having}")
+def test_types_are_the_statements_with_and_without_rows(opened: OpenReleases, having: str) -> None:
+    result = opened.query(f"{GROUPED} GROUP BY region{having}")
     table = result.arrow()
     assert {field.name: str(field.type) for field in table.schema} == KINDS
     assert [tuple(row.values()) for row in table.to_pylist()] == [tuple(row) for row in result.rows]
@@ -41,8 +32,8 @@ def test_types_are_the_statements_with_and_without_rows(shop: OpenReleases, havi
 
 
 @pytest.mark.parametrize("read", [pa.table, pl.DataFrame], ids=["pyarrow", "polars"])
-def test_whatever_reads_streams_takes_a_result(shop: OpenReleases, read: Any) -> None:
-    result = shop.query(f"{GROUPED} GROUP BY region")
+def test_whatever_reads_streams_takes_a_result(opened: OpenReleases, read: Any) -> None:
+    result = opened.query(f"{GROUPED} GROUP BY region")
     taken = read(result)
     rows = (
         taken.rows()
@@ -53,8 +44,8 @@ def test_whatever_reads_streams_takes_a_result(shop: OpenReleases, read: Any) ->
     assert len(rows) > 1
 
 
-def test_a_table_says_which_release_it_is_of(shop: OpenReleases) -> None:
-    result = shop.query("SELECT COUNT(*) FROM sales")
+def test_a_table_says_which_release_it_is_of(opened: OpenReleases) -> None:
+    result = opened.query("SELECT COUNT(*) FROM sales")
     about = json.loads(result.arrow().schema.metadata[b"dpsql"])
     assert about["release"] == result.provenance["release"]
     assert about["notes"] == list(result.notes)

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.curator.forecast import plan_catalog
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
 from dpsql.interfaces.web.explore.answers import Explorer
 from dpsql.interfaces.web.report import report_page
 from dpsql.intervals.excess import UNSEEN, Grown, reach_of
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import Noise, ZeroNoise
 from dpsql.progress import silent
 from dpsql.release import open_release
 from dpsql.release.format import RowsBeyondBound
 from dpsql.results.export import export
+from tests import releases
 from tests.interfaces_release import CATALOG, build
 
 UNMEASURED = "of the bounded rows; rows beyond max_ids were not measured"
@@ -81,9 +81,7 @@ def published(
         for table in ("sales", "customer"):
             connection.execute(f"COPY {table} TO '{folder / table}.parquet'")
     (folder / "shop.yaml").write_text(star.replace("SHARE", share))
-    noise = noise or ExactNoise(insecure_test_entropy(3))
-    made = publish_release(load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(made.path, insecure=True))
+    return releases.published(folder / "shop.yaml", noise or releases.seeded(3))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,27 +17,17 @@ from dpsql.intervals.cells import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import Interval
 from dpsql.intervals.estimated import quantile
-from dpsql.release import open_release
 from dpsql.release.request import Request
 from dpsql.results.render import margin_lines
 from dpsql.results.result import Result
 from dpsql.sql.carry import LineageColumns
 from dpsql.sql.selection import PickQuery
-from tests.release_fixture import make_rows, write_fixture
 
+VARIANCE = 4.0
 GROUPS = "SELECT age, COUNT(*) AS n FROM shop GROUP BY age"
 DOMAIN = f"{GROUPS} HAVING age IS NOT NULL"
 """The groups that LIMIT chooses from: without that of ages which the catalog does not know."""
 TOP = f"{GROUPS} ORDER BY n DESC LIMIT 3"
-
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    found = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 4.0))
-    )
-    yield found
-    found.release.close()
 
 
 def widths(result: Result, column: int = 1, level: float = 0.95) -> list[float]:

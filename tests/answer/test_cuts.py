@@ -12,18 +12,16 @@ import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
 from dpsql.intervals.bin_bounds import CutMass, average_ends, average_of, quotient_ends
 from dpsql.intervals.partial_bins import PartialBin
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.terms import Expression, Predicate, Term
-from dpsql.release import open_release
 from dpsql.results.render import render
+from tests.releases import published, seeded, write_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -31,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("publishes")
 CATALOG = """
 dpsql: 1
 name: shop
-ledger: LEDGER
+ledger: ROOT/ledger
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
 privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
 tables:
@@ -56,18 +54,11 @@ FORMS = {
 }
 
 
-def publish(folder: Path, day: str, noise: Noise, count: int = 300) -> Path:
+def write(folder: Path, day: str, count: int = 300) -> Path:
     """300 rows; those late in a bin have large values."""
-    folder.mkdir(exist_ok=True)
     rows = f"""SELECT {day} AS day, i % 10 AS shop, (i % 7) * 3.5 + CASE WHEN {day} % 10 > 4 THEN 15 ELSE 0 END AS paid,
         (i % 11) * 5 - 20 AS change FROM range({count}) t(i)"""
-    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
-    (folder / "shop.yaml").write_text(
-        CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger")
-    )
-    return publish_release(
-        load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32)
-    ).path
+    return write_catalog(folder, CATALOG, {"sales": rows})
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +67,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReleaseEngine]:
     folder = tmp_path_factory.mktemp("cuts")
     days = {"early": EARLY, "late": LATE, "even": EVEN}
     return {
-        name: ReleaseEngine(
-            open_release(publish(folder / name, day, ZeroNoise()), insecure=True),
-            on_partial_bin="interpolate",
-        )
+        name: published(write(folder / name, day), ZeroNoise(), on_partial_bin="interpolate")
         for name, day in days.items()
     }
 
@@ -173,9 +161,8 @@ def test_noise_of_cells_cancels(tmp_path: Path) -> None:
     """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
     bounds = []
     for seed in range(20):
-        noise = ExactNoise(insecure_test_entropy(seed))
-        path = publish(tmp_path / str(seed), EVEN, noise, 0)
-        answerer = ReleaseEngine(open_release(path, insecure=True), on_partial_bin="interpolate")
+        catalog = write(tmp_path / str(seed), EVEN, 0)
+        answerer = published(catalog, seeded(seed), on_partial_bin="interpolate")
         text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
         found = answerer.query(text)
         wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
@@ -186,10 +173,7 @@ def test_noise_of_cells_cancels(tmp_path: Path) -> None:
 
 def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
     """Tables with `max_ids: auto`: the reach of a weighted shape, which is far larger, has no part in it."""
-    catalog = write_star(tmp_path, *uneven_rows(500, 3), delta="1e-6")
-    noise = ExactNoise(insecure_test_entropy(3))
-    path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32)).path
-    answerer = ReleaseEngine(open_release(path, insecure=True))
+    answerer = published(write_star(tmp_path, *uneven_rows(500, 3), delta="1e-6"), seeded(3))
     text = (
         "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales JOIN customer USING (id) "
         "WHERE region IN ('n', 's') AND day BETWEEN {} AND {}"
@@ -220,19 +204,19 @@ def test_it_is_told(exact: dict[str, ReleaseEngine]) -> None:
 
 
 def test_it_is_planned(tmp_path: Path) -> None:
-    publish(tmp_path, EVEN, ZeroNoise())
+    catalog = write(tmp_path, EVEN)
+    published(catalog, ZeroNoise())
     asked = [
         "SELECT COUNT(*) FROM sales WHERE day < 20",
         "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24",
         "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24 AND shop < 3",
         "SELECT AVG(paid) FROM sales WHERE day = 20",
     ]
-    refused = api.plan(tmp_path / "shop.yaml", asked).queries
+    refused = api.plan(catalog, asked).queries
     assert [query.refusal is not None for query in refused] == [False, False, True, True]
     assert "interpolated, more than half; take whole bins, which begin at 20, 30" in str(refused[3].refusal)
-    catalog = (tmp_path / "shop.yaml").read_text() + "on_partial_bin: interpolate\n"
-    (tmp_path / "shop.yaml").write_text(catalog)
-    report = api.plan(tmp_path / "shop.yaml", asked)
+    catalog.write_text(catalog.read_text() + "on_partial_bin: interpolate\n")
+    report = api.plan(catalog, asked)
     columns = [query.columns[0] for query in report.queries]
     assert [(c.cut, c.cut_bins) for c in columns] == [(False, 0), (True, 2), (True, 3), (True, 1)]
     assert [c.interpolated for c in columns] == pytest.approx([0.0, 0.5, 1.0, 1.0])
@@ -268,15 +252,14 @@ def test_what_is_mostly_interpolated_is_refused(
     assert asking.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
 
 
-@pytest.mark.parametrize("where", [
+HALF = (
     "day < 20", "day BETWEEN 5 AND 24", "day BETWEEN 5 AND 34", "NOT day BETWEEN 3 AND 47", "day < 14 AND shop < 5",
     "day BETWEEN 21 AND 23 OR shop < 5",
-])  # fmt: skip
-def test_what_is_half_interpolated_is_not(limited: ReleaseEngine, where: str) -> None:
-    assert limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("statement", "culprit", "group"), [
+    *((f"SELECT COUNT(*) FROM sales WHERE {where}", None, None) for where in HALF),
     ("SELECT day % 24 AS h, COUNT(*) FROM sales GROUP BY h", "sales.day % 24", "of the group (0)"),
     ("SELECT day // 15, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", None, None),
     ("SELECT day // 14, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", "sales.day // 14", "of the group (1)"),
@@ -307,14 +290,8 @@ def test_any_group_and_any_value_counts(
 def test_a_null_does_not_hide_a_cut_bin(tmp_path: Path) -> None:
     """NULL is a leaf like any other, but no stretch of the axis: without this 17% of two leaves were interpolated."""
     text = CATALOG.replace("upper: 99}", "upper: 99, nullable: true}")
-    (tmp_path / "shop.yaml").write_text(
-        text.replace("ROOT", str(tmp_path)).replace("LEDGER", f"{tmp_path}/l")
-    )
     rows = "SELECT i AS day, 1 AS shop, 2.5 AS paid, 1 AS change FROM range(99) t(i)"
-    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sales.parquet'")
-    catalog = load_catalog(tmp_path / "shop.yaml")
-    path = publish_release(catalog, tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)).path
-    answerer = ReleaseEngine(open_release(path, insecure=True))
+    answerer = published(write_catalog(tmp_path, text, {"sales": rows}), ZeroNoise())
     with pytest.raises(PartialBinError, match="100%"):
         answerer.query("SELECT COUNT(*) FROM sales WHERE day < 2 OR day IS NULL")
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE day IS NULL").rows == ((0.0,),)
@@ -355,14 +332,6 @@ def test_who_says_so(
                 asked.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
 
 
-def test_other_words_are_refused(tmp_path: Path) -> None:
-    path = publish(tmp_path, EVEN, ZeroNoise())
+def test_other_words_are_refused(limited: ReleaseEngine) -> None:
     with pytest.raises(InterfaceError, match="interpolate, limit, refuse"):
-        dpsql.connect(path, insecure=True, on_partial_bin="half")
-
-
-def test_refusing_instead(tmp_path: Path) -> None:
-    path = publish(tmp_path, EVEN, ZeroNoise())
-    connection = dpsql.connect(path, insecure=True, on_partial_bin="refuse")
-    with connection, pytest.raises(NoViewError, match="cut a bin"):
-        connection.execute("SELECT COUNT(*) FROM sales WHERE day < 14")
+        dpsql.connect(limited.release.path, insecure=True, on_partial_bin="half")

@@ -10,22 +10,16 @@ import duckdb
 import pytest
 
 from benchmarks.answers import distinct
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
 from tests.people_star import make_people, plain
+from tests.releases import published, seeded
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 
 def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
     for seed in range(releases):
-        path = catalog.parent / f"{seed}.dpsql"
-        noise = ExactNoise(insecure_test_entropy(seed))
-        publish_release(load_catalog(catalog), path, noise=noise, key=bytes([seed]) * 32)
-        yield ReleaseEngine(open_release(path, insecure=True))
+        yield published(catalog, seeded(seed), str(seed), key=bytes([seed]) * 32)
 
 
 def covered(answers: ReleaseEngine, sql: str, truth: dict[tuple, int]) -> list[bool]:
@@ -37,19 +31,22 @@ def covered(answers: ReleaseEngine, sql: str, truth: dict[tuple, int]) -> list[b
     ]
 
 
-def visits(folder: Path, delta: str) -> tuple[Path, dict[tuple, int]]:
-    """The catalog and the truth of a star whose table `visit` is open."""
+def visits(
+    folder: Path, delta: str = "1e-6", foodmart: str = "", a: int = 9, b: int = 11
+) -> tuple[Path, dict[tuple, int]]:
+    """The catalog and the truth of a star of made-up visits, or of those of a chain of shops in a folder of data."""
     with duckdb.connect() as db:
-        distinct.campus(db, people=1500)
+        if foodmart:
+            db.execute(f"CREATE TABLE visit AS {distinct.FOODMART.format(data=foodmart)}")
+        else:
+            distinct.campus(db, people=1500)
         db.execute(f"COPY visit TO '{folder}/visit.parquet'")
         db.execute(f"COPY (SELECT DISTINCT id, id % 2 AS half FROM visit) TO '{folder}/person.parquet'")
         truth = {
             row[:2]: row[2] for row in db.execute("SELECT a, b, count(*) FROM visit GROUP BY a, b").fetchall()
         }
     catalog = folder / "cells.yaml"
-    catalog.write_text(
-        distinct.CATALOG.format(name="campus", folder=folder, delta=delta, a=9, b=11, epsilon=8)
-    )
+    catalog.write_text(distinct.CATALOG.format(name="cells", folder=folder, delta=delta, a=a, b=b, epsilon=8))
     return catalog, truth
 
 
@@ -65,7 +62,7 @@ def test_cells_of_busy_people_are_covered(tmp_path: Path, delta: str) -> None:
 
 
 def test_a_difference_of_cells_takes_both_bounds(tmp_path: Path) -> None:
-    catalog, truth = visits(tmp_path, "1e-6")
+    catalog, truth = visits(tmp_path)
     (answers,) = released(catalog, 1)
     if answers.release.statistics[-1].people_bounds is None:
         pytest.skip("everybody weighs 1")
@@ -93,17 +90,7 @@ def test_a_star_of_few_people_is_covered(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("DPSQL_DATA" not in os.environ, reason="real rows are not there")
 def test_customers_of_stores_and_months_are_covered(tmp_path: Path) -> None:
-    with duckdb.connect() as db:
-        db.execute(f"CREATE TABLE visit AS {distinct.FOODMART.format(data=os.environ['DPSQL_DATA'])}")
-        db.execute(f"COPY visit TO '{tmp_path}/visit.parquet'")
-        db.execute(f"COPY (SELECT DISTINCT id, id % 2 AS half FROM visit) TO '{tmp_path}/person.parquet'")
-        truth = {
-            row[:2]: row[2] for row in db.execute("SELECT a, b, count(*) FROM visit GROUP BY a, b").fetchall()
-        }
-    catalog = tmp_path / "cells.yaml"
-    catalog.write_text(
-        distinct.CATALOG.format(name="foodmart", folder=tmp_path, delta="1e-6", a=23, b=11, epsilon=8)
-    )
+    catalog, truth = visits(tmp_path, foodmart=os.environ["DPSQL_DATA"], a=23)
     (answers,) = released(catalog, 1)
     hits = covered(answers, "SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b", truth)
     assert sum(hits) >= 0.93 * len(hits)

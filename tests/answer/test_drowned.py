@@ -11,8 +11,7 @@ from dpsql.errors import InterfaceError, ProgrammingError
 from dpsql.results.render import suppressed
 from dpsql.results.result import Grid, Result, hide
 from tests.command import dpsql_command
-from tests.interfaces.test_wire import Wire, serving, values
-from tests.interfaces_release import build
+from tests.interfaces.wire_client import Wire, serving, values
 
 ROWS = (("a", 100.0, 5.0), ("b", 10.0, 1.0), ("c", -4.0, None), ("d", 0.0, 9.0), ("e", 3.0, 0.0))
 ERRORS: Grid = ((None, 10.0, 1.0), (None, 10.0, 1.0), (None, 8.0, None), (None, 10.0, 9.0), (None, 0.0, 0.0))
@@ -54,11 +53,6 @@ def test_notebooks_show_them_grey() -> None:
 def test_other_numbers_are_refused(wrong: float) -> None:
     with pytest.raises(InterfaceError, match="above 0"):
         suppressed(result(ROWS, ERRORS), wrong)
-
-
-@pytest.fixture(scope="module")
-def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("suppressed"))
 
 
 def wanted(shop: Path, at_least: float) -> list[tuple]:

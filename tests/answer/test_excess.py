@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.excess import excess
 from dpsql.ledger import ledger_entries
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.release import open_release
+from dpsql.noise import Noise, ZeroNoise
 from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds
+from tests.releases import published, seeded
 from tests.thinned import by_default
 
 STAR = """
@@ -62,9 +61,7 @@ def star(folder: Path, amounts: np.ndarray, upper: int, *, unit: str = ROW, delt
 
 
 def released(file: Path, noise: Noise | None = None, name: str = "r") -> ReleaseEngine:
-    noise = noise or ExactNoise(insecure_test_entropy(4))
-    made = publish_release(load_catalog(file), file.with_name(f"{name}.dpsql"), noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(made.path, insecure=True))
+    return published(file, noise or seeded(4), name)
 
 
 HOSTILE = [5.0] * 3 + [11, 40, 42, -1, -30, -33, np.inf, -np.inf, 1e300, np.nan, 10.004, -0.004]

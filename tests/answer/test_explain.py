@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,10 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.leaves import IdentityVariance
 from dpsql.matrices.reading import MEASURED
 from dpsql.matrices.tree import LevelVariance, TreeVariance
-from dpsql.release import open_release
 from dpsql.release.request import current
 from dpsql.tree import kary_tree
-from tests.release_fixture import make_rows, write_fixture
 
 STATEMENTS = 60
-
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    found = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
-    )
-    yield found
-    found.release.close()
 
 
 @pytest.mark.parametrize("what", ["plan", "decomposition"])

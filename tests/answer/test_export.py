@@ -22,7 +22,6 @@ from dpsql.progress import silent
 from dpsql.results import export as exporting
 from dpsql.results.export import export
 from tests.command import dpsql_command as run
-from tests.interfaces_release import build
 from tests.people_star import make_people
 from tests.release_fixture import make_rows, write_fixture
 
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 ROOT = Path(__file__).parents[2]
 Table = list[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
-    opened = open_session([build(tmp_path_factory.mktemp("export"))])
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +62,9 @@ def errors(value: str) -> str:
     return f"{value}, DP_STDERR({value}), DP_INTERVAL_LOW({value}), DP_INTERVAL_HIGH({value})"
 
 
-def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(shop: OpenReleases, tmp_path: Path) -> None:
+def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(opened: OpenReleases, tmp_path: Path) -> None:
     folder = tmp_path / "it's here"
-    schema = export(shop, folder, ("trend",), 0.9, silent, dbt=True)
+    schema = export(opened, folder, ("trend",), 0.9, silent, dbt=True)
     (source,) = yaml.safe_load((folder / "sources.yml").read_text())["sources"]
     assert source["name"] == schema["release"] and source["meta"]["level"] == 0.9
     (table,) = source["tables"]
@@ -86,7 +78,7 @@ def test_dbt_finds_the_files_and_runs_no_word_of_a_catalog(shop: OpenReleases, t
     text = exporting.dbt_sources(hostile, folder)
     assert "env_var" in text and not re.search(r"\{[{%#]", text)
     with pytest.raises(InterfaceError, match="braces"):
-        export(shop, tmp_path / "{{ x }}", ("trend",), 0.9, silent, dbt=True)
+        export(opened, tmp_path / "{{ x }}", ("trend",), 0.9, silent, dbt=True)
 
 
 @pytest.mark.slow
@@ -122,8 +114,8 @@ def test_the_models_of_the_examples_read_an_export(tmp_path: Path) -> None:
     assert rows["months"] == 12 * 5 and rows["days"] == 365 and rows["leaders"] > 0
 
 
-def test_a_file_says_itself_what_it_holds(shop: OpenReleases, tmp_path: Path) -> None:
-    schema = export(shop, tmp_path / "out", ("trend",), 0.95, silent)
+def test_a_file_says_itself_what_it_holds(opened: OpenReleases, tmp_path: Path) -> None:
+    schema = export(opened, tmp_path / "out", ("trend",), 0.95, silent)
     ((value,),) = duckdb.sql(
         f"SELECT value FROM parquet_kv_metadata('{tmp_path}/out/trend.parquet')"
     ).fetchall()
@@ -137,20 +129,20 @@ def test_a_file_says_itself_what_it_holds(shop: OpenReleases, tmp_path: Path) ->
     assert about["release_id"] and about["promise"] and about["columns"]
 
 
-def test_cells_are_those_of_sql(shop: OpenReleases, tmp_path: Path) -> None:
-    schema = export(shop, tmp_path / "out", (), 0.95, silent)
+def test_cells_are_those_of_sql(opened: OpenReleases, tmp_path: Path) -> None:
+    schema = export(opened, tmp_path / "out", (), 0.95, silent)
     assert [each["view"] for each in schema["views"]] == ["demand", "people", "trend"]
     numbers = ", ".join(n + end for n in ("count", "sum_amount") for end in ("", "_stderr", "_low", "_high"))
     values = f"{errors('COUNT(*)')}, {errors('SUM(amount)')}"
     joined = "FROM shop WHERE age IS NOT NULL AND region <> '(other)' GROUP BY 1, 2 ORDER BY 1, 2"
-    demand = shop.query(f"SELECT age, region, {values} {joined}").rows
+    demand = opened.query(f"SELECT age, region, {values} {joined}").rows
     known = "WHERE age_low IS NOT NULL AND region NOT LIKE '(%' ORDER BY 1, 2"
     same(
         written(tmp_path / "out", f"SELECT age_low, region, {numbers} FROM 'demand.parquet' {known}"),
         named(demand),
     )
     joined = "FROM shop GROUP BY 1, 2 ORDER BY 1, 2"
-    trend = shop.query(f"SELECT DATE_TRUNC('month', sold_on), category, {values} {joined}").rows
+    trend = opened.query(f"SELECT DATE_TRUNC('month', sold_on), category, {values} {joined}").rows
     known = "WHERE sold_on_low IS NOT NULL AND category NOT LIKE '(%' ORDER BY 1, 2"
     found = f"SELECT sold_on_low, category, {numbers} FROM 'trend.parquet' {known}"
     plain = [(str(row[0])[:10], *row[1:]) for row in named(trend)]
@@ -161,14 +153,14 @@ def test_cells_are_those_of_sql(shop: OpenReleases, tmp_path: Path) -> None:
 
 
 def test_parts_and_a_whole_are_the_same(
-    shop: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A view that is worked out a few rows at a time gives the file that it gives at once."""
-    export(shop, tmp_path / "whole", ("trend",), 0.9, silent)
+    export(opened, tmp_path / "whole", ("trend",), 0.9, silent)
     monkeypatch.setattr(exporting, "MOST_ROWS", 7)
     assert len(list(exporting._parts((12, 5)))) == 12
     assert sum(len(a) * len(b) for a, b in exporting._parts((12, 5))) == 60
-    export(shop, tmp_path / "parts", ("trend",), 0.9, silent)
+    export(opened, tmp_path / "parts", ("trend",), 0.9, silent)
     whole, parts = (written(tmp_path / name, "SELECT * FROM 'trend.parquet'") for name in ("whole", "parts"))
     same(parts, whole)
 
@@ -217,8 +209,8 @@ def test_people_and_scaled_cells(tmp_path: Path, bound: str, privacy: str) -> No
     opened.close()
 
 
-def test_schema_says_what_to_know(shop: OpenReleases, tmp_path: Path) -> None:
-    schema = export(shop, tmp_path / "out", ("people",), 0.95, silent)
+def test_schema_says_what_to_know(opened: OpenReleases, tmp_path: Path) -> None:
+    schema = export(opened, tmp_path / "out", ("people",), 0.95, silent)
     assert json.loads((tmp_path / "out" / "schema.json").read_text("utf-8")) == json.loads(json.dumps(schema))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["people.parquet", "schema.json"]
     told = " ".join(schema["read_first"])
@@ -229,34 +221,36 @@ def test_schema_says_what_to_know(shop: OpenReleases, tmp_path: Path) -> None:
 
 
 def test_refusals_say_what_to_write(
-    shop: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InterfaceError, match="no view nothing; there are demand, people, trend"):
-        export(shop, tmp_path / "out", ("nothing",), 0.95, silent)
+        export(opened, tmp_path / "out", ("nothing",), 0.95, silent)
     with pytest.raises(InterfaceError, match="exists"):
-        export(shop, tmp_path, (), 0.95, silent)
+        export(opened, tmp_path, (), 0.95, silent)
     monkeypatch.setattr(exporting, "MOST_WORK", 10_000)
     with pytest.raises(NotSupportedError, match=r"view demand has 210 cells.*--view NAME"):
-        export(shop, tmp_path / "out", (), 0.95, silent)
+        export(opened, tmp_path / "out", (), 0.95, silent)
     assert not list(tmp_path.iterdir())
     monkeypatch.undo()
     (tmp_path / "file").touch()
     with pytest.raises(MachineFault, match="the tables were not written"):
-        export(shop, tmp_path / "file" / "out", (), 0.95, silent)
+        export(opened, tmp_path / "file" / "out", (), 0.95, silent)
     (tmp_path / "file").unlink()
-    two = open_session([shop.releases[0].path] * 2)
+    two = open_session([opened.releases[0].path] * 2)
     with pytest.raises(InterfaceError, match="a folder of its own"):
         export(two, tmp_path / "out", (), 0.95, silent)
     two.close()
 
 
-def test_command(shop: OpenReleases, tmp_path: Path) -> None:
-    done = run("export", shop.releases[0].path, "-o", tmp_path / "out", "--view", "people", "--level", "0.5")
+def test_command(opened: OpenReleases, tmp_path: Path) -> None:
+    done = run(
+        "export", opened.releases[0].path, "-o", tmp_path / "out", "--view", "people", "--level", "0.5"
+    )
     assert (done.returncode, done.stdout) == (0, "") and "people.parquet: 5 rows" in done.stderr
     low, high, error = written(
         tmp_path / "out", "SELECT count_low, count_high, count_stderr FROM 'people.parquet'"
     )[0]
     assert 0 < high - low < 2 * error  # at a level of one half
-    told = json.loads(run("export", shop.releases[0].path, "-o", tmp_path / "more", "--json").stdout)
+    told = json.loads(run("export", opened.releases[0].path, "-o", tmp_path / "more", "--json").stdout)
     assert [each["file"] for each in told["views"]] == ["demand.parquet", "people.parquet", "trend.parquet"]
     assert np.prod([42, 5]) == told["views"][0]["rows"]

@@ -10,12 +10,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.errorfunctions import STEPS, Ends
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.release import open_release
+from dpsql.noise import ZeroNoise
+from tests.releases import published, seeded, write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -36,11 +34,11 @@ views:
     measures: [count, batch.yield, squares(batch.yield), batch.loss, squares(loss)]}
 """
 
+Kilns = tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]
+
 
 @pytest.fixture(scope="module")
-def kilns(
-    tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]]:
+def kilns(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Kilns]:
     """A release without noise, one with, and the rows: some with a speed or a heat that the catalog does not know."""
     folder, draw, raw = tmp_path_factory.mktemp("kiln"), random.Random(6), duckdb.connect()
     raw.execute("CREATE TABLE batch (line VARCHAR, speed INT, heat INT, yield DECIMAL(9, 2), loss INT)")
@@ -53,12 +51,9 @@ def kilns(
     answerers = []
     for name, epsilon, noise in (
         ("exact", 9000, ZeroNoise()),
-        ("noisy", 20, ExactNoise(insecure_test_entropy(3))),
+        ("noisy", 20, seeded(3)),
     ):
-        (folder / f"{name}.yaml").write_text(CATALOG % epsilon)
-        catalog = load_catalog(folder / f"{name}.yaml")
-        published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=bytes(32))
-        answerers.append(ReleaseEngine(open_release(published.path, insecure=True)))
+        answerers.append(published(write_catalog(folder, CATALOG % epsilon), noise, name))
     yield answerers[0], answerers[1], raw
     for answerer in answerers:
         answerer.release.close()
@@ -72,16 +67,14 @@ KNOWN = {"speed": "speed BETWEEN 1 AND 12", "heat": "heat BETWEEN 1 AND 9"}
     "COVAR_SAMP(speed, yield)",
     "COVAR_POP(yield, heat)", "COVAR_SAMP(loss, speed)", "CORR(loss, heat)", "CORR(speed, yield)", "CORR(speed, speed)",
 ])  # fmt: skip
-def test_moments_count_rows_whose_values_are_known(
-    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], item: str
-) -> None:
+def test_moments_count_rows_whose_values_are_known(kilns: Kilns, item: str) -> None:
     known = " AND ".join(test for column, test in KNOWN.items() if column in item) or "true"
     ((exact,),) = kilns[2].execute(f"SELECT {item} FILTER (WHERE {known}) FROM batch").fetchall()
     ((value,),) = kilns[0].query(f"SELECT {item} FROM batch").rows
     assert value == pytest.approx(float(exact), rel=1e-6)
 
 
-def test_nobody_has_no_spread(kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
+def test_nobody_has_no_spread(kilns: Kilns) -> None:
     """GREATEST alone would make 0 of NULL."""
     items = "STDDEV(yield), VAR_POP(yield), VARIANCE(speed), CORR(yield, speed)"
     ((*nobody,),) = kilns[2].execute(f"SELECT {items} FROM batch WHERE line = 'a' AND speed = 1").fetchall()
@@ -101,9 +94,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("item", FUNCTIONS)
-def test_an_interval_is_the_image_of_its_arguments(
-    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], item: str
-) -> None:
+def test_an_interval_is_the_image_of_its_arguments(kilns: Kilns, item: str) -> None:
     ends = [*_asked(kilns[1], "AVG(yield)", "batch WHERE line = 'c'")]
     low, value, high = _asked(kilns[1], item, "batch WHERE line = 'c'")
     images = [FUNCTIONS[item](end) for end in ends]
@@ -126,9 +117,7 @@ def _asked(answerer: ReleaseEngine, item: str, source: str) -> list[float]:
     "SELECT CASE WHEN line = 'b' THEN {0} END FROM batch WHERE line = 'b' GROUP BY line",
     "SELECT (SELECT {0} FROM batch WHERE line = 'b')",
 ])  # fmt: skip
-def test_the_image_goes_through_queries(
-    kilns: tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection], around: str
-) -> None:
+def test_the_image_goes_through_queries(kilns: Kilns, around: str) -> None:
     alone = _asked(kilns[1], "SQRT(COUNT(*))", "batch WHERE line = 'b'")
     result = kilns[1].query(around.format("SQRT(COUNT(*))"))
     lows, highs = result.interval_rows()

@@ -24,13 +24,8 @@ COLUMNS = ["region", "n", "n_stderr", "n_low", "n_high", "n_bound"]
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0)
-
-
-@pytest.fixture(scope="module")
-def result(path: Path) -> Result:
-    return dpsql.query(TEXT, release=path)
+def result(fixture_file: Path) -> Result:
+    return dpsql.query(TEXT, release=fixture_file)
 
 
 def rows_of(result: Result) -> list[list[object]]:
@@ -66,10 +61,10 @@ def test_formats_for_people(result: Result) -> None:
     assert str(result) == render(result, "table", 0.95)
 
 
-def test_whole_days_are_shown_as_days(path: Path) -> None:
+def test_whole_days_are_shown_as_days(fixture_file: Path) -> None:
     """DuckDB makes a TIMESTAMP of a truncated DATE; people see a date, programs the type that they asked for."""
     asked = "SELECT DATE_TRUNC('month', sold_on) AS month, COUNT(*) AS n FROM shop GROUP BY 1 ORDER BY 1"
-    result = dpsql.query(asked, release=path)
+    result = dpsql.query(asked, release=fixture_file)
     for style in ("table", "markdown", "vertical"):
         shown = render(result, style, 0.95)
         assert "2025-01-01" in shown and "00:00" not in shown
@@ -78,25 +73,25 @@ def test_whole_days_are_shown_as_days(path: Path) -> None:
         result, "csv", 0.95
     )
     hours = dpsql.query(
-        asked.replace("sold_on)", "sold_on + INTERVAL 1 HOUR) + INTERVAL 1 HOUR"), release=path
+        asked.replace("sold_on)", "sold_on + INTERVAL 1 HOUR) + INTERVAL 1 HOUR"), release=fixture_file
     )
     assert "2025-01-01 01:00:00" in str(hours)
 
 
-def test_names_that_are_taken(path: Path) -> None:
+def test_names_that_are_taken(fixture_file: Path) -> None:
     text = "SELECT COUNT(*) AS n, DP_STDERR(COUNT(*)) AS n_stderr FROM shop"
-    (item,) = json.loads(render(dpsql.query(text, release=path), "json", 0.95))
+    (item,) = json.loads(render(dpsql.query(text, release=fixture_file), "json", 0.95))
     assert list(item) == ["n", "n_stderr_", "n_low", "n_high", "n_bound", "n_stderr"]
     assert item["n_stderr_"] == item["n_stderr"]
 
 
-def test_an_interval_without_an_end_is_no_exact_number(path: Path) -> None:
+def test_an_interval_without_an_end_is_no_exact_number(fixture_file: Path) -> None:
     """A ratio whose denominator may be 0 was shown like a number without any error."""
     rows = "age = 18 AND region = 'north' AND category = 'tea'"
     text = f"SELECT COUNT(*) / COUNT(*) FILTER (WHERE {rows}) AS q FROM shop"
-    found = ReleaseEngine(open_release(write_fixture(path.parent / "loud.dpsql", make_rows(), 1e4))).query(
-        text
-    )
+    found = ReleaseEngine(
+        open_release(write_fixture(fixture_file.parent / "loud.dpsql", make_rows(), 1e4))
+    ).query(text)
     assert found.interval_rows()[0] == ((None,),)
     assert found.stderr_rows == ((None,),) and found.noise_rows[0][0] is not None
     assert found.noisy == (0,) and found.marked == ((True,),)
@@ -105,18 +100,8 @@ def test_an_interval_without_an_end_is_no_exact_number(path: Path) -> None:
     assert margin_lines(found)[0].startswith("q: margin ∞ at 95%")
 
 
-def test_cursors(path: Path, result: Result) -> None:
-    with dpsql.connect(path) as connection:
-        cursor = connection.execute(TEXT)
-        assert [column[0] for column in cursor.description] == ["region", "n"]
-        assert cursor.fetchall() == list(result.rows)
-        assert cursor.interval(0.9) == result.interval_rows(0.9)
-        assert cursor.model_bound == result.model_bound
-        assert "1 bin of product.price cut" in cursor.notes[0]
-
-
-def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
-    answerer = ReleaseEngine(open_release(path))
+def test_the_wire_says_it_beside_the_rows(fixture_file: Path, result: Result) -> None:
+    answerer = ReleaseEngine(open_release(fixture_file))
     releases = OpenReleases((answerer.release,), (answerer,))
     backend = Backend(releases, releases)
     answer = backend.run(TEXT, SessionState())
@@ -126,13 +111,13 @@ def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
     assert " at 95%, of which cut bins are " in answer.flags[0]
     assert backend.run("SELECT DISTINCT region FROM customer", SessionState()).flags == ()
     whole = backend.run("SELECT COUNT(*) AS n FROM shop", SessionState())
-    assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=path))
+    assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=fixture_file))
     assert "cut" not in whole.flags[0]
 
 
-def test_names_of_unnamed_columns_follow_the_statement_not_its_constants(path: Path) -> None:
+def test_names_of_unnamed_columns_follow_the_statement_not_its_constants(fixture_file: Path) -> None:
     """Names are kept by shape; a quoted name, a cast or another function is another shape."""
-    answerer = ReleaseEngine(open_release(path))
+    answerer = ReleaseEngine(open_release(fixture_file))
     backend = Backend(
         OpenReleases((answerer.release,), (answerer,)),
         OpenReleases((answerer.release,), (answerer,)),

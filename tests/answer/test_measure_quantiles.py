@@ -10,13 +10,10 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
 from dpsql.catalog.load import catalog_from_json, parse_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, PartialBinError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import Twins, published, write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -40,9 +37,7 @@ views:
 
 
 @pytest.fixture(scope="module")
-def bakery(
-    tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
+def bakery(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Twins]:
     folder, draw, raw = tmp_path_factory.mktemp("bakery"), random.Random(8), duckdb.connect()
     raw.execute("CREATE TABLE sale (shop VARCHAR, price DECIMAL(9, 2), pieces INT, delay INT)")
     for _ in range(400):
@@ -50,10 +45,7 @@ def bakery(
                draw.randrange(-300, 501)]  # fmt: skip
         raw.execute("INSERT INTO sale VALUES (?, ?, ?, ?)", row)
     raw.execute(f"COPY sale TO '{folder / 'sale.parquet'}' (FORMAT parquet)")
-    (folder / "bakery.yaml").write_text(CATALOG)
-    catalog = load_catalog(folder / "bakery.yaml")
-    published = publish_release(catalog, folder / "bakery.dpsql", noise=ZeroNoise(), key=bytes(32))
-    answerer = ReleaseEngine(open_release(published.path, insecure=True))
+    answerer = published(write_catalog(folder, CATALOG), ZeroNoise())
     yield answerer, raw
     answerer.release.close()
 
@@ -64,9 +56,7 @@ def bakery(
     ("MIN(pieces)", "QUANTILE_DISC(pieces, 0.01)"), ("MAX(pieces)", "QUANTILE_DISC(pieces, 0.99)"),
 ])  # fmt: skip
 @pytest.mark.parametrize("rest", [" GROUP BY shop ORDER BY shop", " WHERE shop <> 'b'"])
-def test_leaves_of_one_value_give_the_exact_quantile(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], item: str, exact: str, rest: str
-) -> None:
+def test_leaves_of_one_value_give_the_exact_quantile(bakery: Twins, item: str, exact: str, rest: str) -> None:
     got = bakery[0].query(f"SELECT {item} FROM sale{rest}").rows
     assert list(got) == bakery[1].execute(f"SELECT {exact} FROM sale{rest}").fetchall()
 
@@ -77,7 +67,7 @@ def test_leaves_of_one_value_give_the_exact_quantile(
     ("delay", 0.5, "MEDIAN(delay)"), ("delay", 0.99, "MAX(delay)"),
 ])  # fmt: skip
 def test_wide_leaves_give_an_interval_that_covers(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], column: str, share: float, call: str
+    bakery: Twins, column: str, share: float, call: str
 ) -> None:
     result = bakery[0].query(f"SELECT shop, {call} AS q FROM sale GROUP BY shop ORDER BY shop")
     exact = (
@@ -91,9 +81,7 @@ def test_wide_leaves_give_an_interval_that_covers(
     assert all(error is not None and error > 0 for _, error in result.stderr_rows)
 
 
-def test_extremes_say_which_quantile_they_are(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_extremes_say_which_quantile_they_are(bakery: Twins) -> None:
     notes = " ".join(map(str, bakery[0].query("SELECT MIN(price), MAX(delay) FROM sale").notes))
     assert (
         "MIN of sale.price is its 1% quantile" in notes and "MAX of sale.delay is its 99% quantile" in notes
@@ -105,9 +93,7 @@ def test_extremes_say_which_quantile_they_are(
     "SELECT STDDEV_POP(price) FROM sale", "SELECT COUNT(*) FROM sale WHERE pieces > 7",
     "SELECT SUM(delay) FROM sale WHERE delay >= 10",
 ])  # fmt: skip
-def test_sums_and_counts_stay_exact(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_sums_and_counts_stay_exact(bakery: Twins, text: str) -> None:
     (got,), (exact,) = bakery[0].query(text).rows, bakery[1].execute(text).fetchall()
     assert [float(value) for value in got] == pytest.approx([float(value) for value in exact], rel=1e-6)
 
@@ -150,9 +136,7 @@ LATE = (
 
 
 @pytest.mark.parametrize("rest", ["", " WHERE shop <> 'b'", " WHERE delay >= 0"])
-def test_groups_that_share_a_bin_are_shown_as_that_bin(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], rest: str
-) -> None:
+def test_groups_that_share_a_bin_are_shown_as_that_bin(bakery: Twins, rest: str) -> None:
     """Bins begin at -300, -100, 0, 10 and 100."""
     text = (
         f"SELECT {LATE.format(30, 100)} AS late, COUNT(*), SUM(delay) FROM sale{rest} GROUP BY 1 ORDER BY 1"
@@ -172,9 +156,7 @@ def test_groups_that_share_a_bin_are_shown_as_that_bin(
     "SELECT delay, COUNT(*) FROM sale GROUP BY 1",  # no bin is asked whole
     "SELECT delay % 7, COUNT(*) FROM sale GROUP BY 1",
 ])  # fmt: skip
-def test_groups_that_bins_do_not_hold_are_refused(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_groups_that_bins_do_not_hold_are_refused(bakery: Twins, text: str) -> None:
     with pytest.raises(PartialBinError):
         bakery[0].query(text)
 
@@ -183,9 +165,7 @@ def test_groups_that_bins_do_not_hold_are_refused(
     "SELECT SUM(CASE WHEN late = 4 THEN n ELSE 0 END) FROM ({}) t", "SELECT COUNT(*) FROM ({}) t",
     "SELECT a.n - b.n FROM ({}) a JOIN ({}) b ON a.late = b.late + 1",
 ])  # fmt: skip
-def test_nothing_is_worked_out_from_groups_that_count_others(
-    bakery: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], outer: str
-) -> None:
+def test_nothing_is_worked_out_from_groups_that_count_others(bakery: Twins, outer: str) -> None:
     """The first would be 0 +- 0, where 4 was counted under 3."""
     groups = f"SELECT {LATE.format(30, 100)} AS late, COUNT(*) AS n FROM sale GROUP BY 1"
     assert bakery[0].query(f"SELECT * FROM ({groups}) t WHERE late < 3 ORDER BY late").rows

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from tests import two_facts_star, userlevel_star
 from tests.people_star import make_people
+from tests.releases import published
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 SAYS = "{} is NULL have no owner and are not counted; their number is unknown"
-
-
-def released(catalog: Path) -> ReleaseEngine:
-    path = catalog.parent / "r.dpsql"
-    publish_release(load_catalog(catalog), path, noise=ZeroNoise(), key=bytes(32))
-    return ReleaseEngine(open_release(path, insecure=True))
 
 
 def people(folder: Path) -> tuple[Path, str, str]:
@@ -43,7 +34,7 @@ def test_every_answer_about_the_table_says_so(star: object, tmp_path: Path) -> N
     target = key.partition(": ")[2].partition("}")[0]
     nullable = key.replace(f"id: {target}", f"id: {{references: {target}, nullable: true}}")
     catalog.write_text(catalog.read_text().replace(key, nullable, 1))
-    answers, says = released(catalog), SAYS.format(f"{table}.id")
+    answers, says = published(catalog, ZeroNoise()), SAYS.format(f"{table}.id")
     measure = "days" if table == "loans" else "amount"
     for value in ("COUNT(*)", f"SUM({measure})", f"AVG({measure})", f"COUNT(*) / 2 + SUM({measure})"):
         result = answers.query(f"SELECT {value} FROM {table}")
@@ -52,7 +43,7 @@ def test_every_answer_about_the_table_says_so(star: object, tmp_path: Path) -> N
 
 
 def test_a_key_that_is_never_null_has_no_flag(tmp_path: Path) -> None:
-    answers = released(make_people(tmp_path))
+    answers = published(make_people(tmp_path), ZeroNoise())
     assert not any("no owner" in note for note in answers.query("SELECT COUNT(*) FROM sales").notes)
 
 
@@ -60,6 +51,6 @@ def test_people_are_told_nothing(tmp_path: Path) -> None:
     catalog = make_people(tmp_path)
     text = catalog.read_text().replace("{id: customer}", "{id: {references: customer, nullable: true}}")
     catalog.write_text(text)
-    answers = released(catalog)
+    answers = published(catalog, ZeroNoise())
     assert any("no owner" in flag for flag in answers.query("SELECT COUNT(*) FROM returns").flags)
     assert not any("no owner" in note for note in answers.query("SELECT COUNT(DISTINCT id) FROM sales").notes)

@@ -13,13 +13,11 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from dpsql.catalog import parse_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from dpsql.sql import per_person
+from tests.releases import Twins, published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -112,20 +110,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckd
     raw.executemany("INSERT INTO returns VALUES (?, ?)", [(chance.choice(keys), day()) for _ in range(70)])
     for table in ("customer", "product", "sales", "returns"):
         raw.execute(f"COPY {table} TO '{folder / table}.parquet'")
-    publish_release(
-        parse_catalog(CATALOG.replace("ROOT", str(folder))),
-        folder / "shop.dpsql",
-        noise=ZeroNoise(),
-        key=bytes(range(32)),
-    )
-    for table in (
-        "sales",
-        "returns",
-    ):  # what no release has: groups of the NULL key and of keys that name nobody
-        raw.execute(
-            f"DELETE FROM {table} WHERE customer_id IS NULL OR customer_id NOT IN (SELECT customer_id FROM customer)"
-        )
-    return ReleaseEngine(open_release(folder / "shop.dpsql", insecure=True)), raw
+    answerer = published(write_catalog(folder, CATALOG), ZeroNoise())
+    # what no release has: groups of the NULL key and of keys that name nobody
+    nobody = "customer_id IS NULL OR customer_id NOT IN (SELECT customer_id FROM customer)"
+    for table in ("sales", "returns"):
+        raw.execute(f"DELETE FROM {table} WHERE {nobody}")
+    return answerer, raw
 
 
 def groups(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -134,9 +124,7 @@ def groups(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_plain_sql_means_what_it_says(
-    statement: str, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
-) -> None:
+def test_plain_sql_means_what_it_says(statement: str, shop: Twins) -> None:
     answerer, raw = shop
     answer = answerer.query(statement)
     expected = raw.execute(statement).fetchall()
@@ -148,17 +136,13 @@ def test_plain_sql_means_what_it_says(
 
 
 @pytest.mark.parametrize(("advice", "statement"), MISSES)
-def test_near_misses_name_the_line_to_add(
-    statement: str, advice: str, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
-) -> None:
+def test_near_misses_name_the_line_to_add(statement: str, advice: str, shop: Twins) -> None:
     with pytest.raises(NotSupportedError) as caught:
         shop[0].query(statement)
     assert advice in str(caught.value)
 
 
-def test_a_sum_of_people_says_what_one_counts_for(
-    shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_a_sum_of_people_says_what_one_counts_for(shop: Twins) -> None:
     notes = shop[0].query("SELECT region, AVG(spent), SUM(pieces) FROM customer GROUP BY 1").notes
     assert "a row of customer counts for at most 400 of spent" in notes
     assert "a row of customer counts for at most 400 of pieces" in notes
@@ -171,7 +155,7 @@ def test_a_sum_of_people_says_what_one_counts_for(
 class TestPlanted:
     """A mapping that forgets a rule gives other rows than DuckDB."""
 
-    def wrong(self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> int:
+    def wrong(self, shop: Twins) -> int:
         answerer, raw = shop
         plain = ReleaseEngine(answerer.release)  # remembers no statement
         return sum(
@@ -180,17 +164,13 @@ class TestPlanted:
             if "AVG" not in statement
         )
 
-    def test_none_without_one(self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
+    def test_none_without_one(self, shop: Twins) -> None:
         assert self.wrong(shop) == 0
 
-    def test_people_without_rows(
-        self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_people_without_rows(self, shop: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(per_person._Mapping, "present", lambda *_: exp.true())
         assert self.wrong(shop) >= 5
 
-    def test_sums_of_nothing(
-        self, shop: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_sums_of_nothing(self, shop: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(per_person._Mapping, "_may_be_null", lambda *_: False)
         assert self.wrong(shop) >= 1

@@ -13,29 +13,28 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.agents import Statement, claimed_answer
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.planner import quantiles as rooms
 from dpsql.planner.quantiles import Prefix, Steps, ValueSteps
 from dpsql.release import open_release
 from dpsql.results.render import margin_lines
+from tests.releases import published, seeded, write_catalog
 
 CATALOG = """
 dpsql: 1
 name: shop
-source: {{kind: parquet, root: "{root}", tables: {{sales: sales.parquet}}}}
-privacy: {{lineage: shop, cap: 10, unit: row, epsilon: 1.0}}
+source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
+privacy: {lineage: shop, cap: 10, unit: row, epsilon: 1.0}
 tables:
-  sales: {{role: fact, columns: {{
-    price: {{type: decimal, scale: 2, lower: 0, upper: 50, cuts: [3, 10, 25]}},
-    day: {{type: date, lower: 2025-01-01, upper: 2025-03-31, nullable: true, cuts: {{width: month}}}},
-    kind: {{type: string, categories: [b, a, c]}}}}}}
+  sales: {role: fact, columns: {
+    price: {type: decimal, scale: 2, lower: 0, upper: 50, cuts: [3, 10, 25]},
+    day: {type: date, lower: 2025-01-01, upper: 2025-03-31, nullable: true, cuts: {width: month}},
+    kind: {type: string, categories: [b, a, c]}}}
 views:
-  prices: {{of: sales, axes: [sales.price, sales.kind], measures: [count], share: 0.5}}
-  days: {{of: sales, axes: [sales.day, sales.kind], measures: [count], share: 0.5}}
+  prices: {of: sales, axes: [sales.price, sales.kind], measures: [count], share: 0.5}
+  days: {of: sales, axes: [sales.day, sales.kind], measures: [count], share: 0.5}
 """
 
 
@@ -113,11 +112,7 @@ def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shop")
     rows = """SELECT CAST(i * 37 % 5001 / 100 AS DECIMAL(10, 2)) AS price, ['a', 'b', 'c'][i % 3 + 1] AS kind,
         CASE WHEN i % 7 > 0 THEN DATE '2025-01-01' + CAST(i * 13 % 90 AS INTEGER) END AS day FROM range(3000) t(i)"""
-    duckdb.connect().execute(f"COPY ({rows}) TO '{root}/sales.parquet'")
-    (root / "shop.yaml").write_text(CATALOG.format(root=root))
-    noise = ExactNoise(insecure_test_entropy(5))
-    publish_release(load_catalog(root / "shop.yaml"), root / "shop.dpsql", noise=noise, key=bytes(32))
-    return root / "shop.dpsql"
+    return published(write_catalog(root, CATALOG, {"sales": rows}), seeded(5)).release.path
 
 
 STATEMENTS = (
@@ -168,8 +163,7 @@ def test_a_quantile_has_its_error_wherever_a_count_has_one(shop: Path) -> None:
 @pytest.mark.usefixtures("publishes")
 def test_a_quantile_takes_the_finest_view_and_names_it(tmp_path: Path) -> None:
     days = "SELECT DATE '2025-01-01' + CAST(i % 90 AS INTEGER) AS day, i % 3 AS shop FROM range(3000) AS r(i)"
-    duckdb.connect().execute(f"COPY ({days}) TO '{tmp_path}/sales.parquet'")
-    (tmp_path / "shop.yaml").write_text("""
+    text = """
 dpsql: 1
 name: shop
 source: {kind: parquet, tables: {sales: sales.parquet}}
@@ -179,11 +173,9 @@ tables: {sales: {role: fact, columns: {shop: {type: int, lower: 0, upper: 2},
 views:
   months: {of: sales, axes: [{axis: sales.day, cuts: {width: month}}, sales.shop], measures: [count], share: 0.8}
   days: {of: sales, axes: [sales.day], measures: [count], share: 0.2}
-""")
-    noise = ExactNoise(insecure_test_entropy(3))
-    publish_release(load_catalog(tmp_path / "shop.yaml"), tmp_path / "shop.dpsql", noise=noise, key=bytes(32))
-    release = open_release(tmp_path / "shop.dpsql", insecure=True)
-    result = ReleaseEngine(release).query("SELECT MEDIAN(day) AS m, DP_STDERR(MEDIAN(day)) AS e FROM sales")
+"""
+    answerer = published(write_catalog(tmp_path, text, {"sales": days}), seeded(3))
+    result = answerer.query("SELECT MEDIAN(day) AS m, DP_STDERR(MEDIAN(day)) AS e FROM sales")
     assert result.provenance["views"] == ["days"]
     assert "the quantile of sales.day comes from the view days" in result.notes
     ((low, _),), ((high, _),) = result.interval_rows()
@@ -196,21 +188,15 @@ views:
 def test_rows_beyond_the_bounds_and_in_bins_that_conditions_cut_are_in_the_interval(tmp_path: Path) -> None:
     """Ninety percent of the amounts within the bounds are fewer than ninety percent of all: 0 of 4 intervals held."""
     rows = "SELECT i % 101 AS price, i % 50 AS age FROM range(20000) AS t(i)"
-    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sales.parquet'")
-    text = CATALOG.format(root=tmp_path)
-    before = (
-        text[: text.index("    price:")]
+    text = (
+        CATALOG[: CATALOG.index("    price:")]
         + """    price: {type: int, lower: 0, upper: 89, cuts: {width: 1}},
     age: {type: int, lower: 0, upper: 49, cuts: {width: 20}}}}
 views:
   both: {of: sales, axes: [sales.price, sales.age], measures: [count]}
 """
     )
-    (tmp_path / "shop.yaml").write_text(before)
-    publish_release(
-        load_catalog(tmp_path / "shop.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
-    )
-    answerer = ReleaseEngine(open_release(tmp_path / "r.dpsql", insecure=True))
+    answerer = published(write_catalog(tmp_path, text, {"sales": rows}), ZeroNoise())
     for asked in ("QUANTILE_DISC(price, 0.8) FROM sales", "MEDIAN(price) FROM sales WHERE age < 49"):
         raw = f"SELECT {asked.replace('sales', repr(str(tmp_path / 'sales.parquet')))}"
         ((true,),) = duckdb.sql(raw).fetchall()

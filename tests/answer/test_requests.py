@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError, QueryTimeout
 from dpsql.executor import run as running
 from dpsql.executor.engine import ReleaseEngine
@@ -19,24 +17,17 @@ from dpsql.executor.run import MOST_OF_A_ROLE, run_apart
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces import questions
 from dpsql.intervals.reads import PlanVariances
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.release.request import NUMBER, Request, blocks, current, paced, requested, size_of
 from dpsql.results.render import FORMATS, render, shown
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces_release import build
+from tests.releases import published, seeded
 from tests.userlevel_star import uneven_rows, write_star
 
 BY_AGE = "(SELECT age, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY age)"
 CROSSED = f"SELECT a.n - b.n + c.n AS d FROM {BY_AGE} AS a, {BY_AGE} AS b, {BY_AGE} AS c"
 """64,000 rows, each of three cells: seconds of errors."""
-
-
-@pytest.fixture(scope="module")
-def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
-    opened = open_session([build(tmp_path_factory.mktemp("requests"))])
-    yield opened
-    opened.close()
 
 
 def test_time_passes_while_somebody_works() -> None:
@@ -77,8 +68,8 @@ def test_loops_ask_between_blocks() -> None:
             list(arrays)
 
 
-def test_errors_end_at_the_limit(shop: OpenReleases) -> None:
-    result = shop.query(CROSSED)
+def test_errors_end_at_the_limit(opened: OpenReleases) -> None:
+    result = opened.query(CROSSED)
     start = time.monotonic()
     with pytest.raises(QueryTimeout), Request(0.5).working():
         render(result, "csv", 0.95)
@@ -91,17 +82,17 @@ def test_errors_end_at_the_limit(shop: OpenReleases) -> None:
         assert time.monotonic() - start < 1.5
 
 
-def test_errors_end_at_the_bytes_and_say_so(shop: OpenReleases) -> None:
+def test_errors_end_at_the_bytes_and_say_so(opened: OpenReleases) -> None:
     with Request(most_bytes=20_000_000).working():
-        result = shop.query(CROSSED.replace("a.n", "2 * a.n"))
+        result = opened.query(CROSSED.replace("a.n", "2 * a.n"))
         assert set(result.head(10).stderr_rows) == {(None,)}
         assert "memory" in result.undefined["d"]
     with pytest.raises(NotSupportedError, match="memory"), Request(most_bytes=1_000_000).working():
-        shop.query(CROSSED.replace("a.n", "3 * a.n"))
+        opened.query(CROSSED.replace("a.n", "3 * a.n"))
 
 
 def test_errors_are_those_of_the_rows_that_are_shown(
-    shop: OpenReleases, monkeypatch: pytest.MonkeyPatch
+    opened: OpenReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     plain = PlanVariances._product
@@ -114,18 +105,18 @@ def test_errors_are_those_of_the_rows_that_are_shown(
     text = (
         "SELECT age, COUNT(*) AS n, AVG(amount) AS m FROM sales JOIN customer USING (customer_id) GROUP BY 1"
     )
-    result = shop.query(f"{text} ORDER BY 1 DESC")
+    result = opened.query(f"{text} ORDER BY 1 DESC")
     asked.clear()  # whether an average is NULL hangs on its count's error
     cells, _ = shown(result, most=5)
     assert len(cells) == 5 and max(asked) == 5
     whole = result.stderr_rows
     assert max(asked) == len(result.rows) == 41  # with customers of unknown age
     assert result.head(5).stderr_rows == whole[:5]
-    crossed = shop.query(CROSSED)
+    crossed = opened.query(CROSSED)
     start = time.process_time()
     shown(crossed)
     assert time.process_time() - start < 6
-    few = shop.query(f"{CROSSED} LIMIT 3000")  # three blocks
+    few = opened.query(f"{CROSSED} LIMIT 3000")  # three blocks
     assert few.head(1100).interval_rows()[0] == few.interval_rows()[0][:1100]
 
 
@@ -153,10 +144,10 @@ def test_one_role_leaves_databases_to_others(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - start < 2 and len(databases._free) == running.MOST_APART
 
 
-def test_a_request_of_a_library_is_one_call(shop: OpenReleases) -> None:
+def test_a_request_of_a_library_is_one_call(opened: OpenReleases) -> None:
     with requested() as outer, requested() as inner:
         assert outer is inner is current()
-    answerer = ReleaseEngine(shop.releases[0], timeout=0.3)
+    answerer = ReleaseEngine(opened.releases[0], timeout=0.3)
     with pytest.raises(QueryTimeout, match=r"0\.3 s"):
         answerer.query(ENDLESS.rstrip(";"))
 
@@ -165,18 +156,18 @@ TOTAL = "(SELECT COUNT(*) FROM sales)"
 
 
 @pytest.mark.parametrize("terms", [20, 40])
-def test_a_sum_of_many_scalars_has_its_error(shop: OpenReleases, terms: int) -> None:
-    one = shop.query("SELECT COUNT(*) FROM sales")
-    result = shop.query("SELECT " + " + ".join([TOTAL] * terms))
+def test_a_sum_of_many_scalars_has_its_error(opened: OpenReleases, terms: int) -> None:
+    one = opened.query("SELECT COUNT(*) FROM sales")
+    result = opened.query("SELECT " + " + ".join([TOTAL] * terms))
     assert result.components["noise"][0][0] == pytest.approx(terms * one.components["noise"][0][0])
     assert result.stderr_rows[0][0] is not None and not result.undefined
 
 
-def test_what_nests_too_deep_says_that_it_has_no_error(shop: OpenReleases) -> None:
+def test_what_nests_too_deep_says_that_it_has_no_error(opened: OpenReleases) -> None:
     deep = TOTAL
     for _ in range(14):
         deep = f"ABS(1 + {deep} / 2)"
-    result = shop.query(f"SELECT {deep} AS n")
+    result = opened.query(f"SELECT {deep} AS n")
     assert result.stderr_rows == ((None,),)
     assert result.undefined == {"n": "the statement is nested too deeply to compute its errors"}
     for style in FORMATS:
@@ -188,23 +179,17 @@ def nullable(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("nullable")
     rows, customers = uneven_rows(800, 1)
     rows = [(person, None if i % 5 == 0 else amount, day) for i, (person, amount, day) in enumerate(rows)]
-    catalog = write_star(folder, rows, customers, nullable=True)
-    noise = ExactNoise(insecure_test_entropy(1))
-    publish_release(load_catalog(catalog), folder / "a.dpsql", noise=noise, key=bytes(32))
-    opened = open_session([folder / "a.dpsql"], insecure=True)
-    yield opened
-    opened.close()
+    release = published(write_star(folder, rows, customers, nullable=True), seeded(1)).release
+    session = open_session([release.path], insecure=True)
+    yield session
+    session.close()
 
 
 @pytest.mark.parametrize("value", ["SUM(amount)", "AVG(amount)", "COUNT(amount)", "SUM(amount) / COUNT(*)"])
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "",
-        " JOIN customer USING (id) WHERE region IN ('n', 's', 'w') GROUP BY region",
-        " JOIN customer USING (id) WHERE day <= 4",
-    ],
-)
+@pytest.mark.parametrize("rest", [
+    "", " JOIN customer USING (id) WHERE region IN ('n', 's', 'w') GROUP BY region",
+    " JOIN customer USING (id) WHERE day <= 4",
+])  # fmt: skip
 def test_sums_of_a_nullable_measure_under_auto(nullable: OpenReleases, value: str, rest: str) -> None:
     result = nullable.query(f"SELECT {value} AS v FROM sales{rest}")
     low, high = result.interval_rows()

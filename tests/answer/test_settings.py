@@ -12,17 +12,11 @@ import dpsql
 from dpsql.errors import ProgrammingError, SqlSyntaxError, UnknownName
 from dpsql.sql.settings import Change, read_change
 from tests.command import dpsql_command
-from tests.interfaces.test_wire import Wire, kinds, serving, state, values
-from tests.interfaces_release import build
+from tests.interfaces.wire_client import Wire, kinds, serving, state, values
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 BY_AGE = "SELECT age, COUNT(*) AS n FROM customer JOIN sales USING (customer_id) GROUP BY age ORDER BY age"
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("settings"))
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 from dpsql.errors import DataError, NotSupportedError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
 from tests.answer.test_sql_spellings import equal
-from tests.release_fixture import make_rows, raw_star, write_fixture
 
+VARIANCE = 1e-18
 JOINED = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
 LEFT = "FROM sales s LEFT JOIN customer c ON s.customer_id = c.customer_id"
 PRICED = "FROM sales JOIN product USING (product_id)"
@@ -39,21 +36,8 @@ EXACT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def star(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
-    rows = make_rows()
-    answerer = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18))
-    )
-    yield answerer, raw_star(rows, known_only=True)
-    answerer.release.close()
-
-
 @pytest.mark.parametrize("text", EXACT)
-def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str) -> None:
-    answerer, raw = star
+def test_it_equals_plain_sql(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, text: str) -> None:
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert want
     assert not result.undefined
@@ -69,9 +53,8 @@ def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnectio
     f"SELECT 'all', SUM(CASE WHEN region = 'north' THEN price END) {PRICED} JOIN customer USING (customer_id)",
 ])  # fmt: skip
 def test_bins_of_several_values_are_bounded(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
+    answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    answerer, raw = star
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert any("have several values" in note for note in result.notes)
     keyed = {row[0]: (row, bounds) for row, bounds in zip(result.rows, result.model_bound, strict=True)}
@@ -83,16 +66,16 @@ def test_bins_of_several_values_are_bounded(
     assert any(bound for bounds in result.model_bound for bound in bounds)
 
 
-def test_one_value_a_bin_has_no_bound_to_tell(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
-    result = star[0].query("SELECT SUM(age), AVG(age) FROM customer")
+def test_one_value_a_bin_has_no_bound_to_tell(answerer: ReleaseEngine) -> None:
+    result = answerer.query("SELECT SUM(age), AVG(age) FROM customer")
     assert result.model_bound == ((0.0, 0.0),)
     assert [note for note in result.notes if "values of customer.age outside its declared range" in note]
 
 
 def test_a_catalog_that_refuses_cut_bins_refuses_spreading_too(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+    answerer: ReleaseEngine,
 ) -> None:
-    strict = ReleaseEngine(star[0].release, on_partial_bin="refuse")
+    strict = ReleaseEngine(answerer.release, on_partial_bin="refuse")
     with pytest.raises(NoViewError, match=r"bins of product\.price with several values"):
         strict.query(f"SELECT SUM(price) {PRICED}")
     assert strict.query(f"SELECT SUM(price // 5) {PRICED}").rows
@@ -104,8 +87,6 @@ def test_a_catalog_that_refuses_cut_bins_refuses_spreading_too(
     (f"SELECT SUM(c.age * price) {JOINED} JOIN product USING (product_id)", NotSupportedError, "on one axis"),
     ("SELECT COUNT(*) FROM sales WHERE customer_id IS NULL", NotSupportedError, "are counted together"),
 ])  # fmt: skip
-def test_refused(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, kind: type[Exception], reason: str
-) -> None:
+def test_refused(answerer: ReleaseEngine, text: str, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind, match=reason):
-        star[0].query(text)
+        answerer.query(text)

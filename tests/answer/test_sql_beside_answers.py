@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 from dpsql.errors import NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
 from tests.answer.test_sql_spellings import equal
-from tests.release_fixture import make_rows, raw_star, write_fixture
 
+VARIANCE = 1e-18
 JOINED = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
 TOP = f"(SELECT c.region AS r__, COUNT(*) AS n__ {JOINED} GROUP BY c.region ORDER BY n__ DESC LIMIT 2) AS t"
 THREE = "CASE WHEN c.age < 30 THEN 'a' WHEN c.region = 'north' THEN 'b' ELSE 'c' END"
@@ -81,20 +78,8 @@ EXACT = {
 }
 
 
-@pytest.fixture(scope="module")
-def star(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
-    rows = make_rows()
-    path = write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18)
-    answerer = ReleaseEngine(open_release(path))
-    yield answerer, raw_star(rows, known_only=True)
-    answerer.release.close()
-
-
 @pytest.mark.parametrize("text", [text for texts in EXACT.values() for text in texts])
-def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str) -> None:
-    answerer, raw = star
+def test_it_equals_plain_sql(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, text: str) -> None:
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert want
     for row in want:
@@ -113,22 +98,20 @@ def test_it_equals_plain_sql(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnectio
     "SELECT SUM(amount) FROM sales s WHERE NOT EXISTS (SELECT 1 FROM customer c WHERE c.customer_id = s.customer_id)":
         "SELECT SUM(amount) FROM sales s LEFT JOIN customer c USING (customer_id) WHERE c.customer_id IS NULL",
 }.items())  # fmt: skip
-def test_errors_are_those_of_the_plain_spelling(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, plain: str
-) -> None:
-    mine, want = star[0].query(text), star[0].query(plain)
+def test_errors_are_those_of_the_plain_spelling(answerer: ReleaseEngine, text: str, plain: str) -> None:
+    mine, want = answerer.query(text), answerer.query(plain)
     assert float(mine.scalar()) == pytest.approx(float(want.scalar()))
     # where ages beyond the bounds may be meant they have more cases in one spelling than in the other
     near = pytest.approx(want.stderr_rows[0][0], rel=2e-2 if "age" in plain else 1e-6)
     assert mine.stderr_rows[0][0] == near
-    function = star[0].query(text.replace("SELECT ", "SELECT DP_STDERR(", 1).replace(" FROM", ") FROM", 1))
+    function = answerer.query(text.replace("SELECT ", "SELECT DP_STDERR(", 1).replace(" FROM", ") FROM", 1))
     assert float(function.scalar()) == near
 
 
 def test_a_total_over_what_noise_picked_says_so(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+    answerer: ReleaseEngine,
 ) -> None:
-    result = star[0].query(f"SELECT COUNT(*) AS n {JOINED} JOIN {TOP} ON region = r__")
+    result = answerer.query(f"SELECT COUNT(*) AS n {JOINED} JOIN {TOP} ON region = r__")
     assert result.stderr_rows == ((None,),)
     assert result.undefined == {"n": "SUM: rows were picked by a noisy value"}
 
@@ -159,8 +142,6 @@ def test_a_total_over_what_noise_picked_says_so(
     "SELECT ANY_VALUE(region) FROM customer": "the value of a single row is not published",
     "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",
 }.items())  # fmt: skip
-def test_refused_with_a_true_reason(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, reason: str
-) -> None:
+def test_refused_with_a_true_reason(answerer: ReleaseEngine, text: str, reason: str) -> None:
     with pytest.raises(NotSupportedError, match=reason):
-        star[0].query(text)
+        answerer.query(text)

@@ -8,16 +8,14 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.curator.confirm import confirm_tables
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.errors import NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from dpsql.sql.parse import parse
 from dpsql.sql.times import map_fields
+from tests.releases import Twins, published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -56,17 +54,12 @@ def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duck
     )
     assert drafted.design is not None and drafted.design.served == len(ASKED)
     text, _ = confirm_tables(drafted.text, {"rides": False})
-    (folder / "rides.yaml").write_text(text.replace("root: ", f"root: {folder}/rides  # "))
-    publish_release(
-        load_catalog(folder / "rides.yaml"), folder / "rides.dpsql", noise=ZeroNoise(), key=bytes(range(32))
-    )
-    return ReleaseEngine(open_release(folder / "rides.dpsql", insecure=True)), raw
+    catalog = write_catalog(folder, text.replace("root: ", "root: ROOT/rides  # "))
+    return published(catalog, ZeroNoise()), raw
 
 
 @pytest.mark.parametrize("statement", ASKED)
-def test_fields_mean_what_they_mean_over_raw_rows(
-    statement: str, rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
-) -> None:
+def test_fields_mean_what_they_mean_over_raw_rows(statement: str, rides: Twins) -> None:
     answerer, raw = rides
     answer = answerer.query(statement)
     shown = [row for row in answer.rows if row[-1]]
@@ -80,9 +73,7 @@ def float_or_text(value: object) -> object:
     return round(float(value), 6) if isinstance(value, int | float) else str(value)[:19]
 
 
-def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(
-    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(rides: Twins) -> None:
     catalog = rides[0].release.catalog
     columns = catalog.tables["rides"].columns
     assert set(catalog.tables["rides"].derive) == {"at_hour", "at_dow", "day_isodow", "day_month"}
@@ -107,17 +98,13 @@ def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(
         ('SELECT minute("at") FROM rides', False),
     ],
 )
-def test_a_field_is_a_column_only_where_it_is_surely_that(
-    statement: str, mapped: bool, rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
-) -> None:
+def test_a_field_is_a_column_only_where_it_is_surely_that(statement: str, mapped: bool, rides: Twins) -> None:
     tree = parse(statement, "")
     map_fields(tree, rides[0].schema)
     assert any(column.name == "at_hour" for column in tree.find_all(exp.Column)) is mapped
 
 
-def test_times_themselves_answer_where_no_view_has_their_field(
-    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_times_themselves_answer_where_no_view_has_their_field(rides: Twins) -> None:
     answerer, raw = rides
     with pytest.raises(NoViewError, match="at_dow"):
         answerer.query('SELECT dayofweek("at"), zone, isodow(day), COUNT(*) FROM rides GROUP BY ALL')
@@ -136,15 +123,11 @@ BOTH = """views:
 
 
 def test_a_field_with_an_axis_of_its_own_is_not_read_off_months_of_the_same_view(
-    rides: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], tmp_path: Path
+    rides: Twins, tmp_path: Path
 ) -> None:
     """The axis of days holds what is derived from days; months were cut by it, and each statement refused."""
-    text = rides[0].release.path.with_suffix(".yaml").read_text().split("views:")[0] + BOTH
-    (tmp_path / "both.yaml").write_text(text.replace("lineage: ", "lineage: both_"))
-    publish_release(
-        load_catalog(tmp_path / "both.yaml"), tmp_path / "both.dpsql", noise=ZeroNoise(), key=bytes(range(32))
-    )
-    answerer = ReleaseEngine(open_release(tmp_path / "both.dpsql", insecure=True))
+    text = rides[0].release.path.with_name("catalog.yaml").read_text().split("views:")[0] + BOTH
+    answerer = published(write_catalog(tmp_path, text.replace("lineage: ", "lineage: both_")), ZeroNoise())
     for statement in (
         "SELECT isodow(day) AS d, COUNT(*) FROM rides GROUP BY d ORDER BY d",
         "SELECT day_isodow AS d, zone, COUNT(*) FROM rides GROUP BY ALL ORDER BY ALL",
@@ -179,11 +162,6 @@ def test_hours_of_a_column_that_lacks_some_are_not_all_hours(
 ) -> None:
     """An answer of 0 people at 22 o'clock would be about the column's opening hours, not about the times."""
     rows = "SELECT TIMESTAMP '2025-01-01' + INTERVAL (i % 48) HOUR AS t FROM range(480) AS r(i)"
-    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/visit.parquet'")
-    (tmp_path / "openings.yaml").write_text(OPENING.format(low, high).replace("ROOT", str(tmp_path)))
-    publish_release(
-        load_catalog(tmp_path / "openings.yaml"), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
-    )
-    answerer = ReleaseEngine(open_release(tmp_path / "r.dpsql", insecure=True))
+    answerer = published(write_catalog(tmp_path, OPENING.format(low, high), {"visit": rows}), ZeroNoise())
     result = answerer.query("SELECT COUNT(*) FROM visit WHERE EXTRACT(HOUR FROM t) = 22")
     assert (result.scalar(), result.provenance["views"]) == (20, [view])

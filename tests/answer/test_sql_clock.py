@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,24 +9,11 @@ import pytest
 
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
-from dpsql.release import open_release
 from dpsql.release.request import Request
-from tests.release_fixture import make_rows, write_fixture
 
+VARIANCE = 1e-18
 NOON = datetime(2025, 2, 15, 12, 0, 33, 250_000, tzinfo=UTC)
 NOTE = "the time is 2025-02-15 12:00:33 UTC, when the statement began"
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", make_rows(), 1e-18)
-
-
-@pytest.fixture(scope="module")
-def shop(path: Path) -> Iterator[ReleaseEngine]:
-    answerer = ReleaseEngine(open_release(path))
-    yield answerer
-    answerer.release.close()
 
 
 def at(moment: datetime) -> Request:
@@ -56,20 +42,20 @@ CLOCKS = [
 
 @pytest.mark.parametrize(("dialect", "asked", "meant"), CLOCKS)
 def test_the_clock_is_the_moment_at_which_the_request_began(
-    shop: ReleaseEngine, dialect: str, asked: str, meant: str
+    answerer: ReleaseEngine, dialect: str, asked: str, meant: str
 ) -> None:
     with at(NOON).working():
-        found = shop.query(f"SELECT COUNT(*) AS n FROM sales WHERE {asked}", dialect=dialect)
-    want = shop.query(f"SELECT COUNT(*) AS n FROM sales WHERE {meant}", dialect="postgres")
+        found = answerer.query(f"SELECT COUNT(*) AS n FROM sales WHERE {asked}", dialect=dialect)
+    want = answerer.query(f"SELECT COUNT(*) AS n FROM sales WHERE {meant}", dialect="postgres")
     assert found.rows == want.rows and 0 < want.rows[0][0] < 900
     assert NOTE in found.notes and found.provenance["moment"] == "2025-02-15 12:00:33"
     assert "moment" not in want.provenance
 
 
-def test_nothing_is_kept_from_another_moment(shop: ReleaseEngine, path: Path) -> None:
+def test_nothing_is_kept_from_another_moment(answerer: ReleaseEngine, fixture_file: Path) -> None:
     text = "SELECT COUNT(*) AS n FROM shop WHERE sold_on < CURRENT_DATE AND sold_on > DATE '2024-01-01'"
     later = NOON.replace(month=3)
-    for asker in (shop, open_session([path]), open_session([path, path])):
+    for asker in (answerer, open_session([fixture_file]), open_session([fixture_file] * 2)):
         counts = []
         for moment in (NOON, later, NOON):
             for asked in (text, text.replace("2024", str(moment.month + 2000))):
@@ -78,12 +64,12 @@ def test_nothing_is_kept_from_another_moment(shop: ReleaseEngine, path: Path) ->
         assert counts[0] == counts[1] == counts[4] == counts[5] < counts[2] == counts[3], counts
 
 
-def test_every_call_of_a_statement_is_one_moment(shop: ReleaseEngine) -> None:
+def test_every_call_of_a_statement_is_one_moment(answerer: ReleaseEngine) -> None:
     with at(NOON).working():
-        row = shop.query(
+        row = answerer.query(
             "SELECT NOW() = CURRENT_TIMESTAMP, NOW() - NOW() = INTERVAL '0 day', CURRENT_DATE"
         ).rows[0]
-        (shown,) = shop.query('SELECT cast(NOW() as TIMESTAMP) AS "COL"').rows  # as Tableau asks it
+        (shown,) = answerer.query('SELECT cast(NOW() as TIMESTAMP) AS "COL"').rows  # as Tableau asks it
     assert row == (True, True, NOON.date())
     assert shown == (NOON.replace(tzinfo=None, microsecond=0),)
 
@@ -106,18 +92,20 @@ NAMES = [
 
 @pytest.mark.parametrize(("dialect", "items", "names"), NAMES)
 def test_a_column_is_called_as_its_dialect_calls_it(
-    shop: ReleaseEngine, dialect: str, items: str, names: list[str]
+    answerer: ReleaseEngine, dialect: str, items: str, names: list[str]
 ) -> None:
     text = f"SELECT {items.replace('amount_2', 'COUNT(*) AS Amount_2')} FROM shop"
-    assert list(shop.query(text, dialect=dialect).columns) == names
+    assert list(answerer.query(text, dialect=dialect).columns) == names
 
 
-def test_a_name_without_quotes_is_folded_and_can_be_used(shop: ReleaseEngine) -> None:
+def test_a_name_without_quotes_is_folded_and_can_be_used(answerer: ReleaseEngine) -> None:
     inner = "SELECT REGION, COUNT(*), SUM(amount) FROM shop GROUP BY 1"
-    found = shop.query(
+    found = answerer.query(
         f"SELECT Q.Region, Count, sum FROM ({inner}) Q ORDER BY count DESC", dialect="postgres"
     )
     assert list(found.columns) == ["region", "count", "sum"]
     assert [row[1] for row in found.rows] == sorted((row[1] for row in found.rows), reverse=True)
-    found = shop.query('SELECT region AS "Region", COUNT(*) AS N FROM shop GROUP BY 1', dialect="postgres")
+    found = answerer.query(
+        'SELECT region AS "Region", COUNT(*) AS N FROM shop GROUP BY 1', dialect="postgres"
+    )
     assert list(found.columns) == ["Region", "n"]

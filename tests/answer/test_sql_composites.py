@@ -117,6 +117,9 @@ UNDEFINED = {
     f"SELECT n FROM {DAYS} UNION SELECT n FROM {DAYS}": "UNION compares rows",
     f"SELECT DISTINCT n * 2 FROM {DAYS}": "DISTINCT compares rows",
     f"SELECT SIN(SUM(n)) FROM {DAYS}": "SIN of a noisy value",
+    "SELECT SIN(COUNT(*)) FROM clinic": "SIN of a noisy value",
+    "SELECT RANK() OVER (ORDER BY COUNT(*)) FROM clinic GROUP BY ward": "a window orders or partitions rows by a noisy",
+    "SELECT CASE WHEN COUNT(*) > 3 THEN 1 END FROM clinic": "CASE chooses by a noisy value",
     f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
     f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
 }

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import published, write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -57,11 +55,7 @@ def kasse(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseE
             ]
         )
     )
-    (folder / "kasse.yaml").write_text(CATALOG)
-    made = publish_release(
-        load_catalog(folder / "kasse.yaml"), folder / "r", noise=ZeroNoise(), key=bytes(32)
-    )
-    return ReleaseEngine(open_release(made.path, insecure=True))
+    return published(write_catalog(folder, CATALOG), ZeroNoise())
 
 
 def test_a_derived_measure_is_summed_by_its_name_and_by_its_expression(kasse: ReleaseEngine):

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
-from tests.release_fixture import make_rows, write_fixture
 
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    """No noise, and as good as no error: empty groups are exactly 0."""
-    found = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1e-18))
-    )
-    yield found
-    found.release.close()
+VARIANCE = 1e-18
 
 
 def groups(answerer: ReleaseEngine, item: str, rest: str = "") -> dict[str, object]:

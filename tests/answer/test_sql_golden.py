@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dpsql.errors import Error
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
-from tests.release_fixture import make_rows, write_fixture
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    found = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
-    )
-    yield found
-    found.release.close()
 
 
 def described(answerer: ReleaseEngine, text: str) -> str:

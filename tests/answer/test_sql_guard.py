@@ -9,24 +9,25 @@ from dpsql.row_expressions import guard
 from dpsql.row_expressions.guard import check_text
 from dpsql.sql.parse import parse
 
-
-def test_bytes() -> None:
-    head = "SELECT 1 -- "
-    check_text(head + "x" * (guard.MAX_BYTES - len(head)))
-    with pytest.raises(SqlSyntaxError, match="65537 bytes"):
-        check_text(head + "x" * (guard.MAX_BYTES - len(head) + 1))
+HEAD = "SELECT 1 -- "
+ITEMS = ",".join(["1"] * guard.MAX_IN_ITEMS)
+SUM = "SELECT 1" + " + 1" * ((guard.MAX_TOKENS - 2) // 2)
 
 
-def test_bytes_are_counted_in_utf8() -> None:
-    with pytest.raises(SqlSyntaxError, match="bytes"):
-        check_text("SELECT '" + "é" * (guard.MAX_BYTES // 2) + "'")
-
-
-@pytest.mark.parametrize("opener, closer", [("(", ")"), ("[", "]")])
-def test_depth(opener: str, closer: str) -> None:
-    check_text("SELECT " + opener * guard.MAX_DEPTH + "1" + closer * guard.MAX_DEPTH)
-    with pytest.raises(SqlSyntaxError, match="deeper than 32"):
-        check_text("SELECT " + opener * (guard.MAX_DEPTH + 1) + "1" + closer * (guard.MAX_DEPTH + 1))
+@pytest.mark.parametrize(("good", "one_more", "reason"), [
+    (HEAD + "x" * (guard.MAX_BYTES - len(HEAD)), HEAD + "x" * (guard.MAX_BYTES - len(HEAD) + 1), "65537 bytes"),
+    ("SELECT 'e'", "SELECT '" + "é" * (guard.MAX_BYTES // 2) + "'", "bytes"),
+    (f"SELECT {'(' * guard.MAX_DEPTH}1{')' * guard.MAX_DEPTH}",
+     f"SELECT {'(' * (guard.MAX_DEPTH + 1)}1{')' * (guard.MAX_DEPTH + 1)}", "deeper than 32"),
+    (f"SELECT {'[' * guard.MAX_DEPTH}1{']' * guard.MAX_DEPTH}",
+     f"SELECT {'[' * (guard.MAX_DEPTH + 1)}1{']' * (guard.MAX_DEPTH + 1)}", "deeper than 32"),
+    (SUM, f"{SUM} + 1", "tokens"),
+    (f"SELECT 1 WHERE 1 IN ({ITEMS})", f"SELECT 1 WHERE 1 IN ({ITEMS},1)", "more than 1000 items"),
+], ids=["bytes", "utf8", "brackets", "square brackets", "tokens", "items"])  # fmt: skip
+def test_limits(good: str, one_more: str, reason: str) -> None:
+    check_text(good)
+    with pytest.raises(SqlSyntaxError, match=reason):
+        check_text(one_more)
 
 
 def test_brackets_in_strings_and_comments_do_not_nest() -> None:
@@ -37,20 +38,6 @@ def test_brackets_in_strings_and_comments_do_not_nest() -> None:
 def test_nesting_without_brackets(word: str) -> None:
     with pytest.raises(SqlSyntaxError, match="deeper"):
         check_text("SELECT " + word * (guard.MAX_DEPTH + 1) + "1")
-
-
-def test_tokens() -> None:
-    text = "SELECT 1" + " + 1" * ((guard.MAX_TOKENS - 2) // 2)
-    check_text(text)
-    with pytest.raises(SqlSyntaxError, match="tokens"):
-        check_text(text + " + 1")
-
-
-def test_in_items() -> None:
-    items = ",".join("1" for _ in range(guard.MAX_IN_ITEMS))
-    check_text(f"SELECT 1 WHERE 1 IN ({items})")
-    with pytest.raises(SqlSyntaxError, match="more than 1000 items"):
-        check_text(f"SELECT 1 WHERE 1 IN ({items},1)")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
 from dpsql.catalog.load import parse_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, NotSupportedError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import Twins, published, write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
@@ -39,9 +36,7 @@ views:
 
 
 @pytest.fixture(scope="module")
-def mill(
-    tmp_path_factory: pytest.TempPathFactory, publishes: None
-) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
+def mill(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Twins]:
     folder, draw, raw = tmp_path_factory.mktemp("mill"), random.Random(5), duckdb.connect()
     raw.execute(
         "CREATE TABLE batch (line VARCHAR, speed INT, yield DECIMAL(9, 2), loss INT, cost DECIMAL(9, 1))"
@@ -52,11 +47,7 @@ def mill(
                round(abs(draw.gauss(20, 9)) + speed, 1)]  # fmt: skip
         raw.execute("INSERT INTO batch VALUES (?, ?, greatest(-5, least(12.5, ?)), ?, ?)", row)
     raw.execute(f"COPY batch TO '{folder / 'batch.parquet'}' (FORMAT parquet)")
-    (folder / "mill.yaml").write_text(CATALOG)
-    published = publish_release(
-        load_catalog(folder / "mill.yaml"), folder / "mill.dpsql", noise=ZeroNoise(), key=b"k" * 32
-    )
-    answerer = ReleaseEngine(open_release(published.path, insecure=True))
+    answerer = published(write_catalog(folder, CATALOG), ZeroNoise())
     yield answerer, raw
     answerer.release.close()
 
@@ -73,9 +64,7 @@ ASKED = [
 
 @pytest.mark.parametrize("items", by_default(ASKED, 3))
 @pytest.mark.parametrize("rest", ["", " WHERE line <> 'b'", " GROUP BY line ORDER BY line"])
-def test_moments_equal_plain_sql(
-    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], items: str, rest: str
-) -> None:
+def test_moments_equal_plain_sql(mill: Twins, items: str, rest: str) -> None:
     text = f"SELECT {items} FROM batch{rest}"
     result = mill[0].query(text)
     want = mill[1].execute(text.replace("squares_of_yield", "(yield - 3.75) * (yield - 3.75)")).fetchall()
@@ -85,9 +74,7 @@ def test_moments_equal_plain_sql(
     assert all(error is not None and 0 < error < 1 for row in result.stderr_rows for error in row)
 
 
-def test_a_flat_group_has_no_spread_and_no_error(
-    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_a_flat_group_has_no_spread_and_no_error(mill: Twins) -> None:
     result = mill[0].query("SELECT STDDEV_POP(speed) AS s FROM batch WHERE speed = 3")
     assert result.rows[0][0] == 0 and result.stderr_rows[0][0] == pytest.approx(0, abs=1e-5)
 
@@ -99,9 +86,7 @@ def test_a_flat_group_has_no_spread_and_no_error(
     ("SELECT STDDEV(yield + cost) FROM batch", "needs a measure or an axis"),
     ("SELECT AVG(speed * LENGTH(line)) FROM batch", "or count rows by speed and line in a derived table"),
 ])  # fmt: skip
-def test_refused_with_a_way_out(
-    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, reason: str
-) -> None:
+def test_refused_with_a_way_out(mill: Twins, text: str, reason: str) -> None:
     with pytest.raises(NotSupportedError, match=reason.replace("(", r"\(").replace(")", r"\)")) as caught:
         mill[0].query(text)
     assert caught.value.hint
@@ -120,9 +105,7 @@ def test_catalogs_that_ask_for_the_impossible(old: str, new: str, reason: str) -
         parse_catalog(CATALOG.replace(old, new), "mill.yaml")
 
 
-def test_squares_are_a_declared_measure_of_the_release(
-    mill: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_squares_are_a_declared_measure_of_the_release(mill: Twins) -> None:
     catalog = parse_catalog(CATALOG, "mill.yaml")
     square = catalog.tables["batch"].measures["squares_of_yield"]
     assert square.expr == "(yield - 3.75) * (yield - 3.75)" and square.scale == 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dpsql.errors import (
@@ -16,18 +14,6 @@ from dpsql.errors import (
     UnknownName,
 )
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
-from tests.release_fixture import make_rows, write_fixture
-
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    found = ReleaseEngine(
-        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
-    )
-    yield found
-    found.release.close()
-
 
 CASES: list[tuple[str, type[Error], str, str]] = [
     ("SELECT * FROM sales", RawRowsError, "SELECT", "*"),

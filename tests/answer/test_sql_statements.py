@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,23 +11,10 @@ import pytest
 
 from dpsql.errors import RawRowsError, SqlSyntaxError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
-from tests.release_fixture import AGES, make_rows, raw_star, write_fixture
+from tests.release_fixture import AGES, make_rows
 
+VARIANCE = 1e-18
 ROWS = make_rows()
-
-
-@pytest.fixture(scope="module")
-def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
-    path: Path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", ROWS, 1e-18)
-    found = ReleaseEngine(open_release(path))
-    yield found
-    found.release.close()
-
-
-@pytest.fixture(scope="module")
-def raw() -> duckdb.DuckDBPyConnection:
-    return raw_star(ROWS, known_only=True)
 
 
 SAME = [
@@ -76,6 +62,7 @@ SAME = [
     "SELECT MIN(age), MAX(age) FROM customer",
     "SELECT DISTINCT department FROM category ORDER BY 1",
     "SELECT 1 AS one, 'x' AS x",
+    "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17, 19) GROUP BY 1",
 ]  # fmt: skip
 
 
@@ -116,14 +103,6 @@ def test_groups_come_in_catalog_order(answerer: ReleaseEngine) -> None:
     assert [row[0] for row in rows] == ["north", "south", "east", "west", None]
 
 
-def test_a_single_leaf_group_keeps_its_place(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> None:
-    text = (
-        "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17,"
-        " 19) GROUP BY 1"
-    )
-    assert answerer.query(text).rows == tuple(raw.execute(text).fetchall())
-
-
 def test_wide_table_is_left_joined(answerer: ReleaseEngine) -> None:
     assert answerer.query("SELECT COUNT(*) FROM shop").scalar() == len(ROWS["sales"])
     for nothing in ("LIMIT 0", "WHERE 1 = 0", "AS q WHERE (0 = 1) AND q.age > 30"):
@@ -145,52 +124,7 @@ def test_the_first_thing_that_is_wrong_is_the_error(
         answerer.query(sql)
 
 
-def test_information_schema(answerer: ReleaseEngine) -> None:
-    tables = answerer.query("SELECT table_name FROM information_schema.tables ORDER BY 1").rows
-    assert [row[0] for row in tables] == ["category", "customer", "product", "sales", "shop"]
-    columns = answerer.query(
-        "SELECT column_name FROM information_schema.columns WHERE table_name = 'customer'"
-    ).rows
-    assert {row[0] for row in columns} == {"customer_id", "age", "region"}
-
-
-def test_a_cut_bin_is_within_its_model_bound(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection) -> None:
-    for stop in (7, 12, 14, 27):
-        text = (
-            "SELECT COUNT(*), SUM(amount * qty) FROM sales JOIN product USING (product_id) WHERE price < "
-            + str(stop)
-        )
-        found = answerer.query(text)
-        exact = raw.execute(text).fetchone()
-        assert exact is not None
-        for value, bound, truth in zip(found.rows[0], found.model_bound[0], exact, strict=True):
-            assert bound > 0
-            assert abs(value - float(truth)) <= bound
-    whole = answerer.query("SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price < 15")
-    assert whole.model_bound == ((0.0,),)
-
-
 def test_same_text_same_answer(answerer: ReleaseEngine) -> None:
     text = "SELECT region, AVG(amount) FROM shop GROUP BY 1"
     assert answerer.query(text) is answerer.query(text)
     assert ReleaseEngine(answerer.release).query(text).rows == answerer.query(text).rows
-
-
-def test_dialects_reach_the_same_answer(answerer: ReleaseEngine) -> None:
-    want = answerer.query("SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30").rows
-    tsql = (
-        "SELECT COUNT(*) FROM [sales] JOIN [customer] ON [sales].[customer_id] = [customer].[customer_id]"
-        " WHERE [age] > 30"
-    )
-    assert answerer.query(tsql, dialect="tsql").rows == want
-    mysql = "SELECT COUNT(*) FROM `sales` JOIN `customer` USING (`customer_id`) WHERE `age` > 30"
-    assert answerer.query(mysql, dialect="mysql").rows == want
-
-
-def test_explain_ends_with_duckdb(answerer: ReleaseEngine) -> None:
-    lines = answerer.explain(
-        "SELECT region, COUNT(*) FROM shop WHERE age > 30 GROUP BY region ORDER BY 2"
-    ).splitlines()
-    assert [line.split(".")[0] for line in lines] == [str(i + 1) for i in range(len(lines))]
-    assert "DuckDB:" in lines[-1] and "ORDER BY 2" in lines[-1]
-    assert any("view demand" in line for line in lines)

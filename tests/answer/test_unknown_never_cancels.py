@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
 from tests import people_star, two_facts_star, userlevel_star
+from tests.releases import published, seeded
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -40,11 +37,8 @@ STARS: dict[Callable[[Path], Path], tuple[str, str, str, tuple[float, float], tu
 @pytest.fixture(scope="module", params=STARS, ids=lambda star: star.__name__)
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple:
     """Answers of a release without an end, and what stands in the star."""
-    folder = tmp_path_factory.mktemp(request.param.__name__)
-    path = folder / "blind.dpsql"
-    noise = ExactNoise(insecure_test_entropy(11))
-    publish_release(load_catalog(request.param(folder)), path, noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(path, insecure=True)), *STARS[request.param]
+    catalog = request.param(tmp_path_factory.mktemp(request.param.__name__))
+    return published(catalog, seeded(11)), *STARS[request.param]
 
 
 def ends(answers: ReleaseEngine, sql: str) -> tuple[float | None, float | None]:

@@ -8,11 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
-from dpsql.release import open_release
+from dpsql.noise import Noise, ZeroNoise
+from tests.releases import published, seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -78,26 +76,23 @@ DECIDED = [
 ]
 
 
-def published(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngine:
-    with duckdb.connect() as raw:
-        raw.execute(
-            f"CREATE TABLE calls AS SELECT i AS id, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 3 = 0 THEN 'north' "
+def released(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngine:
+    tables = {
+        "calls": (
+            f"SELECT i AS id, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 3 = 0 THEN 'north' "
             f"WHEN i % 5 < {west} THEN 'west' WHEN i % 7 = 0 AND {west} > 0 THEN 'forest' ELSE 'south' END AS place, "
             "i % 21 AS minutes, CASE WHEN i % 7 > 0 THEN (i % 3000) / 100 - 1 END::DECIMAL(9, 2) AS price, "
             "DATE '2024-12-01' + CAST(i % 150 AS INTEGER) AS day FROM range(2000) AS t(i)"
-        )
-        raw.execute("CREATE TABLE person AS SELECT i AS id, i % 10 AS age FROM range(2000) AS t(i)")
-        for table in ("calls", "person"):
-            raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
-    (folder / "desk.yaml").write_text(CATALOG.replace("EPSILON", epsilon))
-    made = publish_release(load_catalog(folder / "desk.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(made.path, insecure=True))
+        ),
+        "person": "SELECT i AS id, i % 10 AS age FROM range(2000) AS t(i)",
+    }
+    return published(write_catalog(folder, CATALOG.replace("EPSILON", epsilon), tables), noise)
 
 
 @pytest.fixture(scope="module")
 def desk(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReleaseEngine, Path]]:
     folder = tmp_path_factory.mktemp("desk")
-    answerer = published(folder, ZeroNoise(), "4000", west=2)
+    answerer = released(folder, ZeroNoise(), "4000", west=2)
     yield answerer, folder
     answerer.release.close()
 
@@ -175,8 +170,7 @@ def test_people_who_may_be_meant_are_in_the_interval(
 def test_noise_below_0_does_not_hide_that_there_may_be_rows(tmp_path: Path) -> None:
     """Where the mass of unlisted texts came out below 0, their share had an interval of 1e-12."""
     for seed in range(6):
-        (tmp_path / str(seed)).mkdir()
-        answerer = published(tmp_path / str(seed), ExactNoise(insecure_test_entropy(seed)), "2", west=0)
+        answerer = released(tmp_path / str(seed), seeded(seed), "2", west=0)
         other = answerer.query("SELECT COUNT(*) FROM calls WHERE place = '(other)'")
         half = other.interval_rows()[1][0][0] - other.scalar()
         for sql, rows in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,39 +9,33 @@ import pytest
 import dpsql
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.planner.views import ViewRow, list_views
-from tests.interfaces_release import build
 from tests.people_star import make_people
 
 
-@pytest.fixture(scope="module")
-def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
-    opened = open_session([build(tmp_path_factory.mktemp("views"))])
-    yield opened
-    opened.close()
-
-
-def test_every_view_is_listed(shop: OpenReleases) -> None:
-    shown = shop.query("show views;")
+def test_every_view_is_listed(opened: OpenReleases) -> None:
+    shown = opened.query("show views;")
     assert shown.columns == ViewRow._fields
     assert sorted(row[0] for row in shown.rows) == ["demand", "people", "trend"]
-    assert [ViewRow(*row) for row in sorted(shown.rows)] == sorted(list_views(shop.releases[0]))
-    picked = shop.query("SELECT cells FROM information_schema.dp_views WHERE view_name = 'trend'")
-    assert picked.rows == ((next(v.cells for v in list_views(shop.releases[0]) if v.view_name == "trend"),),)
+    assert [ViewRow(*row) for row in sorted(shown.rows)] == sorted(list_views(opened.releases[0]))
+    picked = opened.query("SELECT cells FROM information_schema.dp_views WHERE view_name = 'trend'")
+    assert picked.rows == (
+        (next(v.cells for v in list_views(opened.releases[0]) if v.view_name == "trend"),),
+    )
 
 
-def test_errors_are_those_of_answers(shop: OpenReleases) -> None:
-    views = {view.view_name: view for view in list_views(shop.releases[0])}
-    total = shop.query("SELECT DP_STDERR(COUNT(*)) FROM sales").scalar()
+def test_errors_are_those_of_answers(opened: OpenReleases) -> None:
+    views = {view.view_name: view for view in list_views(opened.releases[0])}
+    total = opened.query("SELECT DP_STDERR(COUNT(*)) FROM sales").scalar()
     assert total in (views["trend"].error_total, views["demand"].error_total)
     assert views["people"].error_total == pytest.approx(
-        shop.query("SELECT DP_STDERR(COUNT(*)) FROM customer").scalar(), rel=1e-9
+        opened.query("SELECT DP_STDERR(COUNT(*)) FROM customer").scalar(), rel=1e-9
     )
     assert all(view.error_half > 0 for view in views.values())
 
 
-def test_half_of_an_axis_is_its_middle(shop: OpenReleases) -> None:
+def test_half_of_an_axis_is_its_middle(opened: OpenReleases) -> None:
     """The view of one axis: its middle half asked in SQL, leaf by leaf, has the error that is listed."""
-    release = shop.releases[0]
+    release = opened.releases[0]
     people = next(statistic for statistic in release.statistics if statistic.view == "people")
     leaves = release.axes[people.axes[0]].leaves
     middle = range(leaves // 4, leaves - leaves // 4)
@@ -50,7 +43,7 @@ def test_half_of_an_axis_is_its_middle(shop: OpenReleases) -> None:
         f"SELECT MIN(age), MAX(age) FROM axis_{people.axes[0]} WHERE leaf BETWEEN {middle[0]} AND {middle[-1]}"
     )
     low, high = ages.fetchall()[0]
-    answer = shop.query(f"SELECT DP_STDERR(COUNT(*)) FROM customer WHERE age BETWEEN {low} AND {high}")
+    answer = opened.query(f"SELECT DP_STDERR(COUNT(*)) FROM customer WHERE age BETWEEN {low} AND {high}")
     listed = next(view.error_half for view in list_views(release) if view.view_name == "people")
     assert listed == pytest.approx(answer.scalar(), rel=1e-9)
 
