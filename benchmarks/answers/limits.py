@@ -26,22 +26,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
-
 import dpsql
 from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import Error
 from dpsql.federation.session import open_session
 from dpsql.interfaces.python.scan import InputPiece
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.request import LIMIT
 from dpsql.results.render import render
-from tests.interfaces.test_wire import Server, Wire, running
+from tests.interfaces.wire_client import Server, Wire, running
 from tests.interfaces_release import unstamp
+from tests.releases import published, seeded, write_catalog
 
 MOST_SECONDS, MOST_MEGABYTES, MOST_AFTER = 2.0, 350.0, 1.0
 LEAVES = 3.0
@@ -88,17 +84,14 @@ class Seen(NamedTuple):
 
 def build(folder: Path) -> Path:
     """Publish the star into a folder; the release."""
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT DATE '2025-01-01' + (hash(range) % 365)::INT AS day, 1 + hash(range + 1) % 730 AS item, "
-            f"hash(range + 2) % 101 AS amount FROM range(200000)) TO '{folder / 'sales.parquet'}' (FORMAT parquet)"
-        )
-    catalog, release = folder / "grid.yaml", folder / "grid.dpsql"
-    catalog.write_text(CATALOG, encoding="utf-8")
-    noise = ExactNoise(insecure_test_entropy(5))
-    publish_release(load_catalog(catalog), release, noise=noise, key=bytes(32))
-    unstamp(release)
-    return release
+    sales = (
+        "SELECT DATE '2025-01-01' + (hash(range) % 365)::INT AS day, 1 + hash(range + 1) % 730 AS item, "
+        "hash(range + 2) % 101 AS amount FROM range(200000)"
+    )
+    release = published(write_catalog(folder, CATALOG, {"sales": sales}), seeded(5), "grid").release
+    release.close()
+    unstamp(release.path)
+    return release.path
 
 
 def in_dbapi(release: Path, sql: str) -> Iterator[Callable[[], object]]:

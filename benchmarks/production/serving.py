@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Wire, kinds, log_in, running
+from tests.interfaces.wire_client import Wire, kinds, log_in, running
 from tests.interfaces_release import build
 
 HOSTILE, SHORT = 64, "SELECT COUNT(*) FROM sales"

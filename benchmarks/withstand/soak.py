@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from tests.interfaces.crowd import Seen, crowd
-from tests.interfaces.test_wire import running
+from tests.interfaces.wire_client import running
 from tests.interfaces_release import build
 
 IDLE, BUSY, STATEMENTS, WARM = 500, 64, 50_000, 10_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from tests.command import dpsql_command as dpsql
+from tests.releases import write_catalog, write_tables
 
 pytestmark = pytest.mark.long
 
@@ -27,14 +27,11 @@ views:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    raw = duckdb.connect()
-    raw.execute(
-        f"COPY (SELECT i % 10 AS day, i % 3 AS product_id FROM range(100) t(i)) TO '{tmp_path}/sales.parquet'"
-    )
-    raw.execute(
-        f"COPY (SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)) TO '{tmp_path}/product.parquet'"
-    )
-    (tmp_path / "shop.yaml").write_text(CATALOG.replace("ROOT", str(tmp_path)))
+    tables = {
+        "sales": "SELECT i % 10 AS day, i % 3 AS product_id FROM range(100) t(i)",
+        "product": "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)",
+    }
+    write_catalog(tmp_path, CATALOG, tables).rename(tmp_path / "shop.yaml")
     return tmp_path
 
 
@@ -68,9 +65,7 @@ def test_unknown_catalog_key(shop):
 
 
 def test_duplicate_key_in_a_public_dimension(shop):
-    duckdb.connect().execute(
-        f"COPY (SELECT i % 2 AS product_id, 'k' AS kind FROM range(3) t(i)) TO '{shop}/product.parquet'"
-    )
+    write_tables(shop, {"product": "SELECT i % 2 AS product_id, 'k' AS kind FROM range(3) t(i)"})
     refused(dpsql("publish", shop / "shop.yaml", "-o", shop / "a.dpsql"), 2, "product")
     assert leftovers(shop) == []
 
@@ -86,42 +81,3 @@ def test_tables_of_a_known_lineage_must_name_it(shop):
     assert dpsql("publish", shop / "shop.yaml", "-o", shop / "a.dpsql").returncode == 0
     file = edit(shop, "lineage: people", "lineage: strangers")
     refused(dpsql("publish", file, "-o", shop / "b.dpsql"), 3, "people")
-
-
-def test_a_release_that_exists_is_returned_or_refused(shop):
-    target = shop / "a.dpsql"
-    assert dpsql("publish", shop / "shop.yaml", "-o", target).returncode == 0
-    before = target.read_bytes()
-    again = dpsql("publish", shop / "shop.yaml", "-o", target)
-    assert again.returncode == 0
-    assert "nothing was drawn or charged" in again.stderr
-    other = edit(shop, "upper: 9", "upper: 8")
-    refused(dpsql("publish", other, "-o", target), 3, "specification")
-    assert target.read_bytes() == before
-    assert target.stat().st_mode & 0o777 == 0o444
-
-
-def test_not_a_release_file(shop):
-    (shop / "x.dpsql").write_text("no")
-    refused(dpsql("query", shop / "x.dpsql", "SELECT 1"), 2, "not a dpsql release")
-    refused(dpsql("query", shop / "none.dpsql", "SELECT 1"), 2, "no release")
-
-
-@pytest.mark.parametrize(
-    ("sql", "word"),
-    [
-        ("SELECT COUNT(* FROM sales", ""),
-        ("SELECT * FROM sales", "rows"),
-        ("SELECT COUNT(*) FROM sales a JOIN sales b ON a.day = b.day", ""),
-        ("SELECT COUNT(*) FROM sales WHERE colour = 1", "colour"),
-        ("SELECT MAX(price) FROM sales", "price"),
-        (
-            "SELECT MIN() FROM sales",
-            "",
-        ),  # newer parsers read it and we refuse, older ones refuse it themselves
-        ("DROP TABLE sales", ""),
-    ],
-)
-def test_statements_that_are_refused(shop, sql, word):
-    assert dpsql("publish", shop / "shop.yaml", "-o", shop / "a.dpsql").returncode == 0
-    refused(dpsql("query", shop / "a.dpsql", sql), 1, word)

@@ -288,12 +288,6 @@ def test_the_json_schema_in_docs_is_in_step() -> None:
     assert outline(shipped) == outline(made), "run make docs"
 
 
-def test_reading_depends_on_no_environment() -> None:
-    before = dict(os.environ)
-    parse_catalog(SHOP)
-    assert dict(os.environ) == before
-
-
 @pytest.mark.parametrize(("kind", "where"), [
     ("parquet", {"root": "s3://bucket/shop"}), ("parquet", {"tables": {"sales": "gs://bucket/sales.parquet"}}),
     ("csv", {"tables": {"sales": "https://example.com/sales.csv"}}), ("delta", {"root": "abfss://lake@x/shop"}),

@@ -15,9 +15,10 @@ from dpsql.central.central import publish_release
 from dpsql.curator.buy import purchase
 from dpsql.errors import BudgetExceeded, CatalogError, InterfaceError, NotSupportedError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.command import dpsql_command
+from tests.releases import seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -41,6 +42,13 @@ views:
   trend: {of: sales, axes: [{axis: sales.day, cuts: {width: month}}, customer.region], measures: [count], share: 0.2}
   people: {of: customer, axes: [customer.age, customer.region], measures: [count], share: 0.2}
 """
+TABLES = {
+    "product": "SELECT i AS product_id, 'k' || (i % 3) AS kind FROM range(9) t(i)",
+    "customer": "SELECT i AS id, CASE WHEN i % 9 = 0 THEN NULL ELSE 18 + i * 7 % 72 END AS age,"
+    " ['north', 'south', 'west'][1 + i % 3] AS region FROM range(400) t(i)",
+    "sales": "SELECT i % 400 AS id, i % 9 AS product_id, DATE '2025-01-01' + (i * 11 % 365)::INT AS day,"
+    " ((i * 37 % 2000) / 100.0)::DECIMAL(9, 2) AS amount FROM range(6000) t(i)",
+}
 JOIN = "FROM sales JOIN customer USING (id)"
 WHERE = [
     "age BETWEEN 23 AND 37 AND day < DATE '2025-03-10'",
@@ -52,24 +60,7 @@ COUNTS = [f"SELECT COUNT(*) {JOIN} WHERE {where}" for where in WHERE]
 
 
 def shop(folder: Path, delta: str = "delta: 0", text: str = CATALOG) -> Path:
-    raw = duckdb.connect()
-    raw.execute(
-        f"COPY (SELECT i AS product_id, 'k' || (i % 3) AS kind FROM range(9) t(i)) TO '{folder}/product.parquet'"
-    )
-    raw.execute(
-        "CREATE TABLE customer AS SELECT i AS id, CASE WHEN i % 9 = 0 THEN NULL ELSE 18 + i * 7 % 72 END AS age,"
-        " ['north', 'south', 'west'][1 + i % 3] AS region FROM range(400) t(i)"
-    )
-    raw.execute(
-        "CREATE TABLE sales AS SELECT i % 400 AS id, i % 9 AS product_id,"
-        " DATE '2025-01-01' + (i * 11 % 365)::INT AS day, ((i * 37 % 2000) / 100.0)::DECIMAL(9, 2) AS amount"
-        " FROM range(6000) t(i)"
-    )
-    for table in ("customer", "sales"):
-        raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
-    catalog = folder / "shop.yaml"
-    catalog.write_text(text.replace("ROOT", str(folder)).replace("DELTA", delta))
-    return catalog
+    return write_catalog(folder, text.replace("DELTA", delta), TABLES)
 
 
 def plain(folder: Path, sql: str) -> list[tuple[object, ...]]:
@@ -146,7 +137,7 @@ def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str, l
 def test_noise_alone_is_what_was_quoted(tmp_path: Path):
     alone = CATALOG.replace("max_ids: 20", "max_ids: 20, clipped_share: 0")
     quoted = dpsql.quote(shop(tmp_path, text=alone), COUNTS, epsilon="0.5")
-    asked = release_of(tmp_path, COUNTS, ExactNoise(insecure_test_entropy(1)), "delta: 0", "0.5", alone)
+    asked = release_of(tmp_path, COUNTS, seeded(1), "delta: 0", "0.5", alone)
     for query, sql in zip(quoted.queries, COUNTS, strict=True):
         result = asked.query(sql)
         (stated,) = result.stderr_rows[0]
@@ -155,7 +146,7 @@ def test_noise_alone_is_what_was_quoted(tmp_path: Path):
 
 
 def test_what_was_not_bought_is_refused(tmp_path: Path):
-    asked = release_of(tmp_path, COUNTS, ExactNoise(insecure_test_entropy(1)))
+    asked = release_of(tmp_path, COUNTS, seeded(1))
     for sql in (
         "SELECT COUNT(*) FROM sales",
         f"SELECT COUNT(*) {JOIN} WHERE age BETWEEN 23 AND 36 AND day < DATE '2025-03-10'",

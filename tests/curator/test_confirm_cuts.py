@@ -10,14 +10,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.catalog import load_catalog, parse_catalog
-from dpsql.central.central import publish_release
+from dpsql.catalog import parse_catalog
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.curator.draft.domains import roomy
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import published, write_tables
 from tests.thinned import by_default
 
 ROWS = 600
@@ -60,21 +58,17 @@ CASES = {
 @pytest.mark.parametrize("name", by_default(CASES, 2))
 def test_a_confirmed_draft_answers_its_workload(tmp_path: Path, publishes: None, name: str, rounder: bool):
     columns, questions = CASES[name]
-    folder, catalog = tmp_path / "data", tmp_path / "t.yaml"
-    folder.mkdir()
+    rows = f"SELECT range AS id, {columns} FROM range({ROWS})"
+    folder, catalog = write_tables(tmp_path / "data", {"t": rows}), tmp_path / "t.yaml"
     with duckdb.connect() as raw:
-        raw.execute(f"CREATE TABLE t AS SELECT range AS id, {columns} FROM range({ROWS})")
-        raw.execute(f"COPY t TO '{folder / 't'}.parquet'")
+        raw.execute(f"CREATE TABLE t AS {rows}")
         choices = CuratorChoices("row", frozenset(), "500", "5000", data_dependent=False)
         made = draft_from_source(folder, catalog, None, lambda _: choices, DraftWorkload(questions))
         assert made.design is not None and made.design.served == len(questions)
         groups = groups_of(open_marks(parse_catalog(made.text)))
         catalog.write_text(confirm_tables(made.text, dict.fromkeys(groups, rounder))[0])
-        made_at = publish_release(
-            load_catalog(catalog), tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
-        ).path
-        with closing(open_release(made_at, insecure=True)) as opened:
-            answerer = ReleaseEngine(opened)
+        answerer = published(catalog, ZeroNoise())
+        with closing(answerer.release):
             for sql in questions:
                 answered = [row for row in answerer.query(sql).rows if row[-1] and row[0] is not None]
                 found = np.array([row[-1] for row in answered], float)

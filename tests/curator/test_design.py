@@ -10,23 +10,20 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker, open_public
-from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog, rounded
 from dpsql.curator.design.views import Designed
 from dpsql.curator.forecast import dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NoViewError
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.interfaces.cli import all_commands, cli
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.command import dpsql_command
+from tests.releases import published, write_tables
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -34,24 +31,24 @@ CATALOG = """\
 # Written by hand; what stands here stays.
 dpsql: 1
 name: shop
-source: {{kind: duckdb, root: "{root}", tables: {{sales: sales, customer: customer, product: product}}}}
-privacy: {{lineage: shop, cap: 100, unit: row, epsilon: 20}}
+source: {kind: duckdb, root: "DATABASE", tables: {sales: sales, customer: customer, product: product}}
+privacy: {lineage: shop, cap: 100, unit: row, epsilon: 20}
 tables:
   customer:
     role: dimension
     key: customer_id
-    columns: {{age: {{type: int, lower: 18, upper: 89}}, region: {{type: string, categories: [n, s]}}}}
-  product: {{role: dimension, key: pid, private: false, columns: {{kind: {{type: string}}, class: {{type: string}}}}}}
+    columns: {age: {type: int, lower: 18, upper: 89}, region: {type: string, categories: [n, s]}}
+  product: {role: dimension, key: pid, private: false, columns: {kind: {type: string}, class: {type: string}}}
   sales:
     role: fact
-    foreign_keys: {{customer_id: customer, pid: product}}  # who and what
+    foreign_keys: {customer_id: customer, pid: product}  # who and what
     columns:
-      price: {{type: int, lower: 0, upper: 100, measure: true}}
-      qty: {{type: int, lower: 0, upper: 9, measure: true}}
-      grams: {{type: int, lower: 0, upper: 5000000}}
-      sold: {{type: date, lower: 2024-01-01, upper: 2025-12-31}}
+      price: {type: int, lower: 0, upper: 100, measure: true}
+      qty: {type: int, lower: 0, upper: 9, measure: true}
+      grams: {type: int, lower: 0, upper: 5000000}
+      sold: {type: date, lower: 2024-01-01, upper: 2025-12-31}
 views:
-  old: {{of: sales, axes: [customer.age], measures: [count, sales.price]}}
+  old: {of: sales, axes: [customer.age], measures: [count, sales.price]}
 ledger: ledger.duckdb  # after the views
 """
 TABLES = """
@@ -79,7 +76,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("design")
     with duckdb.connect(str(folder / "shop.duckdb")) as connection:
         connection.execute(TABLES)
-    (folder / "shop.yaml").write_text(CATALOG.format(root=folder / "shop.duckdb"))
+    (folder / "shop.yaml").write_text(CATALOG.replace("DATABASE", str(folder / "shop.duckdb")))
     (folder / "q.sql").write_text(";\n".join(QUESTIONS[:2]) + ";\n")
     return folder
 
@@ -90,16 +87,11 @@ def designed(publishes: None, shop: Path) -> CatalogDesign:
     return design_catalog(file.read_text(), file, QUESTIONS, Guess(300, 6000))
 
 
-def exactly(catalog: Path, release: Path) -> ReleaseEngine:
-    publish_release(load_catalog(catalog), release, noise=ZeroNoise(), key=bytes(32))
-    return ReleaseEngine(open_release(release, insecure=True))
-
-
 def test_what_is_designed_answers_the_questions(shop: Path, designed: CatalogDesign, tmp_path: Path) -> None:
     assert designed.served == len(QUESTIONS)
     written = tmp_path / "designed.yaml"
     written.write_text(designed.text)
-    answerer = exactly(written, tmp_path / "designed.dpsql")
+    answerer = published(written, ZeroNoise())
     with duckdb.connect(str(shop / "shop.duckdb"), read_only=True) as connection:
         for sql in QUESTIONS:
             plain = sorted(
@@ -143,7 +135,7 @@ def test_the_text_reads_as_if_written_by_hand(designed: CatalogDesign) -> None:
 
 
 def test_measures_go_into_flow_style_too(shop: Path) -> None:
-    text = CATALOG.format(root=shop / "shop.duckdb")
+    text = CATALOG.replace("DATABASE", str(shop / "shop.duckdb"))
     at, end = text.index("  sales:\n"), text.index("views:")
     flow = """  sales: {role: fact, foreign_keys: {customer_id: customer, pid: product}, columns: {
     price: {type: int, lower: 0, upper: 100, measure: true}, qty: {type: int, lower: 0, upper: 9}}}
@@ -177,7 +169,7 @@ def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path:
     (tmp_path / "before").mkdir()
     before = tmp_path / "before" / "shop.yaml"
     before.write_text((shop / "shop.yaml").read_text())
-    answerer = exactly(before, tmp_path / "before" / "old.dpsql")
+    answerer = published(before, ZeroNoise())
     sql = QUESTIONS[2]
     with pytest.raises(NoViewError) as refused:
         answerer.query(sql)
@@ -187,7 +179,7 @@ def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path:
     assert view == f"class_by_sold: {{of: sales, axes: {axes}, measures: [count, sales.price]}}"
     more = tmp_path / "more.yaml"
     more.write_text((shop / "shop.yaml").read_text().replace("views:\n", f"views:\n  {view}\n"))
-    again = exactly(more, tmp_path / "more.dpsql")
+    again = published(more, ZeroNoise())
     assert len(again.query(sql).rows) >= 3 * 8
     again.release.close()
 
@@ -238,7 +230,7 @@ def test_a_city_tells_its_nation(shop: Path, tmp_path: Path) -> None:
         )
     levels = "{type: string, from: place, axis: {levels: [nation, city]}}"
     text = (
-        CATALOG.format(root=tmp_path / "shop.duckdb")
+        CATALOG.replace("DATABASE", str(tmp_path / "shop.duckdb"))
         .replace("customer: customer,", "customer: customer, place: place,")
         .replace("columns: {age:", f"columns: {{city: {levels}, nation: {{type: string, from: place}}, age:")
         .replace("tables:\n  customer", "tables:\n  place: {role: domain}\n  customer")
@@ -255,7 +247,7 @@ def test_a_city_tells_its_nation(shop: Path, tmp_path: Path) -> None:
 
 
 def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) -> None:
-    text = CATALOG.format(root=shop / "shop.duckdb")
+    text = CATALOG.replace("DATABASE", str(shop / "shop.duckdb"))
     for old, new in (
         ("unit: row", "unit: customer.customer_id"),
         ("    key: customer_id", "    key: customer_id\n    private: true"),
@@ -282,13 +274,15 @@ def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) 
         text, tmp_path / "shop.yaml", ["SELECT COUNT(*) / COUNT(DISTINCT customer_id) FROM sales"], None
     )
     assert each.served == 1  # rows and people of one view, which answers them apart
-    answerer = exactly(tmp_path / "designed.yaml", tmp_path / "designed.dpsql")
+    answerer = published(tmp_path / "designed.yaml", ZeroNoise())
     assert answerer.query(asked[0]).scalar() == 300
     answerer.release.close()
 
 
 def test_what_no_view_can_count_says_why_and_leaves_the_others_alone(shop: Path) -> None:
-    text = CATALOG.format(root=shop / "shop.duckdb").replace("unit: row", "unit: customer.customer_id")
+    text = CATALOG.replace("DATABASE", str(shop / "shop.duckdb")).replace(
+        "unit: row", "unit: customer.customer_id"
+    )
     text = text.replace("    key: customer_id", "    key: customer_id\n    private: true")
     text = text.replace("of: sales, axes: [customer.age], measures: [count, sales.price]",
                         "of: customer, axes: [customer.age], measures: [count]")  # fmt: skip
@@ -325,34 +319,27 @@ def test_a_foreign_key_is_an_axis_by_the_key_it_names(shop: Path) -> None:
 def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path: Path) -> None:
     log = "axes: [{axis: customer.age, workload: [[18, 30], [30, 45, 2]]}]"
     (tmp_path / "shop.yaml").write_text((shop / "shop.yaml").read_text().replace("axes: [customer.age]", log))
-    all_commands()
-    run = CliRunner().invoke(cli, ["design", str(tmp_path / "shop.yaml"), "--workload", str(shop / "q.sql")])
-    assert run.exit_code == 0, run.output
-    assert (
-        "views.old: `workload` of customer.age is not used" in run.output and "workload: [[" not in run.output
-    )
+    run = dpsql_command("design", tmp_path / "shop.yaml", "--workload", shop / "q.sql")
+    assert run.returncode == 0, run.stderr
+    said = run.stdout + run.stderr
+    assert "views.old: `workload` of customer.age is not used" in said and "workload: [[" not in said
 
 
 def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
-    all_commands()
     output = tmp_path / "drafted.yaml"
-    run = CliRunner().invoke(
-        cli, ["init", str(shop / "shop.duckdb"), "-o", str(output), "--workload", str(shop / "q.sql")]
-    )
-    assert run.exit_code == 0, run.output
-    assert "2 of 2 questions are served" in run.output
+    run = dpsql_command("init", shop / "shop.duckdb", "-o", output, "--workload", shop / "q.sql")
+    assert run.returncode == 0 and "2 of 2 questions are served" in run.stdout + run.stderr
     assert all(each.refusal is None for each in api.plan(output, QUESTIONS[:2]).queries)
 
 
 def test_the_command_shows_views_and_errors(shop: Path, tmp_path: Path) -> None:
-    all_commands()
-    words = ["design", str(shop / "shop.yaml"), "--workload", str(shop / "q.sql")]
-    run = CliRunner().invoke(cli, [*words, "--units", "300", "--rows", "6000"])
-    assert run.exit_code == 0, run.output
-    assert run.output.startswith("views:\n") and "of a typical answer" in run.output
-    assert CliRunner().invoke(cli, [*words, "--units", "3"]).exit_code == 2
+    words = ["design", shop / "shop.yaml", "--workload", shop / "q.sql"]
+    run = dpsql_command(*words, "--units", "300", "--rows", "6000")
+    assert run.returncode == 0 and run.stdout.startswith("views:\n")
+    assert "of a typical answer" in run.stdout + run.stderr
+    assert dpsql_command(*words, "--units", "3").returncode == 2
     written = tmp_path / "out.yaml"
-    assert CliRunner().invoke(cli, [*words, "-o", str(written)]).exit_code == 0
+    assert dpsql_command(*words, "-o", written).returncode == 0
     assert load_catalog(written).views
 
 
@@ -377,7 +364,7 @@ def test_one_column_questions_under_a_delta_make_no_cube_of_all_their_axes(axes:
     names = [f"c{i}" for i in range(axes)]  # a cube of seven has 10^7 cells
     columns = ", ".join(f"{name}: {{type: int, lower: 0, upper: 9}}" for name in names)
     values = ", ".join(f"(i * {i + 3}) % 10 AS {name}" for i, name in enumerate(names))
-    duckdb.connect().execute(f"COPY (SELECT {values} FROM range(500) AS r(i)) TO '{tmp_path}/t.parquet'")
+    write_tables(tmp_path, {"t": f"SELECT {values} FROM range(500) AS r(i)"})
     text = (
         "dpsql: 1\nname: t\nsource: {kind: parquet, tables: {t: t.parquet}}\n"
         "privacy: {lineage: t, cap: 100, unit: row, epsilon: 1, delta: 1.0e-6}\n"
@@ -393,7 +380,7 @@ def test_one_column_questions_under_a_delta_make_no_cube_of_all_their_axes(axes:
 
 def test_a_count_of_a_measure_that_nobody_sums_is_a_count(shop: Path) -> None:
     """Its view holds how many rows have a value, and not the values."""
-    text = CATALOG.format(root=shop / "shop.duckdb").replace(
+    text = CATALOG.replace("DATABASE", str(shop / "shop.duckdb")).replace(
         "measure: true}\n      qty", "measure: true, nullable: true}\n      qty"
     )
     asked = ("SELECT region, COUNT(price) FROM sales JOIN customer USING (customer_id) GROUP BY region",)

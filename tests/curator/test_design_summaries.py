@@ -10,13 +10,11 @@ import duckdb
 import pytest
 
 from dpsql.catalog import parse_catalog
-from dpsql.central.central import publish_release
 from dpsql.curator.design import design_catalog
 from dpsql.curator.design.summaries import new_summaries
 from dpsql.curator.design.text import People, with_views
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import published, write_catalog
 
 CATALOG = """\
 dpsql: 1
@@ -95,10 +93,8 @@ def test_designed_summaries_answer_the_questions(tmp_path: Path) -> None:
     designed = design_catalog(text, tmp_path / "shop.yaml", STATEMENTS, None)
     assert designed.served == len(STATEMENTS)
     assert "old is left out: no question uses it" in designed.notes
-    catalog = parse_catalog(designed.text)
-    assert list(catalog.tables["customer"].summaries) == list(designed.summaries)
-    publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=bytes(32))
-    answerer = ReleaseEngine(open_release(tmp_path / "shop.dpsql", insecure=True))
+    assert list(parse_catalog(designed.text).tables["customer"].summaries) == list(designed.summaries)
+    answerer = published(write_catalog(tmp_path, designed.text), ZeroNoise())
     answers = [[tuple(row) for row in answerer.query(sql).rows if row[-1] != 0] for sql in STATEMENTS]
     assert answers == truths
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from dpsql.catalog import parse_catalog
@@ -15,6 +14,7 @@ from dpsql.curator.forecast import PlanReport, plan_catalog
 from dpsql.errors import CatalogError
 from dpsql.interfaces.cli.draft import _design_lines
 from dpsql.interfaces.cli.plan import plan_text
+from tests.releases import write_tables
 from tests.thinned import by_default
 
 QUESTIONS = {
@@ -36,14 +36,11 @@ GUESS = (60, 3000, 90)
 
 def source(folder: Path, columns: str, people: int, each: int) -> Path:
     """People with as many rows each; values of columns come again after some hundreds of rows."""
-    folder.mkdir(parents=True)
-    with duckdb.connect() as raw:
-        raw.execute(f"CREATE TABLE people AS SELECT range AS person_id FROM range({people})")
-        raw.execute(f"CREATE TABLE numbered AS SELECT range AS row FROM range({people * each})")
-        raw.execute(f"CREATE TABLE rows AS SELECT row // {each} AS person_id, {columns} FROM numbered")
-        for table in ("people", "rows"):
-            raw.execute(f"COPY {table} TO '{folder / table}.parquet'")
-    return folder
+    numbered = f"(SELECT range AS row FROM range({people * each}))"
+    return write_tables(folder, {
+        "people": f"SELECT range AS person_id FROM range({people})",
+        "rows": f"SELECT row // {each} AS person_id, {columns} FROM {numbered}",
+    })  # fmt: skip
 
 
 def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ...]) -> tuple[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner
 
 from dpsql import api
 from dpsql.catalog import Catalog, load_catalog, parse_catalog
@@ -16,10 +15,9 @@ from dpsql.central.central import publish_release
 from dpsql.curator.confirm import confirm_tables
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source, leave_open
 from dpsql.errors import CatalogError, InterfaceError, SourceError, UnknownName
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.interfaces.cli import all_commands, cli
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.command import dpsql_command
+from tests.releases import published, write_tables
 
 pytestmark = pytest.mark.long
 
@@ -99,6 +97,8 @@ def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> Non
     assert set(shop.unconfirmed()) == {"privacy", "tables.stores", visits, *private}
     assert shop.tables["customers"].summaries["visits"].of == "lines"  # `friends` holds nothing but keys
     assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines", "orders"}
+    written = (tmp_path / "shop.yaml").read_text()
+    assert "  friends:  # a bridge: its rows link others\n    role: fact\n" in written
 
 
 def test_publish_refuses_a_draft_until_every_mark_is_gone(tmp_path: Path) -> None:
@@ -158,8 +158,7 @@ def test_a_first_line_that_may_be_a_row_is_marked(tmp_path: Path) -> None:
 
 
 def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT i AS x FROM range(50) AS r(i)) TO '{tmp_path}/rides.parquet'")
+    write_tables(tmp_path, {"rides": "SELECT i AS x FROM range(50) AS r(i)"})
     made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, leave_open)
     assert "No table has one row per person" in made.question
     assert f"# {made.question}" in made.text
@@ -169,10 +168,7 @@ def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("unit", "said"), [("x", "together"), (None, "each row by itself")])
 def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str, tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT i AS rider_id FROM range(50) AS r(i)) TO '{tmp_path}/rider.parquet'"
-        )
+    write_tables(tmp_path, {"rider": "SELECT i AS rider_id FROM range(50) AS r(i)"})
     choices = CuratorChoices(unit="rider.rider_id" if unit else "row")
     made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, lambda _: choices)
     (line,) = (line for line in made.text.splitlines() if line.startswith("  unit:"))
@@ -183,13 +179,10 @@ def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str
 def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
     strays: int, found: bool, tmp_path: Path
 ) -> None:
-    with duckdb.connect() as connection:
-        products = "SELECT i AS product_id, 'kind ' || i % 3 AS kind FROM range(8) AS r(i)"
-        connection.execute(f"COPY ({products}) TO '{tmp_path}/products.parquet'")
-        sales = (
-            f"SELECT CASE WHEN i < {strays} THEN 100 + i ELSE i % 8 END AS product_id FROM range(100) AS r(i)"
-        )
-        connection.execute(f"COPY ({sales}) TO '{tmp_path}/sales.parquet'")
+    write_tables(tmp_path, {
+        "products": "SELECT i AS product_id, 'kind ' || i % 3 AS kind FROM range(8) AS r(i)",
+        "sales": f"SELECT CASE WHEN i < {strays} THEN 100 + i ELSE i % 8 END AS product_id FROM range(100) AS r(i)",
+    })  # fmt: skip
     made = draft_from_source(tmp_path, tmp_path / "shop.yaml", None, leave_open)
     sales_table = load_catalog(tmp_path / "shop.yaml").tables["sales"]
     assert list(sales_table.foreign_keys) == ["product_id"] * found
@@ -199,15 +192,13 @@ def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
 
 def test_rows_first_and_last_time_of_every_fact_are_drafted(tmp_path: Path) -> None:
     """Of names that the people's table has another is taken; questions say what they need, and nothing is drafted."""
-    with duckdb.connect() as connection:
-        for name, rows in {
-            "customer": "SELECT i AS customer_id, i % 3 AS sale_visits FROM range(90) AS r(i)",
-            "sale": "SELECT i % 90 AS customer_id, DATE '2024-01-05' + CAST(i % 700 AS INT) AS \"sold on\", i % 7 AS n "
-            "FROM range(9000) AS r(i)",
-            "call": "SELECT i % 90 AS customer_id, TIMESTAMP '2024-01-05 10:00:00' + i * INTERVAL 1 HOUR AS at "
-            "FROM range(700) AS r(i)",
-        }.items():
-            connection.execute(f"COPY ({rows}) TO '{tmp_path}/{name}.parquet'")
+    write_tables(tmp_path, {
+        "customer": "SELECT i AS customer_id, i % 3 AS sale_visits FROM range(90) AS r(i)",
+        "sale": "SELECT i % 90 AS customer_id, DATE '2024-01-05' + CAST(i % 700 AS INT) AS \"sold on\", i % 7 AS n "
+        "FROM range(9000) AS r(i)",
+        "call": "SELECT i % 90 AS customer_id, TIMESTAMP '2024-01-05 10:00:00' + i * INTERVAL 1 HOUR AS at "
+        "FROM range(700) AS r(i)",
+    })  # fmt: skip
     drafted(tmp_path, tmp_path / "shop.yaml", CuratorChoices(unit="customer.customer_id"))
     shop = load_catalog(tmp_path / "shop.yaml")
     summaries = shop.tables["customer"].summaries
@@ -233,15 +224,13 @@ def test_rows_first_and_last_time_of_every_fact_are_drafted(tmp_path: Path) -> N
 
 
 def test_names_of_people_are_no_categories_and_visits_are_counted(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        for name, rows in {
-            "patients": "SELECT i AS patient_id, 'name ' || i % 9 AS firstName, i % 2 AS smoker FROM range(90) AS r(i)",
-            "wards": "SELECT 'w' || i AS ward, 'Ward ' || i AS title FROM range(5) AS r(i)",
-            "visits": "SELECT i AS visit_id, i % 90 AS patient_id, 'w' || i % 5 AS ward, i % 77 AS cost "
-            "FROM range(400) AS r(i)",
-            "drugs": "SELECT i % 400 AS visit_id, i % 7 AS kind FROM range(900) AS r(i)",
-        }.items():
-            connection.execute(f"COPY ({rows}) TO '{tmp_path}/{name}.parquet'")
+    write_tables(tmp_path, {
+        "patients": "SELECT i AS patient_id, 'name ' || i % 9 AS firstName, i % 2 AS smoker FROM range(90) AS r(i)",
+        "wards": "SELECT 'w' || i AS ward, 'Ward ' || i AS title FROM range(5) AS r(i)",
+        "visits": "SELECT i AS visit_id, i % 90 AS patient_id, 'w' || i % 5 AS ward, i % 77 AS cost "
+        "FROM range(400) AS r(i)",
+        "drugs": "SELECT i % 400 AS visit_id, i % 7 AS kind FROM range(900) AS r(i)",
+    })  # fmt: skip
     clinic = drafted(tmp_path, tmp_path / "clinic.yaml")
     assert "firstName" not in clinic.tables["patients"].columns
     visits = clinic.tables["visits"]
@@ -309,19 +298,12 @@ def test_no_value_that_fewer_than_50_people_have_is_drafted(tmp_path: Path) -> N
     assert not by_row.tables["stores"].columns
 
 
-def test_a_bridge_holds_nothing_but_keys(tmp_path: Path) -> None:
-    output = tmp_path / "shop.yaml"
-    drafted(make_duckdb(tmp_path), output)
-    assert "  friends:  # a bridge: its rows link others\n    role: fact\n" in output.read_text()
-
-
 @pytest.mark.usefixtures("publishes")
 def test_repeated_rows_of_a_public_table_are_put_together(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        zones = "SELECT i % 40 AS zone_id, 'Z' || i % 4 AS borough FROM range(43) AS r(i)"
-        connection.execute(f"COPY ({zones}) TO '{tmp_path}/zones.parquet'")
-        rides = "SELECT i % 41 AS from_zone_id, i % 40 AS to_zone_id, i AS meters FROM range(500) AS r(i)"
-        connection.execute(f"COPY ({rides}) TO '{tmp_path}/rides.parquet'")
+    write_tables(tmp_path, {
+        "zones": "SELECT i % 40 AS zone_id, 'Z' || i % 4 AS borough FROM range(43) AS r(i)",
+        "rides": "SELECT i % 41 AS from_zone_id, i % 40 AS to_zone_id, i AS meters FROM range(500) AS r(i)",
+    })  # fmt: skip
     shop = drafted(tmp_path, tmp_path / "rides.yaml")
     assert shop.source is not None and shop.source.tables["zones"].startswith("SELECT DISTINCT")
     assert list(shop.tables["rides"].foreign_keys) == ["from_zone_id", "to_zone_id"]
@@ -329,44 +311,26 @@ def test_repeated_rows_of_a_public_table_are_put_together(tmp_path: Path) -> Non
 
 
 def test_the_command_asks_and_writes(tmp_path: Path) -> None:
-    all_commands()
     source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
-    run = CliRunner().invoke(
-        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n\n\n\n\n\n"
-    )
-    assert run.exit_code == 0, run.output
+    typed = "\n\nstores\n4\n0.5\n\n\n\n\n\n"
+    run = dpsql_command("init", source, "-o", output, "--interactive", text=typed)
+    assert run.returncode == 0, run.stderr
     shop = load_catalog(output)
     assert (shop.privacy.unit.name, str(shop.privacy.epsilon)) == ("customers.c_custkey", "1/2")
     assert "privacy" not in shop.unconfirmed()
     assert {view.data_dependent for view in shop.views.values()} == {"allow"}
-    again = CliRunner().invoke(cli, ["init", str(source), "-o", str(output)])
-    assert again.exit_code == 2 and "exists" in again.output
+    again = dpsql_command("init", source, "-o", output)
+    assert again.returncode == 2 and "exists" in again.stderr
 
 
 @pytest.mark.usefixtures("publishes")
 def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
-    all_commands()
     (tmp_path / "q.sql").write_text("SELECT c_card, COUNT(*) AS n FROM customers GROUP BY c_card;")
-    typed = [
-        "nowhere.sql",
-        str(tmp_path / "q.sql"),
-        "people",
-        "customers",
-        "shops",
-        "-",
-        "four",
-        "0",
-        "4",
-        "5",
-        "1/2",
-        "n",
-        *[""] * 4,
-    ]
+    answers = [f"nowhere.sql {tmp_path}/q.sql people customers shops - four 0 4 5 1/2 n".split(), [""] * 4]
+    typed = "\n".join(chain.from_iterable(answers))
     output = tmp_path / "asked.yaml"
-    run = CliRunner().invoke(
-        cli, ["init", str(make_duckdb(tmp_path)), "-o", str(output), "--interactive"], input="\n".join(typed)
-    )
-    assert run.exit_code == 0, run.output
+    run = dpsql_command("init", make_duckdb(tmp_path), "-o", output, "--interactive", text=typed)
+    assert run.returncode == 0, run.stderr
     for said in (
         "no file nowhere.sql",
         "write row, or one of",
@@ -374,12 +338,12 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
         "write a number above 0",
         "more than 4",
     ):
-        assert said in run.output
+        assert said in run.stdout + run.stderr
     shop = load_catalog(output)
     assert (shop.privacy.unit.name, str(shop.privacy.cap)) == ("customers.c_custkey", "4")
     assert not any(table.is_public for table in shop.tables.values())
     assert {view.data_dependent for view in shop.views.values()} == {"refuse"}
-    assert "1 of 1 questions are served" in run.output
+    assert "1 of 1 questions are served" in run.stdout + run.stderr
 
 
 def test_nothing_readable_is_said(tmp_path: Path) -> None:
@@ -440,14 +404,11 @@ def test_a_workload_keeps_what_it_names(tmp_path: Path) -> None:
 
 
 def test_questions_leave_out_what_none_of_them_reads(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.execute(SHOP)
-        for table in TABLES:
-            connection.execute(f"COPY {table} TO '{tmp_path}/{table}.parquet'")
     asked = ["SELECT c_card, SUM(l_amount) FROM lines JOIN orders ON l_orderkey = o_orderkey "
              "JOIN customers ON o_custkey = c_custkey GROUP BY c_card"]  # fmt: skip
     choices = CuratorChoices("customers.c_custkey", frozenset(), "1", "4")
-    made = draft_from_source(tmp_path, tmp_path / "shop.yaml", None, lambda _: choices, DraftWorkload(asked))
+    source, workload = make_files(tmp_path, "parquet"), DraftWorkload(asked)
+    made = draft_from_source(source, tmp_path / "shop.yaml", None, lambda _: choices, workload)
     assert made.design is not None and made.design.served == 1
     shop = load_catalog(tmp_path / "shop.yaml")
     assert {name: sorted(table.columns) for name, table in shop.tables.items()} == {
@@ -465,19 +426,12 @@ def test_questions_leave_out_what_none_of_them_reads(tmp_path: Path) -> None:
 
 def test_the_table_of_drops_has_one_row_for_what_a_table_holds_beside_the_questions(tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text("SELECT COUNT(*) FROM games WHERE yearID > 1990;")
-    result = CliRunner().invoke(
-        cli,
-        [
-            "init",
-            str(make_trips(tmp_path)),
-            "-o",
-            str(tmp_path / "trips.yaml"),
-            "--workload",
-            str(tmp_path / "q.sql"),
-        ],
+    run = dpsql_command(
+        "init", make_trips(tmp_path), "-o", tmp_path / "trips.yaml", "--workload", tmp_path / "q.sql"
     )
-    assert result.exit_code == 0, result.output
-    rows = [line for line in result.output.splitlines() if "left out: no question uses it" in line]
+    assert run.returncode == 0, run.stderr
+    printed = (run.stdout + run.stderr).splitlines()
+    rows = [line for line in printed if "left out: no question uses it" in line]
     assert [row.partition(":")[0] for row in rows] == ["games", "people"]
     assert "teamID" in rows[0] and "dpsql init --json" in rows[0]
 
@@ -527,16 +481,12 @@ def test_a_name_that_no_catalog_may_hold_is_read_by_its_plain_one(tmp_path: Path
     assert made.design is not None and made.design.served == 2
     text, _ = confirm_tables(made.text, {"visits": False})
     (tmp_path / "v.yaml").write_text(text)
-    publish_release(
-        load_catalog(tmp_path / "v.yaml"), tmp_path / "v.dpsql", noise=ZeroNoise(), key=bytes(range(32))
-    )
-    with closing(open_release(tmp_path / "v.dpsql", insecure=True)) as opened:
-        answerer = ReleaseEngine(opened)
-        rows = answerer.query(asked[0] + " ORDER BY 1").rows
-        assert {row for row in rows if row[1]} == {(n, 10.0) for n in (1, 4, 7)}
-        assert answerer.query('SELECT SUM("alk.phos") FROM visits').scalar() == sum(i % 9 for i in range(90))
-        with pytest.raises(UnknownName, match="alk"):
-            answerer.query('SELECT "alk.phos.x", COUNT(*) FROM visits GROUP BY 1')
+    answerer = published(tmp_path / "v.yaml", ZeroNoise(), key=bytes(range(32)))
+    rows = answerer.query(asked[0] + " ORDER BY 1").rows
+    assert {row for row in rows if row[1]} == {(n, 10.0) for n in (1, 4, 7)}
+    assert answerer.query('SELECT SUM("alk.phos") FROM visits').scalar() == sum(i % 9 for i in range(90))
+    with pytest.raises(UnknownName, match="alk"):
+        answerer.query('SELECT "alk.phos.x", COUNT(*) FROM visits GROUP BY 1')
     (folder / "visits.csv").write_text("id,a.b,a_b\n1,2,3\n")
     with pytest.raises(SourceError, match=r"visits: `a\.b` and another column would both be called `a_b`"):
         draft_from_source(folder, tmp_path / "w.yaml", None, leave_open)
@@ -544,16 +494,15 @@ def test_a_name_that_no_catalog_may_hold_is_read_by_its_plain_one(tmp_path: Path
 
 def test_one_question_a_table_confirms_a_draft(tmp_path: Path) -> None:
     drafted(make_trips(tmp_path), tmp_path / "trips.yaml")
-    runner, catalog = CliRunner(), str(tmp_path / "trips.yaml")
-    all_commands()
-    shown = runner.invoke(cli, ["confirm", catalog])
+    catalog = tmp_path / "trips.yaml"
+    shown = dpsql_command("confirm", catalog)
     assert "games: " in shown.stdout and "rounder: " in shown.stdout and load_catalog(catalog).unconfirmed()
-    done = runner.invoke(cli, ["confirm", catalog, "--rounder", "games", "--by", "ada"])
-    assert done.exit_code == 0 and "still open: privacy, people" in done.stderr
+    done = dpsql_command("confirm", catalog, "--rounder", "games", "--by", "ada")
+    assert done.returncode == 0 and "still open: privacy, people" in done.stderr
     games = load_catalog(catalog).tables["games"].columns
     assert not games["yearID"].confirm and (games["yearID"].lower, games["yearID"].upper) == ("1940", "2020")
-    assert runner.invoke(cli, ["confirm", catalog, "--rounder", "games", "--by", "ada"]).exit_code == 2
-    assert runner.invoke(cli, ["confirm", catalog, "--as-read", "all", "--by", "bob"]).exit_code == 0
+    assert dpsql_command("confirm", catalog, "--rounder", "games", "--by", "ada").returncode == 2
+    assert dpsql_command("confirm", catalog, "--as-read", "all", "--by", "bob").returncode == 0
     assert load_catalog(catalog).unconfirmed() == ()
     record = [json.loads(line) for line in (tmp_path / "trips.confirmed.jsonl").read_text().splitlines()]
     assert [(line["by"], line["of"]) for line in record] == [

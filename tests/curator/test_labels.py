@@ -18,14 +18,12 @@ from dpsql.catalog.graph import view_axes
 from dpsql.catalog.load import catalog_from_json
 from dpsql.catalog.model import View
 from dpsql.central.axes import axis_maker
-from dpsql.central.central import publish_release
 from dpsql.curator.design.text import quoted
 from dpsql.curator.draft import draft_from_source, leave_open
 from dpsql.engines.duck import no_sources
 from dpsql.errors import CatalogError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import published
 
 pytestmark = pytest.mark.long
 
@@ -172,8 +170,7 @@ def test_all_rows_of_a_file_with_blanks_behind_its_commas_count(tmp_path: Path, 
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "people.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     catalog = drafted(tmp_path / "raw", tmp_path / "people.yaml")
-    made = publish_release(catalog, tmp_path / "p.dpsql", noise=ZeroNoise(), key=bytes(32))
-    answerer = ReleaseEngine(open_release(made.path, insecure=True))
+    answerer = published(catalog.file, ZeroNoise())
     column = header.split(",")[1]
     result = answerer.query(f'SELECT "{column}", COUNT(*) FROM people GROUP BY 1 ORDER BY 1')
     counts = {str(kind): float(count) for kind, count in result.rows if kind is not None and count}

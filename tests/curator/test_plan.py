@@ -7,7 +7,6 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -22,9 +21,9 @@ from dpsql.curator.forecast import break_even
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text, statements
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.command import dpsql_command
+from tests.releases import published, seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -53,24 +52,19 @@ WORKLOAD = (
 
 
 def shop(folder: Path, delta: str = "delta: 0", rows: bool = True) -> Path:
-    raw = duckdb.connect()
-    made = "SELECT i % 40 AS day, i % 3 AS product_id, (i % 2000) / 100.0 AS amount FROM range(4000) t(i)"
+    tables = {"product": "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)"}
     if rows:
-        raw.execute(f"COPY ({made}) TO '{folder}/sales.parquet'")
-    kinds = "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)"
-    raw.execute(f"COPY ({kinds}) TO '{folder}/product.parquet'")
-    catalog = folder / "shop.yaml"
-    catalog.write_text(CATALOG.replace("ROOT", str(folder)).replace("DELTA", delta))
-    return catalog
+        columns = "i % 40 AS day, i % 3 AS product_id, (i % 2000) / 100.0 AS amount"
+        tables["sales"] = f"SELECT {columns} FROM range(4000) t(i)"
+    return write_catalog(folder, CATALOG.replace("DELTA", delta), tables)
 
 
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6", "neighbours: replace_one, delta: 0"])
 def test_predicted_errors_are_those_of_the_release(tmp_path: Path, delta: str):
     catalog = shop(tmp_path, delta)
     report = api.plan(catalog, WORKLOAD)
-    noise = ExactNoise(insecure_test_entropy(5))
-    published = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32)
-    answerer = ReleaseEngine(open_release(published.path, insecure=True))
+    made = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=seeded(5), key=b"k" * 32)
+    answerer = ReleaseEngine(open_release(made.path, insecure=True))
     for query in report.queries[:4]:
         got = answerer.query(query.sql).stderr_rows
         for column in query.columns:
@@ -82,14 +76,14 @@ def test_predicted_errors_are_those_of_the_release(tmp_path: Path, delta: str):
             assert column.view == answerer.query(query.sql).provenance["views"][0]
     assert [q.columns[0].median for q in report.queries[4:5]] == [None]
     assert report.queries[5].refusal is not None
-    assert published.cells == sum(s.cells for s in report.statistics)
+    assert made.cells == sum(s.cells for s in report.statistics)
 
 
 def test_planning_opens_no_private_table_and_spends_nothing(tmp_path: Path):
     catalog = shop(tmp_path, rows=False)
     report = api.plan(catalog, WORKLOAD[:2], compare=True)
     assert report.queries[0].columns[0].median is not None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["product.parquet", "shop.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["catalog.yaml", "product.parquet"]
 
 
 def test_a_dry_release_cannot_be_taken_for_a_release(tmp_path: Path):
@@ -111,12 +105,8 @@ def test_comparison_and_runners_up(tmp_path: Path):
     own = days.axis_forecasts[0]
     assert own.runners_up
     assert all(error >= own.expected for _, error in own.runners_up)
-    with_delta = tmp_path / "delta"
-    with_delta.mkdir()
-    assert (
-        None
-        not in api.plan(shop(with_delta, "delta: 1e-6"), WORKLOAD[:3], compare=True).comparison["Gaussian"]
-    )
+    under_delta = api.plan(shop(tmp_path / "delta", "delta: 1e-6"), WORKLOAD[:3], compare=True)
+    assert None not in under_delta.comparison["Gaussian"]
 
 
 def test_the_plan_says_why_others_were_not_taken(tmp_path: Path):
@@ -157,9 +147,7 @@ def test_cut_bins_are_announced(tmp_path: Path):
 
 def test_runners_up_are_in_the_release(tmp_path: Path):
     catalog = shop(tmp_path)
-    noise = ExactNoise(insecure_test_entropy(5))
-    published = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32)
-    choices = open_release(published.path, insecure=True).meta.choices
+    choices = published(catalog, seeded(5), key=b"k" * 32).release.meta.choices
     line = next(s for s in api.plan(catalog).statistics if s.view == "line")
     recorded = next(c for c in choices if c.strategy == line.strategies[0])
     assert [(r.strategy, r.expected_error) for r in recorded.runners_up] == list(

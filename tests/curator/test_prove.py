@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import duckdb
 import pytest
-from click.testing import CliRunner
 
 import dpsql
 import dpsql.api
@@ -19,8 +18,9 @@ from dpsql.curator import prove as proving
 from dpsql.curator.prove import madeup, prove
 from dpsql.curator.prove.madeup import DEAR, made_up
 from dpsql.errors import CatalogError, InterfaceError
-from dpsql.interfaces.cli import all_commands, cli
 from dpsql.release.signature import claimed_signer
+from tests.command import dpsql_command
+from tests.releases import write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -62,11 +62,7 @@ PROMISES = {
 
 
 def shop(folder: Path, promise: str = "epsilon: 1", bound: str = "max_ids: 4") -> Path:
-    for name, sql in TABLES.items():
-        duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
-    text = SHOP.replace("ROOT", str(folder)).replace("PROMISE", promise).replace("max_ids: 4", bound)
-    (folder / "shop.yaml").write_text(text)
-    return folder / "shop.yaml"
+    return write_catalog(folder, SHOP.replace("PROMISE", promise).replace("max_ids: 4", bound), TABLES)
 
 
 @pytest.fixture
@@ -183,18 +179,12 @@ def test_reports_are_made_up_too(tmp_path: Path) -> None:
     assert prove(load_catalog(catalog)).held
 
 
-def run_cli(*words: object) -> tuple[int, str]:
-    all_commands()
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    return result.exit_code, result.output
-
-
 @pytest.mark.usefixtures("dear_alone")
 def test_a_certificate_says_what_an_officer_asks(tmp_path: Path) -> None:
     catalog, release = shop(tmp_path, PROMISES["delta"]), tmp_path / "shop.dpsql"
     dpsql.publish(catalog, release)
-    code, said = run_cli("certificate", release, "-o", tmp_path / "c.html", "--catalog", catalog, "--prove")
-    assert code == 0, said
+    done = dpsql_command("certificate", release, "-o", tmp_path / "c.html", "--catalog", catalog, "--prove")
+    assert done.returncode == 0, done.stderr
     told, page = json.loads((tmp_path / "c.json").read_text()), (tmp_path / "c.html").read_text()
     assert told["protected"]["unit"] == "customer.id" and told["protected"]["rows_per_unit"]["sales"] == 4
     assert Fraction(told["protected"]["mu2"]) == 2 * Fraction(told["protected"]["rho"])
@@ -215,7 +205,7 @@ def test_a_certificate_of_a_changed_release_says_so(tmp_path: Path) -> None:
     release.chmod(0o644)
     with duckdb.connect(str(release)) as opened:
         opened.execute("UPDATE measurement_0 SET value = value + 5000")
-    code, _ = run_cli("certificate", release, "-o", tmp_path / "c.html")
+    code = dpsql_command("certificate", release, "-o", tmp_path / "c.html").returncode
     told = json.loads((tmp_path / "c.json").read_text())
     assert code == 3 and told["audit"]["failed"] > 0 and told["exact_loss"] is None and told["ledger"] is None
     assert told["release"]["signer"] is None
@@ -225,9 +215,10 @@ def test_a_certificate_of_a_changed_release_says_so(tmp_path: Path) -> None:
 def test_proving_asks_for_the_catalog_that_a_release_was_made_from(tmp_path: Path) -> None:
     catalog, release = shop(tmp_path), tmp_path / "shop.dpsql"
     dpsql.publish(catalog, release)
-    assert run_cli("audit", release, "--samples", 0, "--prove")[0] == 2
-    code, said = run_cli("audit", release, "--samples", 0, "--prove", "--catalog", catalog)
-    assert code == 0 and "no pair of made-up neighbours exceeds the claimed loss" in said
+    audit = ("audit", release, "--samples", 0, "--prove")
+    assert dpsql_command(*audit).returncode == 2
+    done = dpsql_command(*audit, "--catalog", catalog)
+    assert done.returncode == 0 and "no pair of made-up neighbours exceeds the claimed loss" in done.stdout
     other = tmp_path / "other.yaml"
     other.write_text(catalog.read_text().replace("max_ids: 4", "max_ids: 5"))
     with pytest.raises(InterfaceError, match="a different catalog"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Server, Wire, kinds, log_in
+from tests.interfaces.wire_client import Server, Wire, kinds, log_in
 
 STRANGERS = 150
 """That a flood holds open; half a login message each."""

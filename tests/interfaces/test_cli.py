@@ -19,11 +19,6 @@ from tests.interfaces_release import build
 pytestmark = pytest.mark.usefixtures("publishes")
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("cli"))
-
-
 def dpsql(*arguments: str | Path, folder: Path | None = None) -> tuple[str, str, int]:
     """Standard output, standard error and exit code."""
     done = dpsql_command(*arguments, cwd=folder)
@@ -41,23 +36,6 @@ def test_query_formats(shop: Path) -> None:
     assert shown["jsonl"] == '{"a": 1, "b": "x"}\n'
     assert shown["markdown"] == "| a | b |\n|---|---|\n| 1 | x |\n"
     assert shown["table"] == "a  b\n-  -\n1  x\n"
-
-
-def test_query_json_has_errors_beside_values(shop: Path) -> None:
-    out, _, code = dpsql(
-        "query",
-        shop,
-        "SELECT COUNT(*) AS n, DP_STDERR(COUNT(*), 'noise') AS noise FROM sales",
-        "--format",
-        "json",
-    )
-    (row,) = json.loads(out)
-    assert code == 0
-    assert 2900 < row["n"] < 3100
-    assert 0 < row["noise"] < 30
-    assert row["n_stderr"] == pytest.approx((row["n_high"] - row["n_low"]) / 2 / 1.96, rel=1e-4)
-    assert row["n_low"] < row["n"] < row["n_high"]
-    assert row["n_bound"] == 0
 
 
 def test_explain_json_agrees_with_query(shop: Path) -> None:

@@ -18,7 +18,6 @@ import pytest
 import dpsql
 from dpsql.interfaces.python.scan import bind, literal
 from tests.interfaces_release import build, digest
-from tests.interval_ends import belong
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -163,22 +162,6 @@ def test_22_tests_run_unchanged() -> None:
     replaced = {name for name in vars(TestCompliance) if name.startswith("test")}
     assert replaced <= inherited
     assert (len(inherited - replaced), len(replaced)) == (22, 14)
-
-
-def test_values_carry_their_errors(connection: dpsql.Connection) -> None:
-    cursor = connection.execute(
-        "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region"
-    )
-    rows, errors = cursor.fetchall(), cursor.stderr
-    assert [row[0] for row in rows] == ["east", "west", None, "(other)"]
-    assert [error[0] for error in errors] == [None] * 4
-    assert all(0 < noise[1] < 20 for noise in cursor.result.components["noise"])
-    low, high = cursor.interval(0.95)
-    assert all(
-        belong(error[1], row[1], a[1], b[1]) for error, row, a, b in zip(errors, rows, low, high, strict=True)
-    )
-    assert any("view demand" in line for line in cursor.plan)
-    assert list(cursor.result.df().columns) == ["region", "n"]
 
 
 def test_iteration_and_column_types(connection: dpsql.Connection) -> None:

@@ -25,16 +25,14 @@ import pytest
 import dpsql
 from benchmarks.answers.limits import worked
 from dpsql.executor.predict import HALF
-from dpsql.federation.session import OpenReleases, open_session
+from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.questions import WELL, totals
 from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, serve
 from dpsql.interfaces.web.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.results.margins import split_margin
 from dpsql.results.render import render
-from tests.answer.test_limits import ATTACKS
 from tests.interfaces.test_shell import ENDLESS, TEN
-from tests.interfaces_release import build
 from tests.interrupts import ended_children
 
 GATE = ("secret", 8000)
@@ -53,11 +51,6 @@ class Reply(NamedTuple):
 
     def json(self) -> Any:
         return json.loads(self.body)
-
-
-@pytest.fixture(scope="module")
-def opened(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> OpenReleases:
-    return open_session([build(tmp_path_factory.mktemp("explore"))])
 
 
 @pytest.fixture(scope="module")
@@ -254,13 +247,6 @@ def test_a_question_whose_asker_leaves_is_stopped(app: App) -> None:
     assert request(app, "ask", {"sql": BY_REGION, "level": 0.95}).json()["total"] == 4, (
         "the next one is answered"
     )
-
-
-def test_attacks_end_at_once_here_too(app: App) -> None:
-    for name, sql in ATTACKS.items():
-        started = time.process_time()
-        assert "refused" in request(app, "ask", {"sql": sql, "level": 0.95}).json(), name
-        assert time.process_time() - started < 3, name
 
 
 def test_half_requests_shut_nobody_out(opened: OpenReleases) -> None:

@@ -31,7 +31,7 @@ from dpsql.results.export import export
 from dpsql.results.render import render
 from dpsql.row_expressions import literal
 from tests.command import dpsql_command
-from tests.interfaces.test_wire import serving
+from tests.interfaces.wire_client import serving
 from tests.thinned import by_default
 
 CATALOG = """

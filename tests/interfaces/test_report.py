@@ -44,11 +44,6 @@ process.stdout.write(JSON.stringify({ out, questions: page.questions(model).map(
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("report"))
-
-
-@pytest.fixture(scope="module")
 def noise_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shop without measured rows beyond `max_ids`: its standard errors are of noise."""
     text = CATALOG.replace("max_ids: 20", "max_ids: 20\n    clipped_share: 0")

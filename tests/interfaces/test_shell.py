@@ -22,7 +22,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-import dpsql
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import at_hand
 from dpsql.interfaces.python.complete import Words
@@ -30,9 +29,7 @@ from dpsql.interfaces.python.scan import InputPiece, split
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
 from dpsql.interfaces.shell.completer import ShellCompleter
-from dpsql.results.margins import interval_text
 from tests.command import dpsql_command
-from tests.interfaces_release import build
 from tests.interrupts import heed_interrupts, piped
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -57,11 +54,6 @@ view trend (sales.sold_on, product(category)): COUNT(*) +- 83 in all, 49 of half
 """
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("shell"))
-
-
 def run(shop: Path, *arguments: str, text: str = "") -> tuple[str, str, int]:
     """Standard output, standard error and exit code of `dpsql shell`."""
     done = dpsql_command("shell", shop, *arguments, text=text)
@@ -73,42 +65,6 @@ def test_commands_and_statements_in_order(shop: Path) -> None:
     out, err, code = run(shop, text=script)
     assert out == SALES + 'one\n1\nformat is jsonl\n{"two": "a;b"}\nformat is csv\nthree\n3\n'
     assert (err, code) == ("", 0)
-
-
-def test_csv_gives_errors_a_column(shop: Path) -> None:
-    cursor = dpsql.connect(shop).execute(BY_REGION)
-    low, high = cursor.interval()
-    errors = zip(cursor.stderr, low, high, cursor.model_bound, strict=True)
-    lines = [
-        ",".join(map(str, (key or "", n, *(error[1] for error in each))))
-        for (key, n), each in zip(cursor.fetchall(), errors, strict=True)
-    ]
-    head = "region,n,n_stderr,n_low,n_high,n_bound"
-    assert run(shop, "-c", BY_REGION)[0] == "\n".join([head, *lines]) + "\n"
-
-
-def test_table_shows_margins_and_marks(shop: Path) -> None:
-    out, _, code = run(
-        shop,
-        "--format",
-        "table",
-        "-c",
-        "SELECT COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age = 20",
-    )
-    head, rule, value, *legend = out.splitlines()
-    result = (
-        dpsql.connect(shop)
-        .execute("SELECT COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age = 20")
-        .result
-    )
-    low, high = result.interval_rows(0.95)
-    assert value.strip().startswith(interval_text(result.rows[0][0], low[0][0], high[0][0]))
-    assert head.strip() == "n"
-    assert set(rule) == {"-"}
-    (note,) = result.notes
-    assert "lie beyond max_ids (20)" in note
-    assert legend == [*(["? = too noisy to tell from zero"] if "?" in value else []), note]
-    assert code == 0
 
 
 @pytest.mark.parametrize(
@@ -131,12 +87,6 @@ def test_a_script_stops_at_its_first_error(shop: Path) -> None:
     out, err, code = run(shop, text="SELECT 1 AS a;\nSELECT nothing FROM sales;\nSELECT 2 AS b;\n")
     assert (out, code) == ("a\n1\n", 1)
     assert err.count("dpsql:") == 1
-
-
-def test_not_a_release(tmp_path: Path) -> None:
-    out, err, code = run(tmp_path / "absent.dpsql", "-c", "SELECT 1")
-    assert (out, code) == ("", 2)
-    assert err.startswith("dpsql: there is no release at")
 
 
 def test_files_in_and_out(shop: Path, tmp_path: Path) -> None:
@@ -289,13 +239,6 @@ def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
     terminal.close()
     assert terminal.exitstatus == 0
     assert "2 AS two;" in (tmp_path / "dpsql" / "history").read_text()
-
-
-def test_leaving_by_command(terminal: pexpect.spawn) -> None:
-    terminal.send("\\q\r")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
 
 
 @pytest.fixture(scope="module")

@@ -30,11 +30,6 @@ KNOWN_FAILURES = {
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("sqlalchemy"))
-
-
-@pytest.fixture(scope="module")
 def engine(shop: Path) -> Iterator[sa.engine.Engine]:
     made = sa.create_engine(f"dpsql:///{shop}")
     yield made

@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from tests.command import dpsql_command as run
-from tests.interfaces.test_wire import Wire, kinds, serving
+from tests.interfaces.wire_client import Wire, kinds, serving
 from tests.stream_shop import CATALOG, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -10,7 +10,6 @@ import pytest
 
 import dpsql
 from dpsql.interfaces.python.scan import split
-from tests.interfaces_release import build
 
 pytestmark = pytest.mark.long
 
@@ -21,11 +20,6 @@ SHAPES = [
     (3, ["category", "n", "low", "high"]),
     (6, ["sold_on", "n", "low", "high"]),
 ]
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("superset"))
 
 
 @pytest.mark.parametrize(("statement", "shape"), list(zip(SENT, [*SHAPES, SHAPES[1]], strict=True)))

@@ -7,7 +7,6 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,30 +18,12 @@ from dpsql.interfaces.pgwire.login import Sessions
 from dpsql.release import open_release
 from dpsql.release.request import Request
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Server, Wire, kinds, serving, state, values
-from tests.interfaces.test_wire import running as started
-from tests.interfaces_release import build
+from tests.interfaces.wire_client import Server, Wire, kinds, serving, state, values
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 CANCEL = 80877102
 PATIENCE = 0.5  # seconds after which a statement that nobody stops is still running
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("cancel"))
-
-
-@pytest.fixture(scope="module")
-def server(shop: Path) -> Iterator[Server]:
-    with started(shop) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def port(server: Server) -> int:
-    return server.port
 
 
 def entered(port: int) -> tuple[Wire, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interfaces.crowd import crowd
-from tests.interfaces.test_wire import running
+from tests.interfaces.wire_client import running
 from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")

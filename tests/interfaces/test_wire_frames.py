@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.interfaces.frames import KNOWN, MEANT, Conversation, Served, conversation, frame
-from tests.interfaces_release import build
 
 FRAMES = 300
 
 
 @pytest.fixture(scope="module")
-def served(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    found = Served(build(tmp_path_factory.mktemp("frames")))
+def served(shop: Path) -> Iterator[Served]:
+    found = Served(shop)
     yield found
     found.close()
 

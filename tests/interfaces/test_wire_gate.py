@@ -35,7 +35,7 @@ from dpsql.interfaces.pgwire.login import (
 from dpsql.interfaces.pgwire.roles import make_verifier, read_password_file, read_roles, stand_in
 from dpsql.interfaces.pgwire.server import read_guests, read_tls
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Server, Wire, kinds, log_in, running, serving, state, values
+from tests.interfaces.wire_client import Server, Wire, kinds, log_in, running, serving, state, values
 from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")

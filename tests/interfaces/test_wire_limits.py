@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from benchmarks.answers.limits import seconds_until_quiet, worked
 from tests.answer.test_limits import ATTACKS, NUMBERS
 from tests.answer.test_requests import BY_AGE
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Server, Wire, kinds, running, state
-from tests.interfaces_release import build
+from tests.interfaces.wire_client import Server, Wire, kinds, running, state
 from tests.interrupts import ended_children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a process's work is read from /proc")
@@ -40,22 +38,6 @@ CATALOGUE = {
     "write": "CREATE TABLE pg_mine AS SELECT 1",
 }  # fmt: skip
 PRODUCT = "SELECT COUNT(*) FROM " + ", ".join(f"pg_attribute AS a{i}" for i in range(12))
-
-
-@pytest.fixture(scope="module")
-def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("limits"))
-
-
-@pytest.fixture(scope="module")
-def server(shop: Path) -> Iterator[Server]:
-    with running(shop) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def port(server: Server) -> int:
-    return server.port
 
 
 def entered(port: int) -> Wire:

@@ -22,7 +22,7 @@ from dpsql.errors import CatalogError, OperationalError
 from dpsql.interfaces.pgwire.server import read_config
 from dpsql.interfaces.pgwire.workers import PAUSE
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import Server, Wire, kinds, log_in, running, state, values
+from tests.interfaces.wire_client import Server, Wire, kinds, log_in, running, state, values
 from tests.interfaces_release import build
 from tests.thinned import by_default
 

@@ -13,16 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interfaces.test_wire import Wire, kinds, running
-from tests.interfaces_release import build
+from tests.interfaces.wire_client import Wire, kinds, running
 
 pytestmark = pytest.mark.usefixtures("publishes")
 SOON = 60.0
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("workers"))
 
 
 def served(port: int) -> bool:

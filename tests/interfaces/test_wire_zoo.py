@@ -11,7 +11,7 @@ import pytest
 from dpsql.federation.session import Settings, open_session
 from dpsql.interfaces.pgwire.parameters import bind
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.test_wire import serving
+from tests.interfaces.wire_client import serving
 from tests.interfaces.wire_zoo.measure import Verdict, judge, verdicts
 from tests.interfaces.wire_zoo.programs import PYTHON, clients, run_client
 from tests.interfaces.wire_zoo.wire import Asker, Given

@@ -556,13 +556,6 @@ def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
         curator.publish("e")
 
 
-def test_a_ledger_that_is_lost_after_its_first_release_stops_spending(curator):
-    curator.publish("a")
-    curator.ledger.unlink()
-    with pytest.raises(IntegrityError, match="is gone but its head is not"):
-        curator.publish("b")
-
-
 def test_keys_need_a_lineage_that_was_opened_with_their_delta(curator):
     millionth = replace(SHOP, delta=MILLIONTH)
     curator.publish("a", currency="mu2", epsilon="0.01", lineage=millionth)

@@ -244,21 +244,6 @@ def test_without_a_memory_publishing_goes_on(tmp_path: Path, state: Path, fault:
         )
 
 
-def test_rows_written_longest_ago_make_room(tmp_path: Path) -> None:
-    memory, file = LedgerMemory(tmp_path), tmp_path / "spends.json"
-    assert memory.remember("shop", ["first"]) == ""
-    content = json.loads(file.read_text())
-    digits = len(content["rows"][0][0])
-    others = [[f"{number:0{digits}x}", "0" * digits] for number in range(10_000 - 1)]
-    file.write_text(json.dumps(content | {"rows": content["rows"] + others}))
-    assert memory.remember("shop", ["second"]) == ""
-    rows = json.loads(file.read_text())["rows"]
-    assert len(rows) == 10_000 and rows[0] == others[0]
-    memory.check("shop", (), {"visits": ["first"]})
-    with pytest.raises(LineageError, match=REFUSED):
-        memory.check("shop", (), {"visits": ["second"]})
-
-
 @pytest.mark.parametrize("size, damaged", [(1 << 22, False), ((1 << 22) + 1, True)])
 def test_a_memory_has_at_most_four_mebibytes(tmp_path: Path, size: int, damaged: bool) -> None:
     memory, file = LedgerMemory(tmp_path), tmp_path / "spends.json"

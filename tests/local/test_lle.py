@@ -53,7 +53,7 @@ from dpsql.noise import ExactNoise
 from dpsql.release import open_release
 from dpsql.release.verify import verify
 from tests.command import dpsql_command
-from tests.interfaces.test_wire import Wire, serving
+from tests.interfaces.wire_client import Wire, serving
 
 PEOPLE = 20_000
 BOX = "a0 < 3 AND a1 BETWEEN 1 AND 3 AND a2 > 2"

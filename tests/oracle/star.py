@@ -8,11 +8,10 @@ from pathlib import Path
 import duckdb
 
 from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import Noise
-from dpsql.release import open_release
+from tests.releases import published
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,12 +30,9 @@ def make_shop(folder: Path) -> duckdb.DuckDBPyConnection:
     return raw
 
 
-def publish_shop(folder: Path, noise: Noise, name: str = "shop.dpsql") -> ReleaseEngine:
+def publish_shop(folder: Path, noise: Noise) -> ReleaseEngine:
     """A release of the shop, opened."""
-    published = publish_release(
-        load_catalog(folder / "retail.yaml"), folder / name, noise=noise, key=b"k" * 32
-    )
-    return ReleaseEngine(open_release(published.path, insecure=True))
+    return published(folder / "retail.yaml", noise, key=b"k" * 32)
 
 
 def same(left: object, right: object) -> bool:

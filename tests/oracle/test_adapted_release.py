@@ -6,24 +6,22 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
+from tests.releases import published, seeded, write_catalog
 
 CATALOG = """
 dpsql: 1
 name: shop
-ledger: LEDGER
+ledger: ROOT/ledger.duckdb
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
 privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
 tables:
@@ -42,26 +40,18 @@ def shop(folder: Path, old: str = "", new: str = "") -> Path:
     rows = (
         "SELECT (i * i) % 40 AS day, i % 12 AS hour, i % 5 AS shelf, i % 10 AS amount FROM range(6000) t(i)"
     )
-    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
-    catalog = folder / "shop.yaml"
-    text = CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger.duckdb")
-    assert not old or old in text
-    catalog.write_text(text.replace(old, new) if old else text)
-    return catalog
-
-
-def publish(folder: Path, noise: Noise) -> Path:
-    return publish_release(load_catalog(shop(folder)), folder / "r.dpsql", noise=noise, key=b"k" * 32).path
+    assert not old or old in CATALOG
+    return write_catalog(folder, CATALOG.replace(old, new) if old else CATALOG, {"sales": rows})
 
 
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return publish(tmp_path_factory.mktemp("noisy"), ExactNoise(insecure_test_entropy(3)))
+    return published(shop(tmp_path_factory.mktemp("noisy")), seeded(3), key=b"k" * 32).release.path
 
 
 def test_without_noise_all_views_tell_the_truth(tmp_path: Path):
     """Where cells of a group are equal."""
-    answerer = ReleaseEngine(open_release(publish(tmp_path, ZeroNoise()), insecure=True))
+    answerer = published(shop(tmp_path), ZeroNoise(), key=b"k" * 32)
     assert answerer.query("SELECT COUNT(*) FROM sales").scalar() == 6000
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE shelf < 3").scalar() == 3600
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE hour < 12").scalar() == 6000

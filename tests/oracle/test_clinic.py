@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 from benchmarks.answers.clinic import made, plain, publish
 from benchmarks.answers.measure import ask
 from benchmarks.answers.statements import FORMS, Maker, Statement
 from dpsql.errors import Error, NotSupportedError, NoViewError
-from dpsql.executor.engine import ReleaseEngine
+from tests.releases import Twins
 
 
 @pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckdb.DuckDBPyConnection]:
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Twins:
     rows = made(3)
     return publish(tmp_path_factory.mktemp("clinic") / "clinic", rows), plain(rows)
 
 
-def right(clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, keys: int = 0, dialect: str = "",
+def right(clinic: Twins, text: str, keys: int = 0, dialect: str = "",
           plainly: str = "") -> None:  # fmt: skip
     assert ask(Statement("", text, keys, dialect, plainly), *clinic) == ("right", "")
 
@@ -43,15 +42,11 @@ LEFT = HOPS.replace("JOIN", "LEFT JOIN")
     "SELECT COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN home USING (home_id)",
     "SELECT COUNT(*) FROM stay JOIN ward USING (ward_id) JOIN hospital USING (hospital_id)",
 ])  # fmt: skip
-def test_an_inner_join_of_any_hop_leaves_out_rows_without_the_partner(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_an_inner_join_of_any_hop_leaves_out_rows_without_the_partner(clinic: Twins, text: str) -> None:
     right(clinic, text)
 
 
-def test_a_join_is_refused_where_no_axis_tells_who_has_the_partner(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_a_join_is_refused_where_no_axis_tells_who_has_the_partner(clinic: Twins) -> None:
     with pytest.raises(NoViewError, match="the join along doctor_id"):
         clinic[0].query(
             "SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN doctor USING (doctor_id) GROUP BY 1"
@@ -74,15 +69,11 @@ SETS = "FROM visit v JOIN patient p ON v.patient_id = p.patient_id GROUP BY"
     " ORDER BY GROUPING(region) DESC, COUNT(*)",
     f"SELECT region AS r, GROUPING(region) AS g, COUNT(*) {SETS} region",
 ])  # fmt: skip
-def test_conditions_of_an_aggregate_stay_in_its_subtotals(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_conditions_of_an_aggregate_stay_in_its_subtotals(clinic: Twins, text: str) -> None:
     right(clinic, text, 2)
 
 
-def test_grouping_takes_an_alias_and_a_window_over_sets_is_refused(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_grouping_takes_an_alias_and_a_window_over_sets_is_refused(clinic: Twins) -> None:
     by_name = clinic[0].query(f"SELECT region AS r, GROUPING(r) AS g, COUNT(*) AS n {SETS} ROLLUP (r)").rows
     assert (
         by_name == clinic[0].query(f"SELECT region, GROUPING(region), COUNT(*) {SETS} ROLLUP (region)").rows
@@ -91,7 +82,7 @@ def test_grouping_takes_an_alias_and_a_window_over_sets_is_refused(
         clinic[0].query(f"SELECT region, SUM(COUNT(*)) OVER () {SETS} ROLLUP (region)")
 
 
-def test_catalog_answers_know_the_null_leaf(clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
+def test_catalog_answers_know_the_null_leaf(clinic: Twins) -> None:
     null = "MAX(CASE WHEN rooms IS NULL THEN 1 ELSE 0 END)"
     count = "COUNT(DISTINCT rooms)"
     text = f"SELECT {count}, {count} + {null}, MAX(COALESCE(rooms, 99)), MIN(rooms) FROM home"
@@ -107,15 +98,11 @@ def test_catalog_answers_know_the_null_leaf(clinic: tuple[ReleaseEngine, duckdb.
     ("SELECT COUNT(*) FROM visit WHERE reason = '(other)'", 0),
     ("SELECT paid, COUNT(*) FROM bill GROUP BY 1", 1),
 ])  # fmt: skip
-def test_texts_outside_of_the_domain_are_a_group_apart_from_null(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, keys: int
-) -> None:
+def test_texts_outside_of_the_domain_are_a_group_apart_from_null(clinic: Twins, text: str, keys: int) -> None:
     right(clinic, text, keys)
 
 
-def test_groups_that_the_catalog_rules_out_are_not_shown(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_groups_that_the_catalog_rules_out_are_not_shown(clinic: Twins) -> None:
     specialties = clinic[0].query(
         "SELECT specialty, COUNT(*) FROM bill JOIN doctor USING (doctor_id) GROUP BY 1"
     )
@@ -124,9 +111,7 @@ def test_groups_that_the_catalog_rules_out_are_not_shown(
     assert any("patient.age also contain values outside the catalog's domain" in note for note in ages.notes)
 
 
-def test_asked_for_null_where_the_catalog_rules_it_out_an_answer_says_so(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
-) -> None:
+def test_asked_for_null_where_the_catalog_rules_it_out_an_answer_says_so(clinic: Twins) -> None:
     never = "the catalog declares patient.age never NULL"
     joined = "FROM visit JOIN patient USING (patient_id) WHERE age"
     for text in (f"SELECT COUNT(*) {joined} IS NULL", f"SELECT COUNT(*) {joined} IS NOT NULL"):
@@ -142,9 +127,7 @@ def test_asked_for_null_where_the_catalog_rules_it_out_an_answer_says_so(
     "SELECT d.*, w.ward FROM doctor d JOIN ward w USING (ward_id)", "SELECT COUNT(*) FROM (SELECT * FROM doctor) AS t",
     "SELECT specialty, COUNT(*) FROM doctor GROUP BY 1 HAVING COUNT(*) > 3",
 ])  # fmt: skip
-def test_rows_of_a_public_table_are_listed(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_rows_of_a_public_table_are_listed(clinic: Twins, text: str) -> None:
     got, want = clinic[0].query(text).rows, clinic[1].execute(text).fetchall()
     assert sorted(map(repr, got)) == sorted(map(repr, want))
 
@@ -161,18 +144,14 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_a_refusal_shows_is_answered(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_what_a_refusal_shows_is_answered(clinic: Twins, text: str) -> None:
     with pytest.raises(Error) as refused:
         clinic[0].query(text)
     assert clinic[0].query(refused.value.nearest).rows
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_random_statements_of_every_form(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], form: str
-) -> None:
+def test_random_statements_of_every_form(clinic: Twins, form: str) -> None:
     maker = Maker(11)
     for statement in [getattr(maker, f"_{form}")() for _ in range(4)]:
         assert ask(statement, *clinic)[0] in ("right", "refused"), statement.text
@@ -203,9 +182,7 @@ UNMEASURED = (
     "SELECT COUNT(DISTINCT doctor_id) FROM visit", "SELECT MAX(doctor_id) FROM visit",
     "SELECT COUNT(*), MAX(doctor_id) FROM visit", "SELECT DISTINCT doctor_id FROM visit",
 ])  # fmt: skip
-def test_a_key_that_names_no_row_is_wrong_by_a_note_alone(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_a_key_that_names_no_row_is_wrong_by_a_note_alone(clinic: Twins, text: str) -> None:
     assert DANGLING in clinic[0].query(text).flags
     assert ask(Statement("", text), *clinic)[0] == "wrong", "no note is needed"
 
@@ -215,9 +192,7 @@ def test_a_key_that_names_no_row_is_wrong_by_a_note_alone(
     "SELECT COUNT(doctor_id) FROM visit",
     "SELECT COUNT(*) FROM visit WHERE doctor_id NOT IN (SELECT doctor_id FROM doctor WHERE grade > 2)",
 ])  # fmt: skip
-def test_nulls_of_a_key_are_refused(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_nulls_of_a_key_are_refused(clinic: Twins, text: str) -> None:
     with pytest.raises(NotSupportedError, match="NULLs of doctor_id and keys that find no doctor"):
         clinic[0].query(text)
 
@@ -240,9 +215,7 @@ def test_nulls_of_a_key_are_refused(
     ("SELECT COUNT(DISTINCT doctor_id) FROM doctor", 0), ("SELECT COUNT(*) FROM doctor WHERE ward_id <> 3", 0),
     ("SELECT COUNT(DISTINCT paid) FROM bill", 0),
 ])  # fmt: skip
-def test_a_key_that_names_a_row_needs_no_note(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str, keys: int
-) -> None:
+def test_a_key_that_names_a_row_needs_no_note(clinic: Twins, text: str, keys: int) -> None:
     right(clinic, text, keys)
     flags = clinic[0].query(text).flags
     assert flags == ((UNMEASURED,) if "SUM(minutes)" in text else ())
@@ -252,9 +225,7 @@ def test_a_key_that_names_a_row_needs_no_note(
     "SELECT COUNT(DISTINCT region) FROM patient", "SELECT COUNT(DISTINCT region), COUNT(*) FROM visit"
     " JOIN patient USING (patient_id)", "SELECT MAX(region) FROM patient",
 ])  # fmt: skip
-def test_what_the_catalog_counts_is_of_its_domain(
-    clinic: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], text: str
-) -> None:
+def test_what_the_catalog_counts_is_of_its_domain(clinic: Twins, text: str) -> None:
     note = "patient.region: values outside the catalog's domain are left out"
     assert note in clinic[0].query(text).flags
     listed = clinic[0].query("SELECT DISTINCT region FROM patient")

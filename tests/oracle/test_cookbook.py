@@ -10,13 +10,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
 from dpsql.results.result import Result
+from tests.releases import published, seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -58,10 +54,8 @@ def distances(result: Result, exact: list[Any]) -> list[float]:
 
 def test_forty_questions_are_answered_near_the_exact_answers(tmp_path: Path) -> None:
     write_star(tmp_path / "data", make_star(20250101, CUSTOMERS, PRODUCTS))
-    (tmp_path / "shop.yaml").write_text((ROOT / "catalog" / "retail_user.yaml").read_text())
-    catalog, noise = load_catalog(tmp_path / "shop.yaml"), ExactNoise(insecure_test_entropy(20261126))
-    published = publish_release(catalog, tmp_path / "shop.dpsql", noise=noise, key=bytes(32))
-    answerer, raw = ReleaseEngine(open_release(published.path, insecure=True)), duckdb.connect()
+    catalog = write_catalog(tmp_path, (ROOT / "catalog" / "retail_user.yaml").read_text())
+    answerer, raw = published(catalog, seeded(20261126)), duckdb.connect()
     raw.execute(RAW.format(tmp_path / "data"))
     questions = QUESTION.findall((ROOT / "docs" / "cookbook.md").read_text("utf-8"))
     assert [number for number, _ in questions] == [str(number) for number in range(1, 41)]

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from tests.oracle.star import ROOT
+from tests.releases import published, write_catalog
 
 
 @pytest.fixture(scope="module")
 def foodmart(shared_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("foodmart")
-    (folder / "foodmart.yaml").write_text((ROOT / "catalog" / "foodmart.yaml").read_text())
-    catalog = load_catalog(folder / "foodmart.yaml")
-    published = publish_release(catalog, folder / "foodmart.dpsql", noise=ZeroNoise(), key=b"k" * 32)
-    return ReleaseEngine(open_release(published.path, insecure=True))
+    text = (ROOT / "catalog" / "foodmart.yaml").read_text()
+    return published(write_catalog(tmp_path_factory.mktemp("foodmart"), text), ZeroNoise())
 
 
 def test_all_rows_are_kept_and_totals_are_exact(foodmart):

@@ -11,13 +11,12 @@ import random
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.oracle.star import make_shop, publish_shop, same
 from tests.release_fixture import make_rows, raw_star, write_fixture
+from tests.releases import published, seeded, write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
@@ -65,12 +64,8 @@ def folder(tmp_path_factory, publishes):
 
 
 def publish(folder, noise, upper="2025-06-30", name="clinic", epsilon="4"):
-    (folder / f"{name}.yaml").write_text(
-        CATALOG.format(upper=upper).replace("epsilon: 4", f"epsilon: {epsilon}")
-    )
-    catalog = load_catalog(folder / f"{name}.yaml")
-    published = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32)
-    return ReleaseEngine(open_release(published.path, insecure=True))
+    text = CATALOG.format(upper=upper).replace("epsilon: 4", f"epsilon: {epsilon}")
+    return published(write_catalog(folder, text), noise, name, key=b"k" * 32)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +225,7 @@ def test_ages_and_customers_that_are_not_there(tmp_path, statement):
 @pytest.fixture(scope="module")
 def long_year(folder):
     """Thirteen months and more of which seven or so have rows, with noise."""
-    return publish(folder, ExactNoise(insecure_test_entropy(3)), "2026-01-31", "year")
+    return publish(folder, seeded(3), "2026-01-31", "year")
 
 
 MONTHS = "SELECT DATE_TRUNC('month', seen) AS k, COUNT(*) AS n, SUM(fee) AS s FROM visits {} GROUP BY 1"
@@ -264,7 +259,7 @@ def test_extremes_of_groups_have_an_interval(folder, raw):
     }
     held = {"MIN": [], "MAX": [], "region": []}
     for seed in range(3):
-        answerer = publish(folder, ExactNoise(insecure_test_entropy(seed)), "2026-01-31", f"extremes{seed}")
+        answerer = publish(folder, seeded(seed), "2026-01-31", f"extremes{seed}")
         answer = answerer.query(statement.format(MONTHS.format("")))
         (low,), (high,) = answer.interval_rows()
         for c, true in enumerate(truth):
@@ -288,7 +283,7 @@ def test_extremes_of_groups_have_an_interval(folder, raw):
 
 def test_an_average_over_groups_of_which_none_is_seen_has_no_interval(folder):
     """Seven months may have rows and six have none: over those that are seen there is no average."""
-    dim = publish(folder, ExactNoise(insecure_test_entropy(3)), "2026-01-31", "dim", "0.001")
+    dim = publish(folder, seeded(3), "2026-01-31", "dim", "0.001")
     answer = dim.query(f"SELECT AVG(n), COUNT(*) FROM ({MONTHS.format('')}) AS g")
     low, high = answer.interval_rows()
     assert answer.rows[0][0] is not None and (low[0][0], high[0][0]) == (None, None)

@@ -17,14 +17,14 @@ from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.people_star import make_people, plain
+from tests.releases import published
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
-    catalog = load_catalog(make_people(folder, customers=600, privacy="epsilon: 9"))
-    published = publish_release(catalog, folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32))
-    return ReleaseEngine(open_release(published.path, insecure=True)), plain(folder)
+    catalog = make_people(folder, customers=600, privacy="epsilon: 9")
+    return published(catalog, ZeroNoise()), plain(folder)
 
 
 RANGES = [f"month BETWEEN {i} AND {j}" for i in range(6) for j in range(i, 6)]

@@ -18,8 +18,9 @@ import pytest
 
 from dpsql.errors import Error
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
+from dpsql.noise import ZeroNoise
 from dpsql.results.result import Result
+from tests.releases import published, write_catalog
 
 CATALOGS = Path(__file__).resolve().parents[2] / "catalog"
 NAMES = {"bf": "blackfriday", "taxi": "nyc_taxi"}
@@ -40,17 +41,10 @@ BOUNDS = {"tableau-minmax-axis", "tableau-domain-list"}
 @lru_cache(maxsize=8)
 def answerer(dataset: str, data: Path, folder: Path) -> ReleaseEngine:
     """The dataset's catalog, published without noise and with a budget so large that AVG is never NULL."""
-    from dpsql.catalog import load_catalog
-    from dpsql.central.central import publish_release
-    from dpsql.noise import ZeroNoise
-
     name = NAMES.get(dataset, dataset)
     text = (CATALOGS / f"{name}.yaml").read_text(encoding="utf-8")
     text = re.sub(r"epsilon: [\d.]+", "epsilon: 50", text).replace("${DPSQL_DATA}", str(data))
-    catalog = folder / f"{name}.yaml"
-    catalog.write_text(text, encoding="utf-8")
-    publish_release(load_catalog(catalog), folder / f"{name}.dpsql", noise=ZeroNoise(), key=bytes(32))
-    return ReleaseEngine(open_release(folder / f"{name}.dpsql", insecure=True))
+    return published(write_catalog(folder / name, text), ZeroNoise())
 
 
 def statements(data: Path) -> list[tuple[str, str, str]]:

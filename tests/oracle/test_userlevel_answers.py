@@ -7,26 +7,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded, write_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def published(catalog: Path, folder: Path) -> ReleaseEngine:
-    noise = ExactNoise(insecure_test_entropy(12))
-    out = publish_release(load_catalog(catalog), folder / "out.dpsql", noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(out.path, insecure=True))
-
-
 def test_foodmart_months_and_totals(shared_data, tmp_path):
-    file = tmp_path / "foodmart_user.yaml"
-    file.write_text((ROOT / "catalog" / "foodmart_user.yaml").read_text())
-    answerer = published(file, tmp_path)
+    text = (ROOT / "catalog" / "foodmart_user.yaml").read_text()
+    answerer = published(write_catalog(tmp_path, text), seeded(12))
     raw = duckdb.connect()
     for table in ("sales_fact_1997", "time_by_day"):
         raw.execute(f"CREATE VIEW {table} AS SELECT * FROM '{shared_data}/foodmart/{table}.parquet'")
@@ -43,7 +32,7 @@ def test_foodmart_months_and_totals(shared_data, tmp_path):
 
 def test_a_long_axis_is_measured_on_two_levels(tmp_path):
     rows, customers = uneven_rows(4000, 11, days=150, largest=60)
-    answerer = published(write_star(tmp_path, rows, customers, days=150), tmp_path)
+    answerer = published(write_star(tmp_path, rows, customers, days=150), seeded(12))
     assert answerer.release.axes[0].strategy == "two-level square-root tree"
     result = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 20 AND 110")
     truth = sum(20 <= day <= 110 for _, _, day in rows if day is not None)
@@ -59,7 +48,7 @@ def test_a_long_axis_is_measured_on_two_levels(tmp_path):
 
 def test_parts_add_up_to_the_whole_across_views(tmp_path):
     rows, customers = uneven_rows(2000, 12)
-    answerer = published(write_star(tmp_path, rows, customers), tmp_path)
+    answerer = published(write_star(tmp_path, rows, customers), seeded(12))
     whole = answerer.query("SELECT COUNT(*) FROM sales").scalar()
     days = answerer.query("SELECT day, COUNT(*) FROM sales GROUP BY 1").rows
     regions = answerer.query(

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.run import run
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.planner import axis_query
 from dpsql.planner.axis_query import atoms_that_hold, axis_sql
 from dpsql.planner.leaf_values import AxisQuery
@@ -23,6 +19,7 @@ from dpsql.planner.terms import Expression, Predicate
 from dpsql.release import Release, open_release
 from dpsql.sql.binding import comparisons
 from tests.release_fixture import make_rows, write_fixture
+from tests.releases import published, seeded, write_catalog
 
 DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
 OPERATORS = ["<", "<=", ">", ">=", "=", "<>"]
@@ -40,24 +37,20 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
 PRICES = """
 dpsql: 1
 name: prices
-source: {{kind: parquet, root: "{root}", tables: {{sales: sales.parquet}}}}
-privacy: {{lineage: prices, cap: 10, unit: row, epsilon: 1.0}}
+source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
+privacy: {lineage: prices, cap: 10, unit: row, epsilon: 1.0}
 tables:
-  sales: {{role: fact, columns: {{
-    price: {{type: decimal, scale: 2, lower: -1, upper: 20, nullable: true, cuts: [3, 10]}}}}}}
+  sales: {role: fact, columns: {
+    price: {type: decimal, scale: 2, lower: -1, upper: 20, nullable: true, cuts: [3, 10]}}}
 views:
-  prices: {{of: sales, axes: [sales.price], measures: [count]}}
+  prices: {of: sales, axes: [sales.price], measures: [count]}
 """
 
 
 @pytest.fixture(scope="module")
 def prices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    folder = tmp_path_factory.mktemp("prices")
-    duckdb.sql(f"COPY (SELECT CAST(3.14 AS DECIMAL(9, 2)) AS price) TO '{folder}/sales.parquet'")
-    (folder / "prices.yaml").write_text(PRICES.format(root=folder))
-    noise = ExactNoise(insecure_test_entropy(3))
-    publish_release(load_catalog(folder / "prices.yaml"), folder / "prices.dpsql", noise=noise, key=bytes(32))
-    found = open_release(folder / "prices.dpsql", insecure=True)
+    rows = {"sales": "SELECT CAST(3.14 AS DECIMAL(9, 2)) AS price"}
+    found = published(write_catalog(tmp_path_factory.mktemp("prices"), PRICES, rows), seeded(3)).release
     yield found
     found.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
+from tests.releases import Twins
 
 pytestmark = pytest.mark.long
 
@@ -21,7 +21,7 @@ TREND = "FROM sales s JOIN product p ON s.product_id = p.product_id JOIN categor
 
 
 @pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duckdb.DuckDBPyConnection]:
+def star(tmp_path_factory: pytest.TempPathFactory) -> Twins:
     rows = make_rows()
     path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-18)
     return ReleaseEngine(open_release(path)), raw_star(rows, known_only=True)
@@ -101,7 +101,7 @@ def split(groups: str) -> list[str]:
     return [part.strip() for part in groups.split(",")]
 
 
-def same(text: str, star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], keys: int) -> None:
+def same(text: str, star: Twins, keys: int) -> None:
     """Compare row by row; domain groups that no row falls into are not in the raw answer."""
     answerer, raw = star
     want = {row[:keys]: row[keys:] for row in raw.execute(text).fetchall()}
@@ -136,7 +136,7 @@ def close(exact: Any, value: Any) -> bool:
     left=st.booleans(),
 )
 def test_people(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection],
+    star: Twins,
     where: str,
     measures: list[str],
     groups: str,
@@ -152,7 +152,5 @@ def test_people(
     measures=st.lists(st.sampled_from(["COUNT(*)", "SUM(amount)", "AVG(amount)"]), min_size=1, max_size=2),
     groups=TIME_GROUPS,
 )
-def test_times(
-    star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str
-) -> None:
+def test_times(star: Twins, where: str, measures: list[str], groups: str) -> None:
     same(statement(TREND, where, measures, groups, False), star, len(split(groups)))

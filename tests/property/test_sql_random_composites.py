@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
+from tests.releases import Twins
 from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
@@ -80,9 +80,7 @@ def statement(draw: random.Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def star(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
+def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     rows = make_rows()
     path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-12)
     answerer = ReleaseEngine(open_release(path))
@@ -90,7 +88,7 @@ def star(
     answerer.release.close()
 
 
-def check(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], seed: int) -> None:
+def check(star: Twins, seed: int) -> None:
     """Every number has an error; a total is DuckDB's, unless it counts groups, for a release shows the whole domain."""
     answerer, raw = star
     text = statement(random.Random(seed))
@@ -112,12 +110,12 @@ def check(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", by_default(range(40), 20))
-def test_a_few_statements(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection], seed: int) -> None:
+def test_a_few_statements(star: Twins, seed: int) -> None:
     check(star, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_three_thousand_statements(star: tuple[ReleaseEngine, duckdb.DuckDBPyConnection]) -> None:
+def test_three_thousand_statements(star: Twins) -> None:
     for seed in range(40, 3040):
         check(star, seed)

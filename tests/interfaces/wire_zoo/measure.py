@@ -96,7 +96,7 @@ def verdicts(port: int) -> list[Verdict]:
 
 def main() -> None:
     """Print the figure, and with --list what is not answered."""
-    from tests.interfaces.test_wire import serving
+    from tests.interfaces.wire_client import serving
     from tests.interfaces_release import build
 
     with tempfile.TemporaryDirectory(prefix="dpsql-zoo-") as folder, serving(build(Path(folder))) as port:
