@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import dpsql
-from dpsql.extras import EXTRAS, extra
+from dpsql.extras import EXTRAS
 from tests.interfaces_release import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,18 +89,3 @@ def test_extras_are_those_of_the_project() -> None:
     needed = {re.split(r"[\[>=<]", text)[0] for text in project["dependencies"]}
     assert "pandas" in needed
     assert needed.isdisjoint(found.package for found in EXTRAS.values())
-
-
-@pytest.mark.usefixtures("publishes")
-def test_tables_of_libraries_hold_the_rows(tmp_path: Path) -> None:
-    result = dpsql.query(QUESTION, release=build(tmp_path))
-    table = result.arrow(errors=True)
-    assert table.column_names == ["region", "n", "n_stderr", "n_low", "n_high", "n_bound"]
-    assert [tuple(row.values())[:2] for row in table.to_pylist()] == list(result.rows)
-    assert result.df()["n"].tolist() == [row[1] for row in result.rows]
-
-
-def test_an_extra_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(dpsql.InterfaceError, match=r'pip install "dpsql\[arrow\]"'):
-        extra("arrow")

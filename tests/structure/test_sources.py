@@ -90,15 +90,6 @@ def test_what_the_pages_say_is_in_the_code_is_there() -> None:
             assert named and not set(named) - known, (page.name, set(named) - known)
 
 
-def test_links_of_the_pages_lead_somewhere() -> None:
-    for page in METHOD:
-        for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            name, _, anchor = link.partition("#")
-            target = page.parent / name if name else page
-            anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(target)}
-            assert target.exists() and (not anchor or anchor in anchors), (page.name, link)
-
-
 def test_paths_and_targets_that_contributors_read_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"`((?:dpsql|tests|docs)/[\w/.]*)`|\]\(([\w/.]+)\)", text))
