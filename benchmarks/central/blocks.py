@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -30,8 +29,6 @@ from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central import datasets
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.blocks import BlockVariance
 from dpsql.mechanisms.axis import auto_strategy
@@ -41,8 +38,7 @@ from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
 from dpsql.mechanisms.designs.question import FamilyAxis, Grains
 from dpsql.mechanisms.distribution import LAPLACE, NoisyRows
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
 RUNS, RIVAL_RUNS, ASKED = 20, 6, 40
@@ -224,12 +220,7 @@ def released(name: str, epsilon: Fraction, measures: str, select: str, seed: int
         text = CATALOG.replace("ROOT", folder).replace("EPSILON", str(float(epsilon)))
         catalog = Path(folder) / "plane.yaml"
         catalog.write_text(text.replace("MEASURES", measures))
-        noise = ExactNoise(insecure_test_entropy(seed))
-        path = publish_release(
-            load_catalog(catalog), Path(folder) / "r.dpsql", noise=noise, key=b"k" * 32
-        ).path
-        with closing(open_release(path, insecure=True)) as release:
-            return _ask(ReleaseEngine(release), raw, f"{folder}/hits.parquet", select)
+        return _ask(published(catalog, seeded(seed), key=b"k" * 32), raw, f"{folder}/hits.parquet", select)
 
 
 def _ask(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, rows: str, select: str) -> Asked:

@@ -1,15 +1,13 @@
 """A cube of eight axes of the Adult census, against the best views that a curator writes by hand.
 
 The questions are random ranges on every set of two (or three) axes. By hand there is a view for each of these sets,
-left to `auto`, by sets of axes, or by Gaussian noise one by one and reconciled. Errors are exact expectations. Then the
-cube is published and audited.
+left to `auto`, by sets of axes, or by Gaussian noise one by one and reconciled. Errors are exact expectations.
 
-**Privacy**: public data; without `DPSQL_DATA` nothing is measured.
+**Privacy**: public data.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from itertools import combinations
@@ -17,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-import dpsql
+from benchmarks.central.datasets import data_root
 from benchmarks.figures import Figures
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker, open_public
@@ -42,7 +40,7 @@ def catalog(folder: Path, views: str) -> Path:
     columns = ", ".join(f"{name}: {spec}" for name, spec in AXES.items())
     (folder / "adult.yaml").write_text(
         "dpsql: 1\nname: adult\nledger: ledger.duckdb\nsource: {kind: parquet, tables: {person: adult_train.parquet}, "
-        f'root: "{os.environ["DPSQL_DATA"]}/adult"}}\n'
+        f'root: "{data_root()}/adult"}}\n'
         "privacy: {lineage: adult, cap: 9, unit: row, epsilon: 1, delta: 1e-6}\n"
         f"tables: {{person: {{role: fact, columns: {{{columns}}}}}}}\nviews:\n{views}"
     )
@@ -77,9 +75,6 @@ def error(path: Path, ways: int) -> float:
 def main() -> int:
     """Print the figures."""
     figures = Figures()
-    if "DPSQL_DATA" not in os.environ:
-        print("no DPSQL_DATA: no cube is measured")
-        return 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for ways in (2, 3):
@@ -89,11 +84,6 @@ def main() -> int:
             print(f"{ways} ways: cube {ours:.4f}", {word: round(value, 4) for word, value in rivals.items()})
             ratio = round(ours / min(rivals.values()), 6)
             figures.at_most("cube of 8 axes, error over the best views by hand", ratio, 1.0, f"{ways} ways")
-            path, target = catalog(folder, cube(ways)), folder / f"cube{ways}.dpsql"
-            dpsql.publish(path, target)
-            checks = dpsql.api.audit(target, catalog=path, samples=0).checks
-            broken = sum(check.held is False for check in checks)
-            figures.table(f"cube of 8 axes, claims that its audit refutes, {ways} ways", broken)
     return figures.finish()
 
 

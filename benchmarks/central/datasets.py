@@ -30,7 +30,7 @@ def data_root() -> Path:
     """
     root = Path(os.environ.get("DPSQL_DATA", ""))
     if not os.environ.get("DPSQL_DATA") or not root.is_dir():
-        raise SystemExit("set DPSQL_DATA to the folder that holds dpbench-1d, dpbench-2d, adult and foodmart")
+        raise SystemExit("set DPSQL_DATA to the folder of real stars")
     return root
 
 

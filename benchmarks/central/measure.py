@@ -1,26 +1,21 @@
 """`auto` against the best of what ships and DAWA on the DPBench histograms: `python -m benchmarks.central.measure`.
 
 Errors are mean squared errors over all ranges times epsilon squared. Unbiased rivals count with their exact expected
-errors; the others are drawn with the shipped law from a seeded generator, so a run repeats to the last digit. `--out
-FILE` writes the cells as JSON lines.
+errors; the others are drawn with the shipped law from a seeded generator, so a run repeats to the last digit.
 
 | histograms | |
 |---|---|
 | promised | NETTRACE, SEARCHLOGS, HEPTH, INCOME: the tapers and thresholds of `auto` were tuned on them |
 | others | the eight that no promise names |
 
-**Privacy**: public data; without `DPSQL_DATA` nothing is measured.
+**Privacy**: public data.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -104,21 +99,12 @@ def cell(data: str, epsilon: Fraction) -> Cell:
 
 def main() -> int:
     """Print the cells and the figures; 1 if a figure is short."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, help="write the cells to this file of JSON lines")
-    out, figures, cells = parser.parse_args().out, Figures(), []
-    if "DPSQL_DATA" not in os.environ:
-        print("no DPSQL_DATA: no histogram is measured")
-        return 0
+    figures, cells = Figures(), []
     for data, epsilon in product(datasets.DPBENCH, EPSILONS):
         cells.append(cell(data, epsilon))
         figures.table(
             f"auto over the best rival ({cells[-1].best}), {data} at {float(epsilon):g}", cells[-1].ratio
         )
-    if out:
-        out.write_text("".join(json.dumps(each._asdict()) + "\n" for each in cells), encoding="utf-8")
     promised = [each.ratio for each in cells if each.data in PROMISED]
     ratios = [each.ratio for each in cells]
     figures.table(f"cells of all histograms with auto within 15% of the best, of {len(ratios)}", near(ratios))

