@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
+from tests.releases import published
 
 FIRST_DAY = datetime.date(2024, 1, 1)
 DAYS = 180
@@ -159,29 +157,36 @@ def made(seed: int) -> dict[str, Rows]:
     }  # fmt: skip
 
 
-def publish(folder: Path, rows: dict[str, Rows]) -> ReleaseEngine:
-    """The clinic's release without noise, opened."""
-    (folder / "data").mkdir(parents=True)
+def filled(tables: Mapping[str, str], rows: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
+    """Tables of these columns and rows in DuckDB."""
     raw = duckdb.connect()
-    for table, columns in TABLES.items():
+    for table, columns in tables.items():
         raw.execute(f"CREATE TABLE {table} ({columns})")
         raw.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in rows[table][0])})", rows[table])
-        raw.execute(f"COPY {table} TO '{folder / 'data' / table}.parquet' (FORMAT parquet)")
-    raw.close()
-    (folder / "clinic.yaml").write_text(CATALOG)
-    published = publish_release(
-        load_catalog(folder / "clinic.yaml"), folder / "clinic.dpsql", noise=ZeroNoise(), key=b"k" * 32
-    )
-    return ReleaseEngine(open_release(published.path, insecure=True))
+    return raw
+
+
+def exact_release(
+    catalog: Path, text: str, tables: Mapping[str, str], rows: Mapping[str, Rows]
+) -> ReleaseEngine:
+    """The release without noise of a catalog whose tables lie in `data`, opened."""
+    (catalog.parent / "data").mkdir(parents=True)
+    with filled(tables, rows) as raw:
+        for table in tables:
+            raw.execute(f"COPY {table} TO '{catalog.parent / 'data' / table}.parquet' (FORMAT parquet)")
+    catalog.write_text(text)
+    return published(catalog, ZeroNoise(), catalog.stem, key=b"k" * 32)
+
+
+def publish(folder: Path, rows: dict[str, Rows]) -> ReleaseEngine:
+    """The clinic's release without noise, opened."""
+    return exact_release(folder / "clinic.yaml", CATALOG, TABLES, rows)
 
 
 def plain(rows: dict[str, Rows]) -> duckdb.DuckDBPyConnection:
     """The same tables in DuckDB, as the catalog declares their values: an age that it does not know is NULL, a text
     that it does not know is `(other)`, and rows that it leaves out are not there."""
-    raw = duckdb.connect()
-    for table, columns in TABLES.items():
-        raw.execute(f"CREATE TABLE {table} ({columns})")
-        raw.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in rows[table][0])})", rows[table])
+    raw = filled(TABLES, rows)
     raw.execute(f"UPDATE patient SET age = NULL WHERE age NOT BETWEEN {AGES.start} AND {AGES.stop - 1}")
     for table, column, known in (("patient", "region", REGIONS), ("visit", "reason", REASONS)):
         raw.execute(f"UPDATE {table} SET {column} = '(other)' WHERE {column} NOT IN {known}")

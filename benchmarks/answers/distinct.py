@@ -23,11 +23,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 
 RELEASES, LEAST, EPSILON = 60, 50, 4
 LOW, HIGH = 0.93, 0.98
@@ -86,14 +82,10 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
         catalog, halves, inside, errors = Path(place) / "cells.yaml", list[float](), 0, list[float]()
         catalog.write_text(CATALOG.format(name=name, folder=place, delta=delta, a=a, b=b, epsilon=EPSILON))
         for number in range(releases):
-            path = Path(place) / f"{number}.dpsql"
-            noise = ExactNoise(insecure_test_entropy(number))
-            publish_release(
-                load_catalog(catalog), path, noise=noise, key=bytes(range(number % 200, number % 200 + 32))
+            answerer = published(
+                catalog, seeded(number), str(number), bytes(range(number % 200, number % 200 + 32))
             )
-            answer = ReleaseEngine(open_release(path, insecure=True)).query(
-                "SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b"
-            )
+            answer = answerer.query("SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b")
             low, high = answer.interval_rows(0.95)
             rows = {row[:2]: (row[2], low[i][2], high[i][2]) for i, row in enumerate(answer.rows)}
             for cell in cells:
@@ -101,7 +93,7 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
                 inside += bottom <= truth[cell] <= top
                 errors.append(estimate - truth[cell])
                 halves.append((top - bottom) / 2)
-            path.unlink()
+            answerer.release.path.unlink()
     law = "delta 1e-6" if delta != "0" else "pure"
     figures.within(f"{name}, {law}: distinct people of cells covered", inside / len(halves), LOW, HIGH)
     middle = float(np.median([truth[cell] for cell in cells]))

@@ -10,7 +10,6 @@ above 95% are right there, and only too few are wrong.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -18,18 +17,11 @@ from typing import NamedTuple
 
 import duckdb
 
+from benchmarks.central.datasets import data_root
+from benchmarks.composites.star import redrawn
 from benchmarks.figures import Figures
 from dpsql.catalog import load_catalog
-from dpsql.central.axes import axis_maker
-from dpsql.central.bounding import OpenSource, draw_release
-from dpsql.central.content import release_content
-from dpsql.central.placed_rows import prepare_tables
-from dpsql.central.plan import plan_release
-from dpsql.engines.keys import open_star
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.progress import silent
-from dpsql.release import open_release
 
 DRAWS = 200
 CATALOG = """
@@ -97,23 +89,18 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
     """Of each statement, whether the intervals of each draw cover the exact values."""
     raw = duckdb.connect()
     raw.execute("SELECT setseed(0.23)")
-    rows, kind = world.rows.format(data=os.environ.get("DPSQL_DATA", "")), f"DECIMAL(9, {world.scale})"
+    rows, kind = world.rows.format(data=data_root()), f"DECIMAL(9, {world.scale})"
     raw.execute(
         f"CREATE TABLE seen AS SELECT place, hour, CAST(greatest({world.low}, least({world.high}, value)) AS {kind})"
         f" AS value FROM ({rows})"
     )
     raw.execute(f"COPY seen TO '{folder / 'seen.parquet'}' (FORMAT parquet)")
     (folder / "c.yaml").write_text(CATALOG.format(**world._asdict()))
-    catalog, covers = load_catalog(folder / "c.yaml"), {name: list[bool]() for name in ASKED}
+    covers = {name: list[bool]() for name in ASKED}
     exact = {name: [float(row[-1]) for row in raw.execute(text).fetchall()] for name, text in ASKED.items()}
-    with_raw = open_star(catalog)
-    plan = plan_release(catalog, axis_maker(catalog, with_raw))
-    prepare_tables(catalog, with_raw, plan)
-    scan = OpenSource(catalog, with_raw, plan, ExactNoise(os_entropy()), bytes(32))
+    publish, noise = redrawn(load_catalog(folder / "c.yaml"), folder), ExactNoise(os_entropy())
     for number in range(draws):
-        path = folder / f"{number}.dpsql"
-        release_content(draw_release(scan, silent), path.stem, insecure=True).write(path)
-        answerer = ReleaseEngine(open_release(path, insecure=True))
+        answerer = publish(noise, f"{number}.dpsql")
         for name, text in ASKED.items():
             result = answerer.query(text)
             lows, highs = ([row[-1] for row in grid] for grid in result.interval_rows(0.95))
@@ -121,16 +108,13 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
                 if value[-1] is not None:  # an end that nothing bounds is open
                     covers[name].append((low is None or low <= truth) and (high is None or truth <= high))
         answerer.release.close()
-        path.unlink()
-    with_raw.close()
+        answerer.release.path.unlink()
     return covers
 
 
 def main(draws: int) -> int:
     """Measure and print; returns the exit code."""
     figures = Figures()
-    if not Path(os.environ.get("DPSQL_DATA", "")).is_dir() or not os.environ.get("DPSQL_DATA"):
-        raise SystemExit("set DPSQL_DATA to the folder of real stars")
     wholes = list[bool]()
     for world in WORLDS:
         with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +127,6 @@ def main(draws: int) -> int:
                 figures.within("coverage of moments", share, 0.93, high, f"{world.name}, {name}")
     share = sum(wholes) / len(wholes)
     figures.within("coverage of moments", share, 0.93, 0.97, "STDDEV_POP of all rows")
-    figures.table("releases drawn", draws)
     return figures.finish()
 
 

@@ -21,11 +21,8 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 
 WORLDS, DAYS = 40, 60
 CATALOG = """
@@ -67,22 +64,24 @@ AMOUNTS: dict[str, tuple[int, int, Callable[[np.random.Generator], np.ndarray]]]
 }
 
 
+def released(
+    folder: Path, raw: duckdb.DuckDBPyConnection, text: str, seed: int, on_partial_bin: str = "refuse"
+) -> ReleaseEngine:
+    """A release of the table `t`."""
+    folder.mkdir()
+    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
+    (folder / "t.yaml").write_text(text)
+    return published(folder / "t.yaml", seeded(seed), "t", on_partial_bin=on_partial_bin)
+
+
 def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int) -> list[bool]:
     """Whether each quantile's interval holds the rows' own quantile."""
-    folder.mkdir()
     raw = duckdb.connect()
     raw.execute(
         "CREATE TABLE t AS SELECT DATE '2024-01-01' + unnest(?::INTEGER[]) AS day",
         [np.clip(days, 0, DAYS - 1).astype(int).tolist()],
     )
-    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
-    (folder / "t.yaml").write_text(CATALOG.format(epsilon=epsilon, cuts=cuts))
-    noise = ExactNoise(insecure_test_entropy(seed))
-    published = publish_release(
-        load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
-    )
-    asked = ReleaseEngine(open_release(published.path, insecure=True), on_partial_bin="interpolate")
-    held = []
+    asked, held = released(folder, raw, CATALOG.format(epsilon=epsilon, cuts=cuts), seed, "interpolate"), []
     for share in SHARES:
         answer = asked.query(f"SELECT QUANTILE_CONT(day, {share}) AS q FROM t")
         ((low,),), ((high,),) = answer.interval_rows()
@@ -94,7 +93,6 @@ def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int
 
 def covered_of_measures(folder: Path, low: int, high: int, amounts: np.ndarray, seed: int) -> list[bool]:
     """Whether the intervals of a measure's quantiles, MIN and MAX cover those of the rows, by side."""
-    folder.mkdir()
     raw = duckdb.connect()
     tenths = (10 * np.clip(amounts, low, high)).astype(int).tolist()
     raw.execute(
@@ -102,13 +100,8 @@ def covered_of_measures(folder: Path, low: int, high: int, amounts: np.ndarray, 
         " FROM (SELECT unnest(?::INTEGER[]) AS tenth, generate_subscripts(?::INTEGER[], 1) AS i)",
         [tenths, tenths],
     )
-    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
-    (folder / "t.yaml").write_text(MEASURED.format(epsilon=0.5, low=low, high=high))
-    noise = ExactNoise(insecure_test_entropy(seed))
-    published = publish_release(
-        load_catalog(folder / "t.yaml"), folder / "t.dpsql", noise=noise, key=bytes(32)
-    )
-    asked, held = ReleaseEngine(open_release(published.path, insecure=True)), list[bool]()
+    asked = released(folder, raw, MEASURED.format(epsilon=0.5, low=low, high=high), seed)
+    held = list[bool]()
     quantiles = {f"QUANTILE_DISC(amount, {share})": share for share in SHARES}
     for item, share in {**quantiles, "MIN(amount)": 0.01, "MAX(amount)": 0.99}.items():
         lows, highs = asked.query(

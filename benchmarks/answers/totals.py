@@ -24,11 +24,8 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded
 from tests.two_facts_star import write_rows
 
 RELEASES = 60
@@ -64,13 +61,11 @@ def owned(name: str, data: str) -> tuple[np.ndarray, np.ndarray]:
 
 def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
     for number in range(releases):
-        path = catalog.parent / f"{number}.dpsql"
-        noise = ExactNoise(insecure_test_entropy(number))
-        publish_release(
-            load_catalog(catalog), path, noise=noise, key=bytes(range(number % 200, number % 200 + 32))
+        answerer = published(
+            catalog, seeded(number), str(number), bytes(range(number % 200, number % 200 + 32))
         )
-        yield ReleaseEngine(open_release(path, insecure=True))
-        path.unlink()
+        yield answerer
+        answerer.release.path.unlink()
 
 
 def measure(name: str, data: str, releases: int, figures: Figures) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
+
+from benchmarks.central.datasets import data_root
 
 CATALOGS = Path(__file__).parents[2] / "catalog"
 NAMED = {"bf": "blackfriday", "taxi": "nyc_taxi"}
@@ -19,22 +20,10 @@ class Statement(NamedTuple):
     sql: str
 
 
-def data() -> Path:
-    """The folder of real stars.
-
-    Raises:
-        SystemExit: $DPSQL_DATA names none.
-    """
-    root = Path(os.environ.get("DPSQL_DATA", ""))
-    if not os.environ.get("DPSQL_DATA") or not root.is_dir():
-        raise SystemExit("set DPSQL_DATA to the folder of real stars")
-    return root
-
-
 def statements() -> list[Statement]:
     """Every statement, in the order of its file."""
     found = []
-    for path in sorted((data() / "sql").glob("*/*.sql")):
+    for path in sorted((data_root() / "sql").glob("*/*.sql")):
         text = path.read_text(encoding="utf-8")
         header = dict(re.findall(r"-- (id|dataset): (.*)", text))
         found.append(Statement(header["id"].strip(), header["dataset"].strip(), text))

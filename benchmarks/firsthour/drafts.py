@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import duckdb
 
+from benchmarks.central.datasets import data_root
 from benchmarks.figures import Figures
-from benchmarks.firsthour.corpus import data
 from dpsql.api import publish
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.draft import CatalogDraft, draft_from_source, leave_open
@@ -86,7 +86,7 @@ def measure(figures: Figures) -> None:
     """Draft every star."""
     with tempfile.TemporaryDirectory(prefix="dpsql-drafts-") as name:
         folder = Path(name)
-        stars = {star: drafted(data() / star, folder / f"{star}.yaml") for star in FOREIGN_KEYS}
+        stars = {star: drafted(data_root() / star, folder / f"{star}.yaml") for star in FOREIGN_KEYS}
         found = sum(len(stars[star].foreign_keys & known) for star, known in FOREIGN_KEYS.items())
         wrong = sum(len(stars[star].foreign_keys - known) for star, known in FOREIGN_KEYS.items())
         figures.table(f"draft-stars-valid, of {len(FOREIGN_KEYS)}", len(stars))
@@ -138,7 +138,7 @@ def _published(star: str, made: Drafted, folder: Path) -> int:
 def _copy(folder: Path) -> None:
     """Northwind as a DuckDB file."""
     with duckdb.connect(str(folder / "northwind.duckdb")) as connection:
-        for file in sorted((data() / "northwind").glob("*.parquet")):
+        for file in sorted((data_root() / "northwind").glob("*.parquet")):
             connection.execute(f"CREATE TABLE \"{file.stem}\" AS SELECT * FROM '{file}'")
 
 
