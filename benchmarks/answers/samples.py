@@ -1,4 +1,4 @@
-"""Samples that are none: whether a biased selection is noticed, a random one is not, and what raking leaves of a bias.
+"""Samples that are none: whether a biased selection is noticed, and a random one is not.
 
 Each world has a population of its own, a noisy central release of everybody, and reports of a part of the people, whose
 axes are cut and described otherwise than the central ones. Of biased worlds, people with one half of the values report
@@ -52,26 +52,22 @@ class World(NamedTuple):
 
     Args:
         rejected: whether the test says that respondents are no random sample.
-        raked, naive: squared errors of answers about everybody, weighted by dpsql and scaled as if random.
         residuals: errors of the weighted answers, in standard errors.
         widths: standard errors of the weighted answers over those of the scaled ones.
     """
 
     rejected: bool
-    raked: tuple[float, ...]
-    naive: tuple[float, ...]
     residuals: tuple[float, ...]
     widths: tuple[float, ...]
 
 
-def measured(seed: int, by: str, *, biased: bool, word: str = "random", epsilon: float = 4) -> World:
+def measured(seed: int, by: str, *, biased: bool, epsilon: float = 4) -> World:
     """Publish, collect and ask one world.
 
     Args:
         seed: of the population and of who reports.
         by: the column that decides who reports.
         biased: whether it does.
-        word: the catalog's participation.
         epsilon: of each report.
     """
     with tempfile.TemporaryDirectory() as place:
@@ -103,7 +99,7 @@ def measured(seed: int, by: str, *, biased: bool, word: str = "random", epsilon:
             "description: a year", "description: euros a year"
         )
         (folder / "local.yaml").write_text(
-            f"{local}collection: {{epsilon: {epsilon}, participation: {word}}}\nviews:\n"
+            f"{local}collection: {{epsilon: {epsilon}, participation: random}}\nviews:\n"
             f"  people: {{of: customer, axes: [{OTHER_CUTS[by]}, customer.sex], measures: [{measures}]}}\n"
         )
         dpsql.publish(folder / "central.yaml", folder / "central.dpsql")
@@ -124,7 +120,7 @@ def _asked(folder: Path, by: str) -> World:
     alone = connect(folder / "local.dpsql").session
     assert both.router is not None
     rejected = any(test.rejected for test in both.router.standing.tests)
-    raked, naive, residuals, widths = [], [], [], []
+    residuals, widths = [], []
     local = both.releases[1].meta.local
     assert local is not None
     for condition in ASKED.get(by, ()):
@@ -132,11 +128,9 @@ def _asked(folder: Path, by: str) -> World:
         truth = _true_count(folder, condition)
         weighted, scaled = both.query(sql), alone.query(sql)
         error, scale = float(weighted.stderr_rows[0][0]), PEOPLE / local.reporters
-        raked.append((float(weighted.scalar()) - truth) ** 2)
-        naive.append((float(scaled.scalar()) * scale - truth) ** 2)
         residuals.append((float(weighted.scalar()) - truth) / error)
         widths.append(error / (float(scaled.stderr_rows[0][0]) * scale))
-    return World(rejected, tuple(raked), tuple(naive), tuple(residuals), tuple(widths))
+    return World(rejected, tuple(residuals), tuple(widths))
 
 
 def _true_count(folder: Path, condition: str) -> float:
@@ -146,14 +140,12 @@ def _true_count(folder: Path, condition: str) -> float:
 
 def _measure_weak_tests(figures: Figures, worlds: int) -> None:
     """Answers of samples whose reports hide a selection from the test, one question a world."""
-    kinds, within, rejected, widths = list(ASKED), 0, 0, []
+    kinds, within, widths = list(ASKED), 0, []
     for i in range(worlds):
         by = kinds[i % len(kinds)]
         world = measured(4000 + i, by, biased=True, epsilon=WEAK)
-        rejected += world.rejected
         within += abs(world.residuals[i % len(ASKED[by])]) < 2
         widths += measured(5000 + i, by, biased=False, epsilon=WEAK).widths
-    figures.table(f"biased samples at epsilon {WEAK} that the test rejects, of {worlds} worlds", rejected)
     figures.at_least(
         f"of their answers within two standard errors, one of each of {worlds} worlds",
         within,
@@ -168,24 +160,17 @@ def main(worlds: int) -> int:
     """Measure and print."""
     figures, kinds = Figures(), list(OTHER_CUTS)
     missed, wrongly = 0, 0
-    squares: dict[str, list[float]] = {"raked": [], "naive": []}
     for i in range(worlds):
         by = kinds[i % len(kinds)]
         world = measured(1000 + i, by, biased=True)
         missed += not world.rejected
-        squares["raked"] += world.raked
-        squares["naive"] += world.naive
         wrongly += measured(2000 + i, by, biased=False).rejected
         print(
             f"world {i} by {by}: rejected {world.rejected}, random ones rejected so far {wrongly}", flush=True
         )
     figures.at_most(f"biased samples taken for random, of {worlds} worlds", missed, 0)
     figures.at_most(f"random samples rejected, of {worlds} worlds", wrongly, 3 * worlds / WORLDS)
-    ratio = np.sqrt(np.mean(squares["raked"]) / np.mean(squares["naive"]))
-    figures.table("raked answers' root mean square error over the unraked bias", float(ratio))
     _measure_weak_tests(figures, worlds)
-    everybody = measured(3000, "age", biased=True, word="all")
-    figures.table("a biased part that the catalog calls all: noticed", float(everybody.rejected))
     return figures.finish()
 
 

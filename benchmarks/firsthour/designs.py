@@ -53,7 +53,6 @@ class Compared(NamedTuple):
 
 def measure(figures: Figures, releases: int = RELEASES) -> None:
     """Design every star of the corpus, and one that the search was not made with, and compare."""
-    served, found = 0, list[Compared]()
     with tempfile.TemporaryDirectory(prefix="dpsql-held-back-") as name:
         for star in (*_corpus(), held_back(Path(name))):
             made = design_catalog(
@@ -62,7 +61,6 @@ def measure(figures: Figures, releases: int = RELEASES) -> None:
                 [each.sql for each in star.statements],
                 None,
             )
-            served += made.served if star.name != HELD_BACK else 0
             for each, question in zip(star.statements, made.questions, strict=True):
                 if question.refusal is not None:
                     print(f"  {each.name} is not served: {question.refusal[:200]}")
@@ -71,11 +69,6 @@ def measure(figures: Figures, releases: int = RELEASES) -> None:
                 both = f"{sqrt(each.designed):.3g} designed, {sqrt(each.by_hand):.3g} by hand"
                 print(f"  {star.name} {each.statement.name}: {both}", flush=True)
             figures.at_most("design-error-over-by-hand", _ratio(compared), WORSE, star.name)
-            found += compared if star.name != HELD_BACK else []
-    figures.table("design-statements-served", served)
-    figures.table("design-error-over-by-hand, all", _ratio(found))
-    total = sqrt(sum(each.designed for each in found) / sum(each.by_hand for each in found))
-    print(f"  root mean square over all statements, designed over by hand: {total:.3g}")
 
 
 def _corpus() -> Iterator[Star]:

@@ -77,37 +77,31 @@ class UnseenStar(NamedTuple):
         name: of its file of questions.
         write: puts its tables into a folder.
         unit: what the curator answers.
-        people: units that are right where nobody is asked.
         public: what she declares public.
     """
 
     name: str
     write: Callable[[Path], None]
     unit: str
-    people: tuple[str, ...]
     public: tuple[str, ...]
 
 
 STARS = (
-    UnseenStar("flights", _flights, "planes.tailnum", ("planes.tailnum",), ("airlines", "airports")),
+    UnseenStar("flights", _flights, "planes.tailnum", ("airlines", "airports")),
     UnseenStar(
         "baseball",
         _baseball,
         "People.playerID",
-        ("People.playerID",),
         ("Parks", "Schools", "TeamsFranchises"),
     ),
-    UnseenStar("rodents", _frames("ratdat", "surveys", "species", "plots"), "row", (), ("species", "plots")),
-    UnseenStar("liver", _frames("survival", "pbc", "pbcseq"), "pbc.id", ("pbc.id",), ()),
-    UnseenStar("nafld", _frames("survival", "nafld1", "nafld2", "nafld3"), "nafld1.id", ("nafld1.id",), ()),
-    UnseenStar(
-        "schools", _frames("nlme", "MathAchieve", "MathAchSchool"), "row", ("row",), ("MathAchSchool",)
-    ),
+    UnseenStar("rodents", _frames("ratdat", "surveys", "species", "plots"), "row", ("species", "plots")),
+    UnseenStar("liver", _frames("survival", "pbc", "pbcseq"), "pbc.id", ()),
+    UnseenStar("nafld", _frames("survival", "nafld1", "nafld2", "nafld3"), "nafld1.id", ()),
+    UnseenStar("schools", _frames("nlme", "MathAchieve", "MathAchSchool"), "row", ("MathAchSchool",)),
     UnseenStar(
         "journey",
         _journey,
         "demographics.household_id",
-        ("demographics.household_id",),
         ("products", "campaign_descriptions"),
     ),
 )
@@ -117,41 +111,30 @@ class UnseenDraft(NamedTuple):
     """What a draft of an unseen star is worth.
 
     Args:
-        valid: whether it is a catalog.
-        unit: whether its unit, where the curator says nothing, is right or asked.
         columns: columns that the questions name, and those of them that it keeps.
         served: questions that its views answer.
     """
 
-    valid: bool
-    unit: bool
     columns: tuple[int, int]
     served: int
 
 
 def measure(figures: Figures, stars: tuple[UnseenStar, ...]) -> None:
-    """Draft every star, silent and with the curator's answers."""
-    drafts = []
+    """Draft every star with the curator's answers."""
     with tempfile.TemporaryDirectory(prefix="dpsql-unseen-") as name:
         for star in stars:
             draft = _drafted(star, Path(name) / star.name)
             named, kept = draft.columns
             figures.at_least("unseen-columns-kept", kept / named, 1, star.name)
             figures.at_least("unseen-questions-served, of 12", draft.served, 12, star.name)
-            drafts.append(draft)
-    figures.table(f"unseen-drafts-valid, of {len(stars)}", sum(draft.valid for draft in drafts))
-    figures.table("unseen-units-right-or-asked", sum(draft.unit for draft in drafts))
 
 
 def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
-    """Draft a star twice: with nothing said for its unit, and with the answers for the rest."""
+    """Draft a star with the curator's answers."""
     source = folder / "data"
     source.mkdir(parents=True)
     star.write(source)
     workload = statements(QUESTIONS / f"{star.name}.sql")
-    silent = draft_from_source(source, folder / "silent.yaml", star.name, lambda _: CuratorChoices())
-    unit = load_catalog(folder / "silent.yaml").privacy.unit.name
-    right = bool(silent.question) or unit in star.people
     choices = CuratorChoices(star.unit, frozenset(star.public), "1", "4")
     try:
         drafted = draft_from_source(
@@ -160,7 +143,7 @@ def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
         catalog = load_catalog(folder / f"{star.name}.yaml")
     except Error as error:
         print(f"  {star.name}: no draft: {error}")
-        return UnseenDraft(False, right, (1, 0), 0)
+        return UnseenDraft((1, 0), 0)
     columns = frozenset(_columns(source, workload))
     lost = sorted(columns - frozenset(_kept(catalog)))
     design = drafted.design
@@ -171,7 +154,7 @@ def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
     print(
         f"  {star.name}: {drafted.open} marks; lost {', '.join(map('.'.join, lost)) or 'nothing'}", flush=True
     )
-    return UnseenDraft(True, right, (len(columns), len(columns) - len(lost)), design.served)
+    return UnseenDraft((len(columns), len(columns) - len(lost)), design.served)
 
 
 def _columns(source: Path, workload: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -22,26 +22,21 @@ KILLS = 300
 
 def measure(folder: Path, kills: int) -> int:
     """Print the figures; the exit code."""
-    figures, killed, inside, wrong = Figures(), 0, 0, 0
+    figures, wrong = Figures(), 0
     for scene in SCENES:
         stage = Stage(scene, folder / scene.name.replace(" ", "-"))
-        own = kills // len(SCENES)
-        hit = 0
+        own, hit = kills // len(SCENES), 0
         for turn in range(own):
             first, last = (0, len(stage.calls)) if turn % 4 == 0 else (stage.first, stage.last + 1)
             number = first + turn * (last - first) // own
             stage.reset()
             outcome = killed_at(stage.words, stage.call(number))
-            killed += outcome.code == -signal.SIGKILL
             hit += outcome.code == -signal.SIGKILL and stage.inside(number, outcome)
             found = stage.finish()
             if "wrong" in found:
                 wrong += 1
                 print(f"{scene.name} killed at {stage.call(number)}: {found['wrong']}")
-        inside += hit
         print(f"{scene.name}: {own} kills among {len(stage.calls)} system calls, {hit} inside", flush=True)
-    figures.table("commands killed", killed)
-    figures.table("kills inside, share", inside / max(killed, 1))
     figures.at_most("kills after which something was partial, lost, double or left behind", wrong, 0)
     return figures.finish()
 
