@@ -38,7 +38,7 @@ def running(*arguments: str | Path) -> Iterator[Server]:
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=120)
         assert process.returncode == 0
-        assert "Traceback" not in errors
+        assert "Traceback" not in errors, errors
 
 
 @contextlib.contextmanager
