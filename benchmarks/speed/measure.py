@@ -14,7 +14,6 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
@@ -24,18 +23,19 @@ from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
+from tests.releases import write_catalog
 
 MILLION = """
 dpsql: 1
 name: million
-source: {{kind: parquet, root: "{root}", tables: {{facts: facts.parquet, person: person.parquet}}}}
-privacy: {{lineage: million, cap: 10, unit: row, epsilon: 1.0}}
+source: {kind: parquet, root: "ROOT", tables: {facts: facts.parquet, person: person.parquet}}
+privacy: {lineage: million, cap: 10, unit: row, epsilon: 1.0}
 tables:
-  person: {{role: dimension, key: id, private: true, columns: {{y: {{type: int, lower: 0, upper: 747}}}}}}
-  facts: {{role: fact, foreign_keys: {{id: {{references: person, on_missing: drop}}}}, columns: {{
-    x: {{type: int, lower: 0, upper: 747}}, amount: {{type: int, lower: 0, upper: 100, measure: true}}}}}}
+  person: {role: dimension, key: id, private: true, columns: {y: {type: int, lower: 0, upper: 747}}}
+  facts: {role: fact, foreign_keys: {id: {references: person, on_missing: drop}}, columns: {
+    x: {type: int, lower: 0, upper: 747}, amount: {type: int, lower: 0, upper: 100, measure: true}}}
 views:
-  grid: {{of: facts, axes: [facts.x, person.y], measures: [count]}}
+  grid: {of: facts, axes: [facts.x, person.y], measures: [count]}
 """
 
 
@@ -71,21 +71,18 @@ def shop(folder: Path) -> ReleaseEngine:
 
 def million(folder: Path) -> ReleaseEngine:
     """A release of one view with 1,000 x 1,000 nodes."""
-    rows = duckdb.connect()
-    rows.execute(f"COPY (SELECT i AS id, i % 748 AS y FROM range(5000) t(i)) TO '{folder}/person.parquet'")
-    rows.execute(
-        f"COPY (SELECT i % 5000 AS id, i * 7 % 748 AS x, i % 100 AS amount FROM range(50000) t(i)) "
-        f"TO '{folder}/facts.parquet'"
-    )
-    (folder / "million.yaml").write_text(MILLION.format(root=folder))
-    return publish(folder / "million.yaml")
+    return publish(write_catalog(folder / "million", MILLION, {
+        "person": "SELECT i AS id, i % 748 AS y FROM range(5000) t(i)",
+        "facts": "SELECT i % 5000 AS id, i * 7 % 748 AS x, i % 100 AS amount FROM range(50000) t(i)",
+    }))  # fmt: skip
 
 
 def board(folder: Path) -> ReleaseEngine:
     """A release of 200 days x 60 ages: what a dashboard shows."""
-    repeated.board_rows(folder)
-    (folder / "board.yaml").write_text(repeated.BOARD.format(root=folder))
-    return publish(folder / "board.yaml")
+    return publish(write_catalog(folder / "board", repeated.BOARD, {
+        "person": "SELECT i AS id, 20 + i % 60 AS age FROM range(5000) t(i)",
+        "visits": "SELECT i % 5000 AS id, i * 7 % 200 AS day FROM range(50000) t(i)",
+    }))  # fmt: skip
 
 
 def publish(catalog: Path) -> ReleaseEngine:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -51,26 +50,15 @@ NEW = 40
 BOARD = """
 dpsql: 1
 name: board
-source: {{kind: parquet, root: "{root}", tables: {{visits: visits.parquet, person: person.parquet}}}}
-privacy: {{lineage: board, cap: 10, unit: row, epsilon: 1.0}}
+source: {kind: parquet, root: "ROOT", tables: {visits: visits.parquet, person: person.parquet}}
+privacy: {lineage: board, cap: 10, unit: row, epsilon: 1.0}
 tables:
-  person: {{role: dimension, key: id, private: true, columns: {{age: {{type: int, lower: 20, upper: 79}}}}}}
-  visits: {{role: fact, foreign_keys: {{id: {{references: person, on_missing: drop}}}}, columns: {{
-    day: {{type: int, lower: 0, upper: 199}}}}}}
+  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 20, upper: 79}}}
+  visits: {role: fact, foreign_keys: {id: {references: person, on_missing: drop}}, columns: {
+    day: {type: int, lower: 0, upper: 199}}}
 views:
-  by_day: {{of: visits, axes: [visits.day, person.age], measures: [count]}}
+  by_day: {of: visits, axes: [visits.day, person.age], measures: [count]}
 """
-
-
-def board_rows(folder: Path) -> None:
-    """The rows of the board's star."""
-    rows = duckdb.connect()
-    rows.execute(
-        f"COPY (SELECT i AS id, 20 + i % 60 AS age FROM range(5000) t(i)) TO '{folder}/person.parquet'"
-    )
-    rows.execute(
-        f"COPY (SELECT i % 5000 AS id, i * 7 % 200 AS day FROM range(50000) t(i)) TO '{folder}/visits.parquet'"
-    )
 
 
 class Range(NamedTuple):
