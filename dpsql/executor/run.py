@@ -9,7 +9,7 @@
 
 What is read from a release runs on the release's connection. What a user computes from answers runs apart from it, in
 an empty database that one request has to itself: a statement that fills its memory takes none from anybody else.
-`dpsql.sql.text_bounds` bounds what DuckDB's memory limit does not count, texts that are being computed.
+`dpsql.sql.parse` bounds what DuckDB's memory limit does not count, texts that are being computed.
 """
 
 from __future__ import annotations
