@@ -26,7 +26,8 @@ from docs.catalog_keys import KEYS
 from dpsql.catalog.base import Model, OneOf
 from dpsql.catalog.catalog import Catalog
 from dpsql.catalog.model import Unit
-from dpsql.catalog.tables import Column, Summary
+from dpsql.catalog.columns import Column
+from dpsql.catalog.tables import Summary
 from dpsql.engines.values import READS, TYPES
 from dpsql.intervals.errorfunctions import ERRORS
 from dpsql.row_expressions import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
@@ -428,7 +429,7 @@ def audit_page() -> str:
 
 
 ENGINES = {
-    "files by DuckDB": ("duck", "csv", "lakes", "frames"),
+    "files by DuckDB": ("duck", "file_formats", "frames"),
     "servers": ("server", "postgresql", "spark"),
 }
 """Engines with the modules that no other kind of source needs."""

@@ -16,7 +16,7 @@ from dpsql.central.bounding import DrawnRelease, OpenSource, draw_cells
 from dpsql.central.content import release_content
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.mechanisms.distribution import NoisyRows
 from dpsql.noise import Noise, ZeroNoise

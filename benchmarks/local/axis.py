@@ -24,8 +24,7 @@ from dpsql.local.mechanisms import ahead
 from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload, simplex_fit, system
 from dpsql.local.mechanisms.priors import stack
 from dpsql.local.mechanisms.truncation import level_edges
-from dpsql.local.oracles import choose_oracle
-from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
+from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, wave_matrix, wave_reach
 from dpsql.local.oracles.oracle import estimate
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.smooth import Positive, outside, positive_shares

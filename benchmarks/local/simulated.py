@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client import Plan
-from dpsql.local.oracles.aggregators import (
+from dpsql.local.oracles import (
     LocalHashingAggregator,
     RandomisedResponseAggregator,
     SquareWaveAggregator,

@@ -21,7 +21,7 @@ from benchmarks.figures import Figures
 from benchmarks.people.stars import STARS, numbers, shop
 from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.central.central import publish_release
-from dpsql.curator.design.summaries import without_unused
+from dpsql.curator.design.axes import without_unused
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release

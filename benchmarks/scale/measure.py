@@ -29,7 +29,7 @@ from dpsql.central.axes import axis_maker
 from dpsql.central.bounding import OpenSource, draw_release
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.noise import ZeroNoise
 from dpsql.progress import Stage
 

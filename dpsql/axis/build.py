@@ -27,7 +27,7 @@ from dpsql.axis.model import (
     Rule,
 )
 from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, public_tables, reachable
-from dpsql.catalog.tables import bin_starts
+from dpsql.catalog.columns import bin_starts
 from dpsql.errors import SourceError
 from dpsql.row_expressions.expression import row_expression
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import ResolvedAxis
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.errors import SourceError
 
 IntArray = NDArray[np.int64]

@@ -6,6 +6,7 @@
 
 from dpsql.catalog.catalog import Catalog, spec_hash
 from dpsql.catalog.collection import Collection, JointGrid, Service, service_shares
+from dpsql.catalog.columns import Column, Cuts
 from dpsql.catalog.graph import (
     PublicColumn,
     ResolvedAxis,
@@ -26,7 +27,7 @@ from dpsql.catalog.graph import (
 from dpsql.catalog.load import catalog_from_json, load_catalog, made_view, parse_catalog
 from dpsql.catalog.model import AxisSpec, Privacy, Stream, View
 from dpsql.catalog.source import Source, expand
-from dpsql.catalog.tables import Column, Cuts, ForeignKey, Measure, Table
+from dpsql.catalog.tables import ForeignKey, Measure, Table
 
 __all__ = [
     "AxisSpec",

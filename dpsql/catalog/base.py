@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -45,6 +45,21 @@ class Problem(ValueError):
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.path = path
+
+
+def refuse(reasons: Mapping[str, bool], *path: str) -> None:
+    """Refuse by the first reason that holds.
+
+    Args:
+        reasons: what is wrong and what to write instead -> whether it is so, in the order of the checks.
+        path: the key path, unless pydantic knows it.
+
+    Raises:
+        ValueError: a reason holds; a `Problem` at the path, if one is given.
+    """
+    for reason, holds in reasons.items():
+        if holds:
+            raise Problem(path, reason) if path else ValueError(reason)
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:

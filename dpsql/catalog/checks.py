@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
-from dpsql.catalog.base import Problem, nearest
+from dpsql.catalog.base import Problem, nearest, refuse
 from dpsql.catalog.collection import (
     BESIDE_LLE,
     BESIDE_SERVICES,
@@ -34,6 +34,7 @@ from dpsql.catalog.collection import (
     has_bit,
     report_epsilon,
 )
+from dpsql.catalog.columns import bin_starts
 from dpsql.catalog.derived import check_derived
 from dpsql.catalog.graph import (
     KeyPath,
@@ -52,7 +53,7 @@ from dpsql.catalog.private_columns import check_private_keys
 from dpsql.catalog.reported import check_reported
 from dpsql.catalog.source import check_queries
 from dpsql.catalog.summaries import check_summaries, check_summary_uses, summaries_of
-from dpsql.catalog.tables import Table, bin_starts
+from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError, SourceError, visible
 
 # Dots separate the parts of a path; quotes, brackets and control characters have no place in a name.
@@ -428,10 +429,10 @@ def _check_collection(catalog: CatalogFields) -> None:
         if name not in catalog.views:
             hint = nearest(name, tuple(catalog.views))
             raise Problem(("collection", "shares", name), f"no such view; {hint}")
-    if any(share <= 0 for share in collection.shares.values()):
-        raise Problem(("collection", "shares"), "a share must be above 0")
-    if sum(collection.shares.values(), Fraction(0)) > 1:
-        raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
+    refuse({
+        "a share must be above 0": any(share <= 0 for share in collection.shares.values()),
+        "the shares add up to more than 1; lower them": sum(collection.shares.values(), Fraction(0)) > 1,
+    }, "collection", "shares")  # fmt: skip
     all_shared = bool(catalog.views) and set(collection.shares) == set(catalog.views)
     if collection.fixed_share > 1 or (collection.fixed_share == 1 and not all_shared):
         raise Problem(
@@ -453,12 +454,10 @@ def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
         return
     at = ("collection", "estimate")
     odd = sorted(collection.settled - BESIDE_LLE)
-    if odd:
-        raise Problem(at, f"`estimate: lle` asks axes and pairs in one round; leave out {', '.join(odd)}")
-    if len(catalog.views) != 1:
-        raise Problem(
-            at, f"`estimate: lle` works with one view, and there are {len(catalog.views)}; keep one"
-        )
+    refuse({
+        f"`estimate: lle` asks axes and pairs in one round; leave out {', '.join(odd)}": bool(odd),
+        f"`estimate: lle` works with one view, and there are {len(catalog.views)}; keep one": len(catalog.views) != 1,
+    }, *at)  # fmt: skip
     ((name, view),) = catalog.views.items()
     if not FEWEST_ENTROPY_AXES <= len(view.axes) <= MOST_ENTROPY_AXES:
         raise Problem(
@@ -489,24 +488,23 @@ def _check_services(catalog: CatalogFields) -> None:
     if collection is None or not collection.services:
         return
     at = ("collection", "services")
+    misnamed = [name for name in collection.services if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", name)]
     if not 2 <= len(collection.services) <= MOST_SERVICES:
         raise Problem(at, f"there are 2 to {MOST_SERVICES} services; with one, leave `services` out")
-    odd = [name for name in collection.services if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", name)]
-    if odd:
-        raise Problem(
-            (*at, odd[0]), "a name is 1 to 40 letters, digits and underscores; it names a plan file"
-        )
+    if misnamed:
+        reason = "a name is 1 to 40 letters, digits and underscores; it names a plan file"
+        raise Problem((*at, misnamed[0]), reason)
     _check_service_axes(catalog, collection)
     shares = [s.share for s in collection.services.values() if s.share is not None]
-    if shares and (len(shares) != len(collection.services) or min(shares) <= 0 or sum(shares) != 1):
-        raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
+    uneven = len(shares) != len(collection.services) or min(shares) <= 0 or sum(shares) != 1
     odd = sorted(collection.settled - BESIDE_SERVICES)
-    if odd:
-        raise Problem(at, f"services ask one question each, in one round, alone; leave out {', '.join(odd)}")
+    refuse({
+        "give every service a `share` above 0, adding up to 1, or none of them": bool(shares) and uneven,
+        f"services ask one question each, in one round, alone; leave out {', '.join(odd)}": bool(odd),
+    }, *at)  # fmt: skip
     if collection.cap_from.counted:
-        raise Problem(
-            ("collection", "row_bit_cap"), "services ask in one round; write a number of rows, such as 5"
-        )
+        reason = "services ask in one round; write a number of rows, such as 5"
+        raise Problem(("collection", "row_bit_cap"), reason)
 
 
 def _check_service_axes(catalog: CatalogFields, collection: Collection) -> None:
@@ -573,18 +571,12 @@ def _check_guess(collection: Collection) -> None:
     """A public guess of how many rows people have."""
     guess, guessed = collection.row_guess, collection.slots.guessed
     bits = has_bit(collection) and collection.cap_from.guessed
-    if (guessed and not guess) or (guess and not (guessed or bits)):
-        raise Problem(
-            ("collection", "row_guess"),
-            "`tau: theory` or `row_bit_cap: auto` and a public guess go together; write both, such as "
-            "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
-        )
-    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
-        raise Problem(
-            ("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make them add up to 1"
-        )
-    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
-        raise Problem(
-            ("collection", "row_guess"),
-            f"a person has 0 to {MOST_TAU} rows, and some people have at least one",
-        )
+    total = sum(guess.values())
+    refuse({
+        "`tau: theory` or `row_bit_cap: auto` and a public guess go together; write both, such as "
+        "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}": bool(guess) != guessed if not bits else guessed and not guess,
+        f"the parts add up to {total}; make them add up to 1":
+            bool(guess) and (total != 1 or min(guess.values()) < 0),
+        f"a person has 0 to {MOST_TAU} rows, and some people have at least one":
+            bool(guess) and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU),
+    }, "collection", "row_guess")  # fmt: skip

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 import duckdb
 
 from dpsql.catalog.base import Problem, nearest
-from dpsql.catalog.tables import Column, Table
+from dpsql.catalog.columns import Column
+from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import instant, row_expression

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from dpsql.catalog.base import nearest
 from dpsql.catalog.collection import JointGrid
+from dpsql.catalog.columns import Column, Cuts
 from dpsql.catalog.model import AxisSpec, CatalogFields, View
-from dpsql.catalog.tables import Column, Cuts
 from dpsql.errors import CatalogError
 
 KeyPath = tuple[str, ...]

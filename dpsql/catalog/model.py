@@ -19,10 +19,11 @@ from pydantic import (
     model_validator,
 )
 
-from dpsql.catalog.base import Exact, Model, OneOf, Text, short_for
+from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for
 from dpsql.catalog.collection import Collection
+from dpsql.catalog.columns import CutsField
 from dpsql.catalog.source import Source
-from dpsql.catalog.tables import CutsField, Table
+from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError
 
 DEFAULT_CELLS = 2**24
@@ -60,12 +61,11 @@ class AxisSpec(Model):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if any(weight <= 0 for _, _, weight in self.workload):
-            raise ValueError("the weight of a range in `workload` must be above 0")
-        if self.by and self.cuts:
-            raise ValueError("`by` and `cuts` do not go together; keep one")
-        if len(set(self.by)) != len(self.by):
-            raise ValueError("a column is listed twice in `by`; list each once")
+        refuse({
+            "the weight of a range in `workload` must be above 0": any(weight <= 0 for _, _, weight in self.workload),
+            "`by` and `cuts` do not go together; keep one": bool(self.by and self.cuts),
+            "a column is listed twice in `by`; list each once": len(set(self.by)) != len(self.by),
+        })  # fmt: skip
         return self
 
 
@@ -171,17 +171,15 @@ class View(Model):
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:
-        if not self.measures:
-            raise ValueError("a view needs a measure; write `measures: [count]`")
-        if any(share <= 0 for share in self.measures.values()):
-            raise ValueError("a measure's share must be above 0")
         total = sum(self.measures.values(), Fraction(0))
-        if total > 1:
-            raise ValueError(f"the shares of `measures` add up to {total}; keep them at 1 or less")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise ValueError("`share` must be above 0 and at most 1")
-        if bool(self.questions) != (self.word == "asked"):
-            raise ValueError("`questions` and `mechanism: asked` go together; write both or neither")
+        refuse({
+            "a view needs a measure; write `measures: [count]`": not self.measures,
+            "a measure's share must be above 0": any(share <= 0 for share in self.measures.values()),
+            f"the shares of `measures` add up to {total}; keep them at 1 or less": total > 1,
+            "`share` must be above 0 and at most 1": self.share is not None and not 0 < self.share <= 1,
+            "`questions` and `mechanism: asked` go together; write both or neither":
+                bool(self.questions) != (self.word == "asked"),
+        })  # fmt: skip
         return self
 
 
@@ -282,26 +280,21 @@ class Privacy(Model):
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
-        if self.epsilon is None and self.releases is None:
-            raise ValueError(
-                "`epsilon` is missing; write what one release spends, or how many `releases` share the cap"
-            )
-        for key in ("cap", "epsilon"):
-            if getattr(self, key) is not None and not 0 < getattr(self, key) <= MOST:
-                raise ValueError(f"`{key}` must be above 0 and at most {MOST}")
-        if not 0 <= self.delta < Fraction(1, 10):
-            raise ValueError("`delta` must be 0 or a small number such as 1e-6")
-        if not 0 <= self.key_delta < (self.delta or 1) or (self.key_delta and not self.delta):
-            raise ValueError("`key_delta` is a part of `delta`; write less, such as a tenth of it")
-        if self.epsilon is not None and self.releases is not None:
-            if self.delta:  # under a delta it is mu^2 that is shared, and epsilons do not add up
-                raise ValueError(
-                    "`epsilon` and `releases` both say what a release spends; remove one of them"
-                )
-            if self.epsilon * self.releases != self.cap:
-                raise ValueError(
-                    f"`epsilon` is not `cap` shared by `releases: {self.releases}`; remove one of them"
-                )
+        amounts = {"cap": self.cap, "epsilon": self.epsilon}
+        both = self.epsilon is not None and self.releases is not None
+        refuse({
+            "`epsilon` is missing; write what one release spends, or how many `releases` share the cap":
+                self.epsilon is None and self.releases is None,
+            **{f"`{key}` must be above 0 and at most {MOST}": amount is not None and not 0 < amount <= MOST
+               for key, amount in amounts.items()},
+            "`delta` must be 0 or a small number such as 1e-6": not 0 <= self.delta < Fraction(1, 10),
+            "`key_delta` is a part of `delta`; write less, such as a tenth of it":
+                not 0 <= self.key_delta < (self.delta or 1) or (self.key_delta > 0 and not self.delta),
+            # under a delta it is mu^2 that is shared, and epsilons do not add up
+            "`epsilon` and `releases` both say what a release spends; remove one of them": both and self.delta > 0,
+            f"`epsilon` is not `cap` shared by `releases: {self.releases}`; remove one of them":
+                both and (self.epsilon or 0) * (self.releases or 0) != self.cap,
+        })  # fmt: skip
         return self
 
 

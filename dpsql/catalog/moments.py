@@ -22,8 +22,9 @@ from contextlib import suppress
 from decimal import Decimal
 
 from dpsql.catalog.base import LARGEST_UNITS, Problem
+from dpsql.catalog.columns import LARGEST_SCALE, Column, Cuts
 from dpsql.catalog.model import MOST_AXES, AxisSpec, CatalogFields
-from dpsql.catalog.tables import LARGEST_SCALE, Column, Cuts, Measure, Table
+from dpsql.catalog.tables import Measure, Table
 
 PREFIX = "squares_of_"
 LEAVES, OCTAVES = 32, 8

@@ -13,11 +13,11 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from dpsql.catalog.base import Problem
+from dpsql.catalog.base import Problem, refuse
+from dpsql.catalog.columns import Column, PrivateKeys
 from dpsql.catalog.graph import KeyPath, ResolvedAxis, own_path, unit_path, view_axes
 from dpsql.catalog.model import CatalogFields
-from dpsql.catalog.private_keys import PrivateKeys
-from dpsql.catalog.tables import Column, Table
+from dpsql.catalog.tables import Table
 from dpsql.errors import InternalError
 
 C = TypeVar("C", bound=Column)
@@ -169,9 +169,7 @@ def check_private_keys(catalog: CatalogFields) -> None:
                 "a stream does not find private keys: list its values": catalog.stream is not None,
                 "people who report for themselves report listed values: list them": catalog.collection is not None,
             }  # fmt: skip
-            for reason, holds in reasons.items():
-                if holds:
-                    raise Problem(path, reason)
+            refuse(reasons, *path)
     for private in private_columns(catalog):
         _check_column(catalog, private)
     if keys_share(catalog) >= 1:

@@ -13,10 +13,9 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 from dpsql.catalog.base import Problem
-from dpsql.catalog.devices import Reported
+from dpsql.catalog.columns import Column, Reported
 from dpsql.catalog.graph import view_axes
 from dpsql.catalog.model import CatalogFields
-from dpsql.catalog.tables import Column
 from dpsql.errors import InternalError
 from dpsql.row_expressions.expression import row_expression
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
-from dpsql.catalog.base import Problem, nearest
+from dpsql.catalog.base import Problem, nearest, refuse
+from dpsql.catalog.columns import NUMERIC, ORDERED, Column
 from dpsql.catalog.graph import (
     KeyPath,
     locate,
@@ -27,7 +28,7 @@ from dpsql.catalog.graph import (
     view_measures,
 )
 from dpsql.catalog.model import CatalogFields, View
-from dpsql.catalog.tables import NUMERIC, ORDERED, Column, Summary, Table
+from dpsql.catalog.tables import Summary, Table
 from dpsql.errors import CatalogError
 from dpsql.row_expressions.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.row_expressions.expression import ColumnName, Node, column_name, column_names, row_expression
@@ -172,28 +173,17 @@ def check_summaries(catalog: CatalogFields) -> None:
         if not table.summaries:
             continue
         path = ("tables", table_name, "summaries")
-        if unit.table is None:
-            raise Problem(
-                path,
-                "under `unit: row` one row more would move a person whom a view counts; write `unit: <table>.<key>`, "
-                "or remove `summaries`",
-            )
-        if table_name != unit.table:
-            raise Problem(
-                path,
-                "summaries are facts about people, and those of baskets or other tables on the way are not made; write "
-                f"them under tables.{unit.table}",
-            )
-        if catalog.stream is not None:
-            raise Problem(
-                path,
-                "a person's row would change with each batch, and a stream counts a row once; columns as of a batch "
-                "are not made: remove `stream`, and publish anew by `releases: <number>`",
-            )
-        if catalog.collection is not None and catalog.source is None:
-            raise Problem(
-                path, "nobody holds the rows of people who report for themselves; remove `summaries`"
-            )
+        reasons = {
+            "under `unit: row` one row more would move a person whom a view counts; write `unit: <table>.<key>`, or "
+            "remove `summaries`": unit.table is None,
+            "summaries are facts about people, and those of baskets or other tables on the way are not made; write "
+            f"them under tables.{unit.table}": table_name != unit.table,
+            "a person's row would change with each batch, and a stream counts a row once; columns as of a batch "
+            "are not made: remove `stream`, and publish anew by `releases: <number>`": catalog.stream is not None,
+            "nobody holds the rows of people who report for themselves; remove `summaries`":
+                catalog.collection is not None and catalog.source is None,
+        }  # fmt: skip
+        refuse(reasons, *path)
         _check_names(table, path)
         for name, summary in table.summaries.items():
             try:

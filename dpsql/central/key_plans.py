@@ -21,8 +21,8 @@ from dpsql.budget import (
 )
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold
 from dpsql.catalog import Catalog
+from dpsql.catalog.columns import LARGEST_LIST
 from dpsql.catalog.private_columns import PrivateColumn, private_columns
-from dpsql.catalog.private_keys import LARGEST_LIST
 from dpsql.central.axes import AxisMaker
 from dpsql.central.planned import Step, charged
 from dpsql.errors import CatalogError

@@ -27,10 +27,10 @@ import numpy as np
 from dpsql.axis.model import KeyListRule, OrderedRule
 from dpsql.catalog import Catalog, load_catalog, made_view
 from dpsql.catalog.base import as_fraction, from_units
+from dpsql.catalog.columns import Cuts
 from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import MOST, AxisSpec, View
 from dpsql.catalog.private_columns import private_columns, with_keys
-from dpsql.catalog.tables import Cuts
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan

@@ -39,9 +39,8 @@ from dpsql.catalog.source import (
     expand,
     query_of,
 )
-from dpsql.engines.csv import load_csv
 from dpsql.engines.duck import RawSide, no_sources, private_folder
-from dpsql.engines.lakes import write_snapshot
+from dpsql.engines.file_formats import load_csv, write_snapshot
 from dpsql.engines.schema_union import (
     SchemaGroup,
     TableUse,

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql
 from dpsql.catalog.base import GRAIN_MICROSECONDS, LARGEST_UNITS
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.values import BITS, FLOATS, decimal_digits, type_word
 from dpsql.errors import InternalError, SourceError

@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpsql.budget.threshold import UNIT, key_weight
+from dpsql.catalog.columns import CONTROL
 from dpsql.catalog.private_columns import PrivateColumn
-from dpsql.catalog.private_keys import CONTROL
 from dpsql.engines.counting import cut
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import PlacedRows, placed_rows, side_tables, with_tables

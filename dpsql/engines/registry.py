@@ -1,16 +1,140 @@
-"""Engine of a source: DuckDB for files and its own databases, a session on a server for the others."""
+"""Engine of a source: DuckDB for files and its own databases, a session on a server for the others.
+
+One person, one key: the keys of a star are carried into the type of the key that they name, before anything is joined.
+
+The key of a dimension and all foreign keys that name it are one group. Where their types are the same nothing is done.
+Where they differ, every column of the group is carried into one type by value, in the view `raw.<table>`
+itself, so that joins, ranks, counters and axes all see one form. The type is decided by types alone:
+
+    the group's first form (a stream's first batch), else the type of the key itself,
+    read as whole numbers where the file holds text and the catalog declares the key `type: int`
+
+**Privacy**: a function of the source's column types and the catalog; no row is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.source import POSTGRESQL, SPARK, Source, SourceKind
+from dpsql.catalog.graph import key_of, roots
+from dpsql.catalog.source import POSTGRESQL, SPARK, Source, SourceKind, query_of
+from dpsql.engines import open_tables
+from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import Engine
-from dpsql.engines.keys import open_star
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerEngine, ServerSession
 from dpsql.engines.spark import SparkSession
+from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
+from dpsql.errors import SourceError
+from dpsql.row_expressions import identifier
+
+KeyColumn = tuple[str, str, str, str]
+"""A column that holds keys of a group: its table and name, its DuckDB type, and how messages name it."""
+
+
+def open_star(
+    catalog: Catalog,
+    names: Iterable[str] | None = None,
+    *,
+    first: Mapping[str, str] | None = None,
+    own_files: Mapping[str, Path] | None = None,
+) -> RawSide:
+    """Open tables of a catalog with their keys in one form each.
+
+    Args:
+        catalog: a checked catalog with a source.
+        names: which tables, all of the source's unless given.
+        first: root table -> DuckDB type of its key at a stream's first batch.
+        own_files: table -> Parquet or CSV file that stands in for its source.
+
+    Raises:
+        CatalogError, SourceError: a file is missing or cannot be read, a SELECT does not fit its files, or a key and
+            a foreign key cannot be equal.
+    """
+    raw = open_tables(catalog, names, own_files=own_files)
+    try:
+        type_keys(catalog, raw, first or {})
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
+    """Carry every key of the open tables into its group's type.
+
+    Args:
+        catalog: the catalog.
+        raw: the raw side; its views and column types are replaced.
+        first: root table -> DuckDB type of its key at a stream's first batch.
+
+    Raises:
+        SourceError: a column's type and its group's stand for no common values.
+    """
+    casts: dict[str, dict[str, tuple[str, str]]] = {}
+    for root, members in _groups(catalog, raw).items():
+        target = raw.key_types[root] = group_type(catalog, root, members, first.get(root))
+        for table, column, sql_type, place in members:
+            value = exact_cast(identifier(column), sql_type, target)
+            if value is None:
+                raise SourceError(
+                    f"{place}: {type_word(sql_type)} is never equal to "
+                    f"{root}.{catalog.tables[root].key}, which has {type_word(family(target))} values",
+                    hint="write both in one type, or declare the key's column `type: int` if its text contains numbers",
+                )
+            if value != identifier(column):
+                _not_joined(catalog, raw, table, target)
+                casts.setdefault(table, {})[column] = (value, target)
+    for table, columns in casts.items():
+        every = {name: (identifier(name), kind) for name, kind in raw.columns[table].items()}
+        retyped(raw, table, every | columns)
+
+
+def group_type(catalog: Catalog, root: str, members: list[KeyColumn], first: str | None) -> str:
+    """The type of a group's keys: its own where all agree, else one that holds every value of its family."""
+    types = {(table, column.lower()): kind for table, column, kind, _ in members if kind != EMPTY}
+    types = types or {(table, column.lower()): kind for table, column, kind, _ in members}
+    key = types.get((root, key_of(catalog, root)), next(iter(types.values())))
+    base = first or (key if key != EMPTY else "VARCHAR")
+    declared = catalog.tables[root].columns.get(str(catalog.tables[root].key))
+    if declared is not None and declared.type == "int" and family(base) == "text":
+        base = "HUGEINT"
+    if set(types.values()) == {base}:
+        return base
+    # A public key keeps its type where it can: its axis shows it.
+    keeps = catalog.tables[root].is_public and key == base and family(base) == "integer"
+    return base if keeps else widest(base)
+
+
+def _groups(catalog: Catalog, raw: RawSide) -> dict[str, list[KeyColumn]]:
+    """The key columns that the open tables have, by root."""
+    groups: dict[str, list[KeyColumn]] = {}
+    for (table, column), root in roots(catalog).items():
+        foreign = [name for name in catalog.tables[table].foreign_keys if name.lower() == column]
+        place = f"tables.{table}.foreign_keys.{foreign[0]}" if foreign else f"tables.{table}.key"
+        for name, sql_type in raw.columns.get(table, {}).items():
+            if name.lower() == column:
+                groups.setdefault(root, []).append((table, name, sql_type, place))
+    return groups
+
+
+def _not_joined(catalog: Catalog, raw: RawSide, table: str, target: str) -> None:
+    """Refuse to carry keys that the SELECT of another table joins as they are stored.
+
+    Raises:
+        SourceError: one does.
+    """
+    source = catalog.raw_source()
+    for name in raw.columns:
+        query = None if name == table else query_of(source, catalog.tables, name)
+        if query is not None and any(arm == table for arm, _ in query.keys):
+            raise SourceError(
+                f"tables.{table}.key: it would be read as {target}, and the SELECT of {name} joins it as it is stored",
+                hint=f"write {target} in the source of {table}",
+            )
+
 
 SESSIONS: dict[SourceKind, Callable[[str, int], ServerSession]] = {
     POSTGRESQL: PostgresSession,

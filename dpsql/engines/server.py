@@ -20,10 +20,11 @@ from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.columns import Column
 from dpsql.catalog.derived import expressions, total_columns
 from dpsql.catalog.graph import roots
 from dpsql.catalog.source import expand, files_read, query_of
-from dpsql.catalog.tables import Column, Measure
+from dpsql.catalog.tables import Measure
 from dpsql.engines.dialect import Dialect, least_row_hashes
 from dpsql.engines.engine import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dpsql
-from dpsql.results.margins import interval_text, number
+from dpsql.results.render import interval_text, number
 from dpsql.results.result import Result
 
 CATALOG, PURE_CATALOG = Path("catalog/retail_user.yaml"), Path("catalog/retail.yaml")

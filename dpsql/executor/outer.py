@@ -49,8 +49,7 @@ from dpsql.planner.block import CatalogValue, ErrorOf, Form
 from dpsql.planner.notes import Note
 from dpsql.planner.schema import Listing
 from dpsql.release.request import MemoryCharge, check, paced, requested, size_of, take
-from dpsql.results.margins import NUMBERS
-from dpsql.results.render import Grid
+from dpsql.results.render import NUMBERS, Grid
 from dpsql.sql.added import UNSEEN, VALUE, bit_offsets, shifted
 from dpsql.sql.carry import RATIO, Carried, LineageColumns, carry
 from dpsql.sql.dependence import Unknown

@@ -50,8 +50,7 @@ from dpsql.interfaces.python.describe import describe
 from dpsql.interfaces.questions import well_answered
 from dpsql.release.promises import promise_words
 from dpsql.release.request import Request
-from dpsql.results.margins import NUMBERS
-from dpsql.results.render import plain
+from dpsql.results.render import NUMBERS, plain
 from dpsql.results.result import Result
 
 MOST_ROWS = 200

@@ -30,7 +30,7 @@ from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.python.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release
 from dpsql.release.request import check, requested
-from dpsql.results.margins import NUMBERS
+from dpsql.results.render import NUMBERS
 from dpsql.results.result import Result
 from dpsql.row_expressions import identifier
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpsql.catalog.tables import Column, Cuts, bin_starts
+from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import InterfaceError, PartialBinError
 from dpsql.executor.run import run
 from dpsql.intervals.bin_bounds import CutMass

@@ -41,8 +41,7 @@ from dpsql.local.mechanisms.truncation import (
     snapped_edges,
     weighting_named,
 )
-from dpsql.local.oracles import choose_oracle, oracle_named
-from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_reach
+from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, oracle_named, wave_reach
 from dpsql.local.oracles.oracle import OTHER, FloatArray, Oracle
 from dpsql.local.smooth import LARGEST
 

@@ -23,7 +23,7 @@ from dpsql.catalog.graph import KeyPath
 from dpsql.client.device import MAGIC
 from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.duck import RawSide, private_connection
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.local import rounds

@@ -24,7 +24,7 @@ from dpsql.catalog.collection import (
     weighting_of,
 )
 from dpsql.catalog.reported import ReportedColumn
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.matrices.max_entropy import MOST_LEAVES

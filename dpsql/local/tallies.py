@@ -20,8 +20,7 @@ from dpsql.client.plan import Plan, View, states
 from dpsql.errors import InternalError
 from dpsql.local.mechanisms.blue import cell_design
 from dpsql.local.mechanisms.truncation import ValueWithError
-from dpsql.local.oracles import oracle_named
-from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix
+from dpsql.local.oracles import SquareWaveAggregator, oracle_named, wave_matrix
 from dpsql.local.oracles.oracle import FloatArray, Oracle, estimate, variance
 
 IntArray = NDArray[np.int64]

@@ -25,7 +25,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from dpsql.catalog.base import GRAIN_MICROSECONDS
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.errors import NotSupportedError
 from dpsql.planner.terms import Expression, Predicate
 from dpsql.release import AxisMeta, ColumnMeta, Release

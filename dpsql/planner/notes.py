@@ -31,7 +31,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
 
-from dpsql.catalog.devices import NONRESPONSES
+from dpsql.catalog.columns import NONRESPONSES
 from dpsql.catalog.graph import is_count
 from dpsql.catalog.summaries import counts_for
 from dpsql.executor.run import run

@@ -24,8 +24,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.columns import Column
 from dpsql.catalog.graph import COUNTS
-from dpsql.catalog.tables import Column
 from dpsql.errors import NoViewError
 from dpsql.executor.recombine import answered_leaves
 from dpsql.executor.run import run

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from dpsql.catalog.collection import PARTICIPATIONS, ParticipationWord
-from dpsql.catalog.devices import NonresponseWord
+from dpsql.catalog.columns import NonresponseWord
 
 
 @dataclass(frozen=True)

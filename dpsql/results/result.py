@@ -16,8 +16,7 @@ from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, MODEL_BOUND
 from dpsql.planner.notes import Reads
 from dpsql.release.request import paced, requested
 from dpsql.results import render
-from dpsql.results.margins import NUMBERS
-from dpsql.results.render import Grid
+from dpsql.results.render import NUMBERS, Grid
 
 if TYPE_CHECKING:
     import pandas as pd

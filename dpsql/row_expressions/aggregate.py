@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.errors import CatalogError
 from dpsql.row_expressions.expression import ColumnName, Node, check_row, column_name, parse_one
 

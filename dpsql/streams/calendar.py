@@ -16,8 +16,8 @@ from typing import Literal
 from dpsql.axis import Axis, build_axis
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.base import GRAIN_MICROSECONDS
+from dpsql.catalog.columns import DROP, Column, Cuts
 from dpsql.catalog.model import Stream
-from dpsql.catalog.tables import DROP, Column, Cuts
 from dpsql.errors import BatchOrderError, CatalogError
 from dpsql.mechanisms.designs.registry import DATA_DEPENDENT
 

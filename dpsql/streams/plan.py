@@ -38,8 +38,8 @@ import numpy as np
 
 from dpsql.axis import Axis, CategoryRule, KeyRule
 from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog.columns import Column
 from dpsql.catalog.model import Stream
-from dpsql.catalog.tables import Column
 from dpsql.central.axes import AxisMaker
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import PlannedAxis, PlannedStatistic, ReleasePlan

@@ -47,7 +47,7 @@ from dpsql.central.cells import placed_cells
 from dpsql.central.placed_rows import place_rows, prepare_tables
 from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import missing_column
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.engines.schema_union import schema_of
 from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest
 from dpsql.errors import CatalogError, IntegrityError, SourceError

@@ -22,8 +22,7 @@ from dpsql.interfaces.shell.commands import ShellState
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
-from dpsql.results.margins import interval_text
-from dpsql.results.render import margin_lines, render
+from dpsql.results.render import interval_text, margin_lines, render
 from dpsql.results.result import Result
 from tests.interval_ends import belong
 from tests.releases import published, write_catalog

@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from docs.make_reference import error_functions
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.interfaces.python.complete import Words
+from dpsql.interfaces.python.describe import Words
 from dpsql.interfaces.shell.completer import ShellCompleter
 from dpsql.intervals.errorfunctions import ERRORS, ErrorFunction
 from dpsql.intervals.estimated import Estimated

@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.axis import PublicTable
 from dpsql.axis.model import as_declared
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.errors import SourceError
 
 KINDS = {

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from docs.make_reference import catalog_schema
 from dpsql.catalog import Source, catalog_from_json, expand, load_catalog, parse_catalog, spec_hash
 from dpsql.catalog.base import GRAIN_MICROSECONDS, as_fraction, as_text, to_units
-from dpsql.catalog.tables import Column, Cuts, bin_starts
+from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import CatalogError
 
 ROOT = Path(__file__).parents[2]

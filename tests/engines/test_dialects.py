@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from dpsql.catalog.base import LARGEST_UNITS
-from dpsql.catalog.tables import Column
+from dpsql.catalog.columns import Column
 from dpsql.engines.counting import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.expressions import exact_units

@@ -19,9 +19,9 @@ import pytest
 
 from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
 from dpsql.catalog import Catalog
+from dpsql.catalog.columns import CONTROL, is_key
 from dpsql.catalog.load import parse_catalog
 from dpsql.catalog.private_columns import PrivateColumn, private_columns
-from dpsql.catalog.private_keys import CONTROL, is_key
 from dpsql.central import selection
 from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables

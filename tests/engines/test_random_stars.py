@@ -25,7 +25,7 @@ from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.noise import ZeroNoise
 from tests.engines.test_template import offset
 from tests.strategies import declared_cells

@@ -19,7 +19,7 @@ from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.engines.counting import PRIME, coefficients
-from dpsql.engines.keys import open_star
+from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
 from tests.strategies import declared_cells

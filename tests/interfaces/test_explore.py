@@ -30,8 +30,7 @@ from dpsql.interfaces.questions import WELL, totals
 from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, serve
 from dpsql.interfaces.web.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.interfaces.web.page import SHARED, asset
-from dpsql.results.margins import split_margin
-from dpsql.results.render import render
+from dpsql.results.render import render, split_margin
 from tests.interfaces.test_shell import ENDLESS, TEN
 from tests.interrupts import ended_children
 

@@ -27,7 +27,7 @@ from dpsql.interfaces.web.report.model import page_model
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.release.format import SpentAmount
-from dpsql.results.margins import split_margin
+from dpsql.results.render import split_margin
 from tests.interfaces_release import CATALOG, build
 from tests.userlevel_star import uneven_rows, write_star
 

@@ -24,11 +24,12 @@ from prompt_toolkit.output import DummyOutput
 
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import at_hand
-from dpsql.interfaces.python.complete import Words
+from dpsql.interfaces.python.describe import Words
 from dpsql.interfaces.python.scan import InputPiece, split
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
 from dpsql.interfaces.shell.completer import ShellCompleter
+from dpsql.results.render import interval_text
 from tests.command import dpsql_command
 from tests.interrupts import heed_interrupts, piped
 

@@ -18,7 +18,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.pgwire import values as forms
+from dpsql.interfaces.pgwire import protocol as forms
 from dpsql.interfaces.pgwire.client import MOST_PORTALS
 from dpsql.interfaces.pgwire.roles import Exchange, LoginRefused, make_verifier
 from dpsql.interfaces.pgwire.statements import MOST_PREPARED_TEXT

@@ -12,8 +12,7 @@ from dpsql.client.plan import largest_weight
 from dpsql.local.mechanisms import blue, truncation
 from dpsql.local.mechanisms import priors as smooth
 from dpsql.local.mechanisms.priors import SOFT, Penalty, difference, misfit, softmax, spiky_smooth
-from dpsql.local.oracles import choose_oracle
-from dpsql.local.oracles.aggregators import SquareWaveAggregator, wave_matrix, wave_reach
+from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, wave_matrix, wave_reach
 from dpsql.local.oracles.oracle import estimate
 from dpsql.local.smooth import outside
 

@@ -22,7 +22,7 @@ from dpsql.client import Row, decode, oracles, read_plan, respond
 from dpsql.client.entropy import Entropy, system_entropy
 from dpsql.client.oracles import grr
 from dpsql.local import oracles as collector
-from dpsql.local.oracles.aggregators import responses
+from dpsql.local.oracles import responses
 from dpsql.local.oracles.oracle import (
     OTHER,
     Bytes,

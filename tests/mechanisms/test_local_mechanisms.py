@@ -28,9 +28,15 @@ from dpsql.local.mechanisms.truncation import (
     shuffled_epsilon,
     snapped_edges,
 )
-from dpsql.local.oracles import choose_oracle, oracle_named
+from dpsql.local.oracles import (
+    SquareWaveAggregator,
+    bucket,
+    choose_oracle,
+    oracle_named,
+    wave_matrix,
+    wave_reach,
+)
 from dpsql.local.oracles import oracle as oracles
-from dpsql.local.oracles.aggregators import SquareWaveAggregator, bucket, wave_matrix, wave_reach
 
 pytestmark = pytest.mark.long
 

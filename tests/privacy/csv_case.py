@@ -17,7 +17,7 @@ import duckdb
 
 from dpsql.catalog.source import CSV, Csv
 from dpsql.engines import open_sources
-from dpsql.engines.csv import LONGEST
+from dpsql.engines.file_formats import LONGEST
 from dpsql.row_expressions import literal
 
 HEADER = b"sale,person,note"

@@ -13,7 +13,7 @@ import pytest
 from dpsql.catalog.source import CSV, Csv
 from dpsql.curator.draft import draft_from_source, leave_open
 from dpsql.engines import open_sources
-from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
+from dpsql.engines.file_formats import LONGEST, blocks_of_lines, parse_lines
 from dpsql.engines.schema_union import TableUse
 from dpsql.errors import SourceError
 from tests.privacy.csv_case import (

@@ -24,8 +24,7 @@ from dpsql.catalog.graph import PEOPLE
 from dpsql.central.central import publish_release
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.python.complete import Words, complete
-from dpsql.interfaces.python.describe import asked_name, describe, widest
+from dpsql.interfaces.python.describe import Words, asked_name, complete, describe, widest
 from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.request import LIMIT, Request

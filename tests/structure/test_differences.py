@@ -30,7 +30,7 @@ EXACT = {
     "curator/audit/contents.py::check_noise": "counts of rows",
     "interfaces/pgwire/login.py::wrong": "a count of logins",
     "release/request.py::charge": "bytes",
-    "catalog/tables.py::_even": "decimals",
+    "catalog/columns.py::_even": "decimals",
 }
 """Comparisons that no kernel moves, with the reason."""
 

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
-from dpsql.catalog.private_keys import is_key
+from dpsql.catalog.columns import is_key
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content

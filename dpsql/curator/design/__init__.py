@@ -31,7 +31,7 @@ from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds
-from dpsql.curator.design.axes import grains_of
+from dpsql.curator.design.axes import grains_of, new_summaries, with_summaries, without_unused
 from dpsql.curator.design.questions import (
     DesignQuestion,
     Need,
@@ -45,7 +45,6 @@ from dpsql.curator.design.questions import (
     with_measures,
     with_squares,
 )
-from dpsql.curator.design.summaries import new_summaries, with_summaries, without_unused
 from dpsql.curator.design.text import Entry, People, with_views
 from dpsql.curator.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curator.dry_release import dry_answerer, priced_plan

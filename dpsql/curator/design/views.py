@@ -28,9 +28,8 @@ from dpsql.catalog import Catalog, made_view
 from dpsql.catalog.graph import COUNTS, KeyPath, sums_rows
 from dpsql.central.axes import AxisMaker
 from dpsql.contributions.rehearsal import crowds
-from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain
+from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain, without_unused
 from dpsql.curator.design.questions import Need, ScaffoldAxis
-from dpsql.curator.design.summaries import without_unused
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error, NoViewError

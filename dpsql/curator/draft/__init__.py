@@ -47,10 +47,18 @@ from dpsql.curator.draft.domains import (
     reading_lines,
     reasons,
 )
-from dpsql.curator.draft.first_views import drafted_summaries, first_views
 from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
 from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
-from dpsql.curator.draft.roles import NO_QUESTION, NO_TABLE, TableRoles, Whose, read_tables, roles_of
+from dpsql.curator.draft.roles import (
+    NO_QUESTION,
+    NO_TABLE,
+    TableRoles,
+    Whose,
+    drafted_summaries,
+    first_views,
+    read_tables,
+    roles_of,
+)
 from dpsql.errors import InterfaceError, visible
 from dpsql.row_expressions.expression import CalendarField
 

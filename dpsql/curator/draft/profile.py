@@ -28,8 +28,8 @@ import duckdb
 from dpsql.axis.model import ABSENT as ABSENT_TEXTS
 from dpsql.catalog.source import CSV, DUCKDB, PARQUET, POSTGRESQL, Csv, SourceKind
 from dpsql.engines import open_sources
-from dpsql.engines.csv import LONGEST
 from dpsql.engines.duck import RawSide
+from dpsql.engines.file_formats import LONGEST
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import every_column
 from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family

@@ -6,34 +6,319 @@ that the claim is false. One below it proves nothing beyond its pair: proofs are
 
 **Privacy**: made-up rows and public tables; the curator's ledger is not opened and nothing is charged to it.
 **Source**: docs/privacy/loss.md, "2. Where neighbours aim".
+
+The witness is a file from which another program adds up the losses and redoes the estimates: one JSON value a line,
+documented field by field in clients/verify/README.md. `clients/verify` is such a program, in another language and by
+other formulas: least squares by normal equations in the place of recursions along trees.
+
+**Privacy**: integers of made-up rows, and noise of test entropy.
+**Source**: docs/privacy/witness.md, "2. The file".
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from importlib.metadata import version
 from itertools import cycle
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from dpsql.budget import NEIGHBOURS
+import numpy as np
+
+from dpsql.axis import Axis
+from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
+from dpsql.catalog.reported import reported_columns
+from dpsql.central.bounding import DrawnRelease
 from dpsql.central.known_keys import listed_keys
 from dpsql.curator.audit import as_bought
 from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import LAYOUTS, SourceLayout
-from dpsql.curator.prove.loss import Distinguished
-from dpsql.curator.prove.madeup import CHEAP, RIVAL, VICTIM, MadeUpStar, Manner, made_up, measure_pair
-from dpsql.curator.prove.witness import write_header, write_pair, write_record
+from dpsql.curator.prove.loss import Distinguished, IntArray, Law, Meeting
+from dpsql.curator.prove.madeup import (
+    CHEAP,
+    RIVAL,
+    VICTIM,
+    MadeUpStar,
+    Manner,
+    MeasuredPair,
+    NeighbourSide,
+    made_up,
+    measure_pair,
+)
+from dpsql.engines.key_weights import HASHED
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
+from dpsql.mechanisms.axis.dense import ZeroSumStrategy
+from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers
+from dpsql.mechanisms.designs.measurement import Measurement
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.residual import RESIDUAL
+from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
+from dpsql.mechanisms.integer_rows import PlacedTree, tree_of
 from dpsql.progress import Progress, Stage, silent
-from dpsql.release import open_release
+from dpsql.release import Release, open_release
+
+Record = dict[str, Any]
+
+FORMAT = 1
+EXACT = 1 << 53
+"""Integers up to here are numbers of JSON; larger ones are decimal strings, as many readers have only doubles."""
+
+METHODS: tuple[tuple[Measurement, str], ...] = ((PRODUCT, "product"), (RESIDUAL, "residual"))
+"""Measurements whose estimates a witness allows to redo, and what the file calls them."""
+
+
+def write_header(file: TextIO, catalog: Catalog) -> None:
+    """The first line.
+
+    Args:
+        file: an open witness.
+        catalog: what the pairs are made up for.
+    """
+    privacy = catalog.privacy
+    header = {
+        "witness": FORMAT, "dpsql": version("dpsql"), "catalog": catalog.name, "neighbours": privacy.neighbours,
+        "moves": NEIGHBOURS[privacy.neighbours].moves,
+    }  # fmt: skip
+    write_record(file, header)
+
+
+def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair) -> None:
+    """A pair with all its draws; of a central release also its strategies, its statistics and their estimates.
+
+    Args:
+        file: an open witness.
+        name: of the pair.
+        left: the side with the one unit more, published.
+        pair: as measured.
+    """
+    write_record(file, _pair_record(name, pair))
+    for number, (meeting, right, loss) in enumerate(
+        zip(pair.draws.meetings, pair.draws.right, pair.loss.draws, strict=True)
+    ):
+        # in the currency of the draw's own law: epsilon of Laplace noise, mu^2 of Gaussian noise
+        exact = str(loss.mu2 if loss.epsilon is None else loss.epsilon)
+        write_record(file, _draw_record(number, meeting, right) | {"loss": exact})
+    if pair.drawn is not None:
+        with closing(open_release(left.target, insecure=True)) as release:
+            for record in _release_records(left.catalog, pair.drawn, pair.draws.meetings, release):
+                write_record(file, record)
+
+
+def _pair_record(name: str, pair: MeasuredPair) -> Record:
+    loss = pair.loss
+    pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
+    gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
+    keys: Record = {}
+    if loss.delta:
+        struck = [
+            {
+                "column": column, "threshold": _number(step.threshold), "sigma2": str(step.sigma2),
+                "hashed": HASHED, "weights": [[key, weight] for key, weight in weights.items()],
+            }
+            for column, step, weights in pair.draws.struck
+        ]  # fmt: skip
+        keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance), "struck": struck}
+    return {
+        "pair": name, "currency": loss.currency, "draws": len(pair.draws.meetings),
+        "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
+        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share, **keys,
+    }  # fmt: skip
+
+
+def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
+    law, difference, noisy = meeting.law, meeting.exact - right, meeting.noisy.ravel()
+    moved = np.flatnonzero(difference)
+    if law.sigma2 is None:
+        noise: Record = {"law": "laplace", "denominator": _number(law.denominator), "units": _runs(law.units)}
+        if law.bounds:
+            noise["bounds"] = [_number(bound) for bound in law.bounds]
+        if law.tree is not None:
+            levels = [_number(rate) for rate in law.tree.rates]
+            noise |= {"arities": list(law.tree.arities), "rates": levels, "leaves": law.leaves}
+        ones = Fraction(_units_of_ones(law, len(right)), law.denominator * min(law.bounds, default=1))
+    else:
+        noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
+        ones = Fraction(len(right)) / (law.sigma2 - SLACK)
+    return {
+        "draw": number, "where": law.where, **noise, "loss_of_ones": str(ones),
+        "left": _numbers(meeting.exact), "noise": _numbers(noisy - meeting.exact),
+        "noisy": _numbers(noisy),
+        "right": [[int(row), _number(int(right[row]))] for row in moved], "shift": _number(int(difference.sum())),
+    }  # fmt: skip
+
+
+def _units_of_ones(law: Law, integers: int) -> int:
+    """Spend of rows that all move by one: of a tree every leaf moves a node of each level."""
+    if law.tree is None:
+        return sum(law.units.tolist())
+    return integers // len(law.bounds) * sum(law.tree.rates)
+
+
+def _release_records(
+    catalog: Catalog, drawn: DrawnRelease, meetings: Sequence[Meeting], release: Release
+) -> Iterator[Record]:
+    plan = drawn.plan
+    methods = {} if reported_columns(catalog) else _methods(drawn)
+    axes = {axis for i in methods for axis in plan.statistics[i].axes}
+    paths = sorted({axis.axis.path for axis in plan.axes if axis.axis.missing_leaf is not None})
+    for number in sorted(axes):
+        yield _axis_record(number, plan.axes[number].strategy) | _lacking(plan.axes[number].axis, paths)
+    families = {i: number for number, members in enumerate(plan.families) for i in members}
+    places = _Places(meetings)
+    for i, (statistic, view) in enumerate(zip(plan.statistics, drawn.views, strict=True)):
+        record = {
+            "statistic": i, "family": families[i], "view": statistic.view, "of": statistic.of,
+            "measure": statistic.measure.name, "axes": list(statistic.axes), "method": methods.get(i),
+        }  # fmt: skip
+        if i in methods:
+            record |= _terms_record(drawn, i) | places.of(drawn, i, view)
+            record |= {"step": release.statistics[i].step, "leaves": _numbers(_stored_leaves(release, i))}
+        yield record
+
+
+def _methods(drawn: DrawnRelease) -> dict[int, str]:
+    """Estimators of each statistic whose family a witness can redo."""
+    plan = drawn.plan
+    methods: dict[int, str] = {}
+    for members in plan.families:
+        statistics = [plan.statistics[i] for i in members]
+        names = [name for s in statistics for kind, name in METHODS if s.measurement is kind]
+        listed = len(names) == len(statistics) and len(set(names)) == 1
+        # rows that can be written down
+        if listed and all(a.entries() is not None for s in statistics for a in plan.strategies(s)):
+            methods |= dict.fromkeys(members, names[0])
+    return methods
+
+
+def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
+    """The dimension of an axis by number, and its leaf of rows without a partner there; empty where it has none."""
+    missing = axis.missing_leaf
+    return {} if missing is None else {"dimension": paths.index(axis.path), "missing": missing}
+
+
+def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
+    rows = strategy.entries()
+    assert rows is not None
+    tree, levels = axis_budgets([strategy])[0].tree, {}
+    if tree is not None:
+        weights = strategy.variance().columns()["weight"].tolist()
+        levels = {"levels": {"arities": tree.arities, "shares": tree.shares, "weights": weights}}
+    return {
+        "axis": axis, "leaves": strategy.leaves, "start": rows.start.tolist(), "stop": rows.stop.tolist(),
+        "offset": rows.offset.tolist(), "entry": rows.entry.tolist(), "budget": strategy.budget.tolist(),
+        "total": strategy.total, "zero_sum": strategy.kind == ZeroSumStrategy.kind,
+        **levels,
+    }  # fmt: skip
+
+
+def _terms_record(drawn: DrawnRelease, i: int) -> Record:
+    """Budgets of a statistic, and what its estimates are multiplied by and moved by."""
+    statistic, view = drawn.plan.statistics[i], drawn.views[i]
+    (line,) = drawn.plan.lines_of(drawn.plan.draw_of(i))
+    corrected = drawn.corrected.get(i)
+    weighed_together = corrected is not None and statistic.law is GAUSSIAN
+    stated = {"variance": view.variance_at_unit_budget} if _tree(drawn, i) is not None else {}
+    return stated | {
+        "law": "laplace" if statistic.law.norm == 1 else "gaussian",
+        "purpose": line[0], "charge": str(line[1]),
+        "spend": None if weighed_together else str(statistic.spend), "sensitivity": _number(view.sensitivity),  # type: ignore[attr-defined]
+        "factor": statistic.factor,
+        "added": None if corrected is None else corrected.leaves.ravel().tolist(),
+    }  # fmt: skip
+
+
+def _tree(drawn: DrawnRelease, i: int) -> PlacedTree | None:
+    """Of a statistic whose leaves were drawn together."""
+    return tree_of(axis_budgets(drawn.plan.strategies(drawn.plan.statistics[i])))
+
+
+class _Places:
+    """Positions at which the noisy integers of statistics were drawn.
+
+    Args:
+        meetings: all draws.
+    """
+
+    def __init__(self, meetings: Sequence[Meeting]) -> None:
+        self._free: dict[bytes, list[int]] = {}
+        self._laplace: dict[tuple[int, ...], int] = {}  # by the numbers of the draw
+        for number, meeting in enumerate(meetings):
+            self._free.setdefault(meeting.noisy.tobytes(), []).append(number)
+
+    def of(self, drawn: DrawnRelease, i: int, view: NoisyRows) -> Record:
+        """A statistic's draws: one of Gaussian noise for each budget; of Laplace noise those of the numbers that it is
+        the sum of, with their places among the numbers of each."""
+        law = as_laplace(drawn.plan.statistics[i].law)
+        if law is None:
+            return {
+                "draws": [self._take(view.value[view.budget == share]) for share in np.unique(view.budget)]
+            }
+        members = drawn.plan.draw_of(i)
+        numbers = drawn_numbers([drawn.plan.statistics[member].law for member in members])
+        place = members.index(i)
+        terms = [place, *([numbers.added[place]] if place in numbers.added else [])]
+        draws = [next(draw for draw in numbers.draws if term in draw) for term in terms]
+        record: Record = {
+            "draws": [self._laplace_draw(drawn, members, numbers, draw) for draw in draws],
+            "numbers": [draw.index(term) for draw, term in zip(draws, terms, strict=True)],
+        }
+        return record | ({"widest": _number(law.numbers * law.widest)} if numbers.added else {})
+
+    def _laplace_draw(
+        self, drawn: DrawnRelease, members: Sequence[int], numbers: DrawnNumbers, draw: Sequence[int]
+    ) -> int:
+        """Draw of some numbers; a number is a statistic, or its difference from another one."""
+        key = tuple(members[place] for place in draw)
+        if key not in self._laplace:
+            views, tree = [drawn.views[member].value for member in members], _tree(drawn, members[0])
+            values = [views[p] - views[numbers.added[p]] if p in numbers.added else views[p] for p in draw]
+            if tree is not None:  # trees are drawn one after the other
+                values = [np.moveaxis(value, tree.axis, -1) for value in values]
+            self._laplace[key] = self._take(np.concatenate([value.ravel() for value in values]))
+        return self._laplace[key]
+
+    def _take(self, noisy: IntArray) -> int:
+        return self._free[np.ascontiguousarray(noisy, np.int64).tobytes()].pop(0)
+
+
+def _stored_leaves(release: Release, i: int) -> IntArray:
+    """Leaf estimates of a released statistic, in units of 2^-20."""
+    trees = [release.tree(axis) for axis in release.statistics[i].axes]
+    nodes = np.asarray(release.whole(f"node_combination_{i}")["estimate"], np.int64)
+    shape = tuple(tree.size for tree in trees)
+    assert nodes.size == prod(shape)
+    return nodes.reshape(shape)[np.ix_(*(tree.leaves for tree in trees))]
+
+
+def _runs(values: IntArray) -> list[list[Any]]:
+    """Equal neighbours together: (value, how often)."""
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if values.size else np.zeros(0, np.int64)
+    lengths = np.diff(np.r_[starts, values.size])
+    return [[_number(int(values[at])), int(times)] for at, times in zip(starts, lengths, strict=True)]
+
+
+def _numbers(values: IntArray) -> list[int | str]:
+    return [_number(value) for value in values.ravel().tolist()]
+
+
+def _number(value: int) -> int | str:
+    return value if abs(value) <= EXACT else str(value)
+
+
+def write_record(file: TextIO, record: Mapping[str, Any]) -> None:
+    """One line of a witness; the record of a pair that no noise covers has no loss, and says what is `apart`."""
+    file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+
 
 __all__ = ["Proof", "prove", "prove_release"]
 

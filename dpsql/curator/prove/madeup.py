@@ -33,11 +33,11 @@ import duckdb
 from dpsql.budget.threshold import key_weight
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import from_units
+from dpsql.catalog.columns import Column
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.private_columns import private_columns
 from dpsql.catalog.reported import reported_columns
 from dpsql.catalog.source import Source
-from dpsql.catalog.tables import Column
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.central import Watch, publish_release, undrawn

@@ -1,13 +1,13 @@
 """A small read-only PostgreSQL server over releases, so that psql, JDBC and every Postgres driver can ask.
 
-protocol    messages of protocol 3.0
-values      DuckDB's types as PostgreSQL's, each value in text and binary form
+protocol    messages of protocol 3.0, and DuckDB's types as PostgreSQL's, each value in text and binary form
 roles       who may come in, with which password, and which releases she may ask
 login       one connection until somebody has logged in: options, places, time-outs, waits, keys for cancelling
 events      the log of logins and statements, and numbers to watch, for Prometheus
 scheduler   turns of clients' statements and messages
-catalogue   pg_catalog in an in-memory DuckDB, for \\d, getTables and getColumns, and what a query of it may be made of
-relations   its tables, and `macros` its functions
+catalogue   pg_catalog in an in-memory DuckDB, for \\d, getTables and getColumns, what a query of it may be made of, and
+            its functions
+relations   its tables
 rewrite     PostgreSQL's spellings turned into DuckDB's
 parameters  their types, and their places in a statement
 statements  what a statement is: a question, a catalogue query, a setting, or a word to nod at

@@ -23,7 +23,16 @@ from dpsql.interfaces.pgwire.cursors import WireAnswer, copied
 from dpsql.interfaces.pgwire.events import ANSWERED
 from dpsql.interfaces.pgwire.login import Login, WireService
 from dpsql.interfaces.pgwire.parameters import bind
-from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader, StatementRefused, state_of
+from dpsql.interfaces.pgwire.protocol import (
+    TEXT,
+    FrameError,
+    FrameReader,
+    StatementRefused,
+    as_binary,
+    as_text,
+    parameter_value,
+    state_of,
+)
 from dpsql.interfaces.pgwire.roles import LoginRefused
 from dpsql.interfaces.pgwire.statements import (
     Backend,
@@ -32,7 +41,6 @@ from dpsql.interfaces.pgwire.statements import (
     returns_to_savepoint,
     started_with,
 )
-from dpsql.interfaces.pgwire.values import TEXT, as_binary, as_text, parameter_value
 from dpsql.interfaces.python.scan import placeholders, split, unfinished
 from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
 

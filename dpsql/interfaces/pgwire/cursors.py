@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql.errors import NotSupportedError
-from dpsql.interfaces.pgwire.protocol import StatementRefused, WireColumn
-from dpsql.interfaces.pgwire.values import as_binary, as_text, with_length
+from dpsql.interfaces.pgwire.protocol import StatementRefused, WireColumn, as_binary, as_text, with_length
 from dpsql.release.request import size_of
 
 DECLARE = re.compile(

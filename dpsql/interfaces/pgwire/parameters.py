@@ -21,8 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import Error, ProgrammingError
-from dpsql.interfaces.pgwire.rewrite import Node, parse, walk
-from dpsql.interfaces.pgwire.values import (
+from dpsql.interfaces.pgwire.protocol import (
     ARRAYS,
     FLOAT8,
     INT4,
@@ -34,6 +33,7 @@ from dpsql.interfaces.pgwire.values import (
     TIMESTAMPTZ,
     universal,
 )
+from dpsql.interfaces.pgwire.rewrite import Node, parse, walk
 from dpsql.interfaces.python.scan import TOKEN, literal
 
 SPELLED = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.interfaces.pgwire.values import TYPES, oid_of
+from dpsql.interfaces.pgwire.protocol import TYPES, oid_of
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.planner.schema import data_type
 

@@ -32,9 +32,9 @@ from dpsql.errors import InterfaceError, OperationalError
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.pgwire.catalogue import make_catalogue
+from dpsql.interfaces.pgwire.protocol import OIDS_BY_NAME, TEXT, oid_of
 from dpsql.interfaces.pgwire.relations import column_types
 from dpsql.interfaces.pgwire.statements import DEFAULTS, Backend
-from dpsql.interfaces.pgwire.values import OIDS_BY_NAME, TEXT, oid_of
 from dpsql.interfaces.python.describe import describe
 
 MECHANISM = "SCRAM-SHA-256"

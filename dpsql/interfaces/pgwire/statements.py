@@ -27,9 +27,8 @@ from dpsql.interfaces.pgwire.cursors import (
     no_cursor,
 )
 from dpsql.interfaces.pgwire.parameters import bind, infer, without_array_casts
-from dpsql.interfaces.pgwire.protocol import StatementRefused
+from dpsql.interfaces.pgwire.protocol import StatementRefused, oid_of
 from dpsql.interfaces.pgwire.rewrite import names_of, parse
-from dpsql.interfaces.pgwire.values import oid_of
 from dpsql.interfaces.python.scan import LEADING, TOKEN
 from dpsql.planner.views import shown
 from dpsql.results.render import margin_lines

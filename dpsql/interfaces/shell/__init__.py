@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from dpsql.errors import INTERRUPTED, Error, InterfaceError, visible, visible_lines
-from dpsql.interfaces.python.complete import Words
+from dpsql.interfaces.python.describe import Words
 from dpsql.interfaces.python.scan import InputPiece, is_command, split, unfinished
 from dpsql.interfaces.shell.commands import NAMES, SYNONYMS, TABLE, ShellState, read_file
 from dpsql.release.request import heeding_keys

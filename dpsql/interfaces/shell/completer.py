@@ -1,4 +1,4 @@
-"""Completion in the shell: commands after a backslash, else SQL as `dpsql.interfaces.python.complete` has it."""
+"""Completion in the shell: commands after a backslash, else SQL as `dpsql.interfaces.python.describe` has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from dpsql.interfaces.python.complete import Suggestion, Words, complete, offered
+from dpsql.interfaces.python.describe import Suggestion, Words, complete, offered
 from dpsql.interfaces.shell.commands import NAMES
 from dpsql.results.render import STYLES
 

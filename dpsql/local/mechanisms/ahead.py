@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.local.mechanisms.blue import ShareEstimate, System, ViewReports, blue, normsub, solve
-from dpsql.local.oracles.aggregators import UnaryEncodingAggregator
+from dpsql.local.oracles import UnaryEncodingAggregator
 from dpsql.local.oracles.oracle import FloatArray, spread
 
 IntArray = NDArray[np.int64]

@@ -17,16 +17,14 @@ from dpsql.api import certificate
 from dpsql.errors import Error
 from dpsql.executor.predict import HALF
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.python.complete import Words, complete
-from dpsql.interfaces.python.describe import TableInfo, describe
+from dpsql.interfaces.python.describe import TableInfo, Words, complete, describe
 from dpsql.interfaces.questions import together, well_answered
 from dpsql.interfaces.web.certificate import certificate_page
 from dpsql.interfaces.web.page import document
 from dpsql.interfaces.web.report import report_page
 from dpsql.release import Release
 from dpsql.release.promises import FREE, promise_words
-from dpsql.results.margins import NUMBERS, margins, number
-from dpsql.results.render import NUMERIC, plain, render, shown
+from dpsql.results.render import NUMBERS, NUMERIC, margins, number, plain, render, shown
 from dpsql.results.result import Result
 from dpsql.row_expressions import literal
 

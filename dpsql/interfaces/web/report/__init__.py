@@ -24,8 +24,7 @@ from dpsql.release import Release
 from dpsql.release.format import Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
 from dpsql.release.promises import FREE, promise_words, short
 from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
-from dpsql.results.margins import split_margin
-from dpsql.results.render import shown
+from dpsql.results.render import shown, split_margin
 
 HERE = "dpsql.interfaces.web.report"
 
