@@ -29,9 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -48,7 +46,6 @@ from dpsql.local.oracles.oracle import (
     IntArray,
     ItemAggregator,
     Oracle,
-    OracleLaw,
     Packed,
     Structure,
     check_numbers,
@@ -84,17 +81,6 @@ class RandomisedResponseAggregator(ItemAggregator):
         """(W, S) over the sum of all weights."""
         total = self.own + (self.domain - 1) * OTHER
         return Fraction(self.own, total), Fraction(OTHER, total)
-
-    def check(self, payloads: Bytes) -> Checked:
-        """A number of an item."""
-        return check_numbers(payloads, self.domain)
-
-    def count(self, payloads: Bytes) -> IntArray:
-        return np.bincount(varints(payloads), minlength=self.domain)
-
-    def packed(self, payloads: Sequence[bytes]) -> Packed:
-        """Items, shape (reports, 1)."""
-        return numbers_of(payloads)[:, None]
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         return np.asarray(packed == np.arange(self.domain))
@@ -283,8 +269,7 @@ FLOOR = 1e-3
 """Least share of a bin as a variance, in even shares."""
 
 
-@dataclass(frozen=True)
-class SquareWaveAggregator:
+class SquareWaveAggregator(ItemAggregator):
     """One of domain + 2 extra bins; `extra` is how far the near ones reach.
 
     Example:
@@ -295,9 +280,6 @@ class SquareWaveAggregator:
     name: ClassVar[str] = "WAVE"
     tilted: ClassVar[bool] = False
     slope: ClassVar[float] = 1.0
-    domain: int
-    own: int
-    extra: int = 0
 
     @classmethod
     def offered(cls, domain: int, own: int) -> Self | None:
@@ -308,22 +290,15 @@ class SquareWaveAggregator:
     def cost(self) -> Fraction:
         raise InternalError("Square Wave's leaves have no variance of their own")
 
-    @cached_property
-    def law(self) -> OracleLaw:
-        """A tally counts bins, each told as it is."""
-        width = self.domain + 2 * self.extra
-        return OracleLaw(self.domain, self.own, self.extra, width, 0, (Fraction(1), Fraction(0)))
+    @property
+    def width(self) -> int:
+        """A tally counts bins."""
+        return self.domain + 2 * self.extra
 
-    def check(self, payloads: Bytes) -> Checked:
-        """A number of a bin."""
-        return check_numbers(payloads, self.law.width)
-
-    def count(self, payloads: Bytes) -> IntArray:
-        return np.bincount(varints(payloads), minlength=self.law.width)
-
-    def packed(self, payloads: Sequence[bytes]) -> Packed:
-        """Bins, shape (reports, 1)."""
-        return numbers_of(payloads)[:, None]
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """Each bin is told as it is."""
+        return Fraction(1), Fraction(0)
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Bins support no leaf alone."""

@@ -262,7 +262,10 @@ def farthest(moves: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class ItemAggregator(ABC):
-    """An oracle of so many items, the own one with integer weight `own`. See `Oracle` for what methods answer."""
+    """An oracle of so many items, the own one with integer weight `own`. See `Oracle` for what methods answer.
+
+    Unless it says otherwise a report is one number, and its tally counts each.
+    """
 
     domain: int
     own: int
@@ -278,15 +281,30 @@ class ItemAggregator(ABC):
         """A payload is counted as one."""
         return 0
 
+    @property
+    def width(self) -> int:
+        """A tally counts items."""
+        return self.domain
+
     @cached_property
     def law(self) -> OracleLaw:
-        """A tally counts items."""
-        return OracleLaw(self.domain, self.own, self.extra, self.domain, self.apart, self.exact)
+        return OracleLaw(self.domain, self.own, self.extra, self.width, self.apart, self.exact)
 
     @property
     def gap(self) -> float:
         """p - q."""
         return self.law.p - self.law.q
+
+    def check(self, payloads: Bytes) -> Checked:
+        """A number below the width."""
+        return check_numbers(payloads, self.width)
+
+    def count(self, payloads: Bytes) -> IntArray:
+        return np.bincount(varints(payloads), minlength=self.width)
+
+    def packed(self, payloads: Sequence[bytes]) -> Packed:
+        """Numbers, shape (reports, 1)."""
+        return numbers_of(payloads)[:, None]
 
     def plugged(self, cells: FloatArray) -> FloatArray:
         """Cut to 0 .. 1."""
