@@ -33,26 +33,29 @@ caption { text-align: left }
 """
 
 
-def document(title: str, body: str) -> str:
-    """A page that needs no script and no network, in the look of all pages; it prints on white.
+def document(title: str, body: str, sheet: str = SHEET, policy: str = STILL, scripts: str = "") -> str:
+    """A page that needs no network, in the look of all pages.
 
     Args:
         title: of the page; text.
         body: its markup.
+        sheet: its style on top of the look; unless another is given it prints on white.
+        policy: what it may run and load; nothing unless it says so.
+        scripts: markup behind the body.
     """
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{STILL}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)}</title>
-<style>{asset(SHARED, "look.css")}{SHEET}</style>
+<style>{asset(SHARED, "look.css")}{sheet}</style>
 </head>
 <body>
 <main>
 {body}
 </main>
-</body>
+{scripts}</body>
 </html>
 """

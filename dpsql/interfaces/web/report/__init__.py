@@ -17,7 +17,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.combine import promise_together
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.questions import RatedQuestion, totals, well_answered
-from dpsql.interfaces.web.page import SHARED, asset
+from dpsql.interfaces.web.page import SHARED, asset, document
 from dpsql.interfaces.web.report.model import page_model
 from dpsql.planner.notes import PARTICIPATIONS
 from dpsql.release import Release
@@ -286,27 +286,13 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def _document(title: str, body: str, model: dict[str, Any]) -> str:
     model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
-    style = asset(SHARED, "look.css") + asset(HERE, "page.css")
+    sheet = asset(HERE, "page.css")
     scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
-    policy = POLICY.format(style=_hash(style), scripts=" ".join(f"'{_hash(script)}'" for script in scripts))
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    policy = POLICY.format(style=_hash(asset(SHARED, "look.css") + sheet), scripts=hashes)
     code = "".join(f"<script>{script}</script>\n" for script in scripts)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{escape(title)}: release report</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-<script type="application/json" id="model">{model_json}</script>
-{code}</body>
-</html>
-"""
+    scripted = f'<script type="application/json" id="model">{model_json}</script>\n{code}'
+    return document(f"{title}: release report", body, sheet, policy, scripted)
 
 
 def _hash(text: str) -> str:

@@ -34,6 +34,7 @@ from dpsql.planner.plan import ViewPlan, views_of
 from dpsql.planner.terms import TRUE, Term
 from dpsql.release import ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import RowsBeyondBound
+from dpsql.row_expressions import identifier
 
 MOST_CUTS = 160
 MOST_BARS = 400
@@ -96,8 +97,8 @@ def axis_labels(release: Release, axis: int) -> AxisLabels:
     """The first column of an axis that tells its leaves apart, and its values leaf by leaf."""
     labels = AxisLabels(None, False, [])
     for column in release.axes[axis].columns:
-        name = column.name.replace('"', '""')
-        text = f'SELECT min("{name}"), max("{name}"), count(DISTINCT "{name}") FROM axis_{axis}'
+        name = identifier(column.name)
+        text = f"SELECT min({name}), max({name}), count(DISTINCT {name}) FROM axis_{axis}"
         rows = run(release, f"{text} WHERE kind = 0 GROUP BY leaf ORDER BY leaf").rows
         ends = [(str(low), str(high)) for low, high, _ in rows]
         if any(low is None for low, _, _ in rows):
