@@ -26,7 +26,7 @@ from dpsql.axis.model import (
     PublicTable,
     Rule,
 )
-from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, public_tables, reachable
+from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, reachable
 from dpsql.catalog.columns import bin_starts
 from dpsql.errors import SourceError
 from dpsql.row_expressions.expression import row_expression
@@ -258,9 +258,8 @@ def needed_tables(catalog: Catalog, axis: ResolvedAxis) -> tuple[str, ...]:
         The dimension with its public snowflake arms, or the domain table, or nothing.
     """
     if axis.by:
-        public = public_tables(catalog)
         arms = reachable(catalog, axis.table).values()
-        return tuple(dict.fromkeys(name for name in arms if name in public))
+        return tuple(dict.fromkeys(name for name in arms if name in catalog.public_tables))
     if axis.spec is not None and axis.spec.private_keys is not None:
         return (list_name(axis),)
     return () if axis.spec is None or axis.spec.from_ is None else (axis.spec.from_,)

@@ -24,14 +24,14 @@ def _leaf(leaf: int | None) -> str:
     return "NULL" if leaf is None else str(leaf)
 
 
-def _search(unit: str, starts: Sequence[int], low: int, high: int) -> str:
-    """Nested CASE that finds the last start at or below `unit`, in log2(leaves) comparisons."""
+def search(value: str, starts: Sequence[int | str], low: int, high: int) -> str:
+    """Nested CASE that finds the last start at or below a value, in log2(leaves) comparisons."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2
     return (
-        f"CASE WHEN {unit} < {starts[middle]} THEN {_search(unit, starts, low, middle)} "
-        f"ELSE {_search(unit, starts, middle, high)} END"
+        f"CASE WHEN {value} < {starts[middle]} THEN {search(value, starts, low, middle)} "
+        f"ELSE {search(value, starts, middle, high)} END"
     )
 
 
@@ -59,7 +59,7 @@ def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
         width = widths.pop() if widths else end - starts[0]
         inner = f"least(({counted} - ({starts[0]})) // {width}, {len(starts) - 1})"
     else:
-        inner = _search(counted, starts, 0, len(starts))
+        inner = search(counted, starts, 0, len(starts))
     return (
         f"CASE WHEN {_is_absent(value)} THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other_leaf} "
         f"WHEN {counted} < {starts[0]} OR {counted} >= {end} THEN {other_leaf} ELSE {inner} END"

@@ -278,26 +278,21 @@ def _check_stream(catalog: CatalogFields) -> None:
             ("privacy", "releases"), "a stream is charged once, for all of its batches; write `epsilon`"
         )
     for name, table_spec in catalog.tables.items():
-        if table_spec.bounding.weighs:
-            raise Problem(
-                ("tables", name, "bounding"), "streams bound rows by `truncate` alone; remove the key"
-            )
-        if table_spec.chooses_rows:
-            raise Problem(
-                ("tables", name, "max_ids"),
-                "a stream cannot choose it, since each batch would publish another bound; write `max_ids: 10`, or "
-                "the rows per unit that count in one batch",
-            )
-        if table_spec.clipped_share:
-            raise Problem(
-                ("tables", name, "clipped_share"),
-                "streams do not measure rows beyond max_ids; remove it or write 0",
-            )
-        if table_spec.excess_share:
-            raise Problem(
-                ("tables", name, "excess_share"),
-                "streams do not measure values beyond bounds; remove it or write 0",
-            )
+        rules = {
+            "bounding": (table_spec.bounding.weighs, "streams bound rows by `truncate` alone; remove the key"),
+            "max_ids": (
+                table_spec.chooses_rows, "a stream cannot choose it, since each batch would publish another bound; "
+                "write `max_ids: 10`, or the rows per unit that count in one batch",
+            ),
+            "clipped_share": (
+                bool(table_spec.clipped_share), "streams do not measure rows beyond max_ids; remove it or write 0",
+            ),
+            "excess_share": (
+                bool(table_spec.excess_share), "streams do not measure values beyond bounds; remove it or write 0",
+            ),
+        }  # fmt: skip
+        for key, (wrong, reason) in rules.items():
+            refuse({reason: wrong}, "tables", name, key)
     if catalog.source is not None and catalog.source.kind.is_server:
         raise Problem(
             ("source", "kind"),

@@ -131,11 +131,6 @@ def paths_to(catalog: CatalogFields, start: str, table: str) -> tuple[KeyPath, .
     return tuple(path for path, name in reachable(catalog, start).items() if name == table)
 
 
-def public_tables(catalog: CatalogFields) -> tuple[str, ...]:
-    """Tables whose rows are public: domains, and dimensions with ``private: false``."""
-    return tuple(name for name, table in catalog.tables.items() if table.is_public)
-
-
 def may_be_missing(catalog: CatalogFields, start: str, path: KeyPath) -> bool:
     """True if a kept row of `start` may find no row at the end of `path` (a NULL or dangling key)."""
     tables = reachable(catalog, start)

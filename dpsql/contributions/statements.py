@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.axis.sql import search
 from dpsql.central.cells import CountedCells
 from dpsql.central.placed_rows import CountedRows
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.norm_clipping import LARGEST_NORM, UNIT, Whitening
 from dpsql.engines.counting import StatisticGroup, cell_numbers, counts, cut
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.expressions import search
 from dpsql.engines.joined_rows import Digit, PlacedRows, common_table, packed_value, with_tables
 from dpsql.engines.relations import Relations
 from dpsql.errors import InternalError

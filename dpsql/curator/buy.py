@@ -29,7 +29,7 @@ from dpsql.catalog import Catalog, load_catalog, made_view
 from dpsql.catalog.base import as_fraction, from_units
 from dpsql.catalog.columns import Cuts
 from dpsql.catalog.graph import sums_rows
-from dpsql.catalog.model import MOST, AxisSpec, View
+from dpsql.catalog.model import MOST, MOST_AXES, AxisSpec, View
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
@@ -325,7 +325,11 @@ def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:
         tuple(tuple(tuple(_intervals(box[axis.place], axis.leaf)) for axis in axes) for box in question)
         for question in needed.questions
     )
-    _check_axes(needed.of, len(axes))
+    if len(axes) > MOST_AXES:
+        raise InterfaceError(
+            f"the statements are about {len(axes)} axes of {needed.of} together, the limit is {MOST_AXES}",
+            hint="buy them in two purchases",
+        )
     view = made_view(
         f"bought_{needed.of}",
         {
@@ -334,14 +338,6 @@ def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:
         }
     )  # fmt: skip
     return view, [int(axis.leaf.max()) + 1 for axis in axes]
-
-
-def _check_axes(of: str, axes: int) -> None:
-    if axes > 8:
-        raise InterfaceError(
-            f"the statements are about {axes} axes of {of} together, the limit is 8",
-            hint="buy them in two purchases",
-        )
 
 
 def _narrowed(priced: Priced, needed: Needed) -> list[_Narrow]:

@@ -27,6 +27,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql
+from dpsql.axis.sql import search
 from dpsql.catalog.base import GRAIN_MICROSECONDS, LARGEST_UNITS
 from dpsql.catalog.columns import Column
 from dpsql.engines.dialect import Dialect, day
@@ -409,14 +410,3 @@ def absent_leaf(axis: Axis) -> int | None:
 
 def _or_null(number: int | None) -> str:
     return "NULL" if number is None else str(number)
-
-
-def search(value: str, starts: Sequence[str], low: int, high: int) -> str:
-    """Nested CASE that finds the last start at or below a value, in log2(leaves) comparisons."""
-    if high - low == 1:
-        return str(low)
-    middle = (low + high) // 2
-    return (
-        f"CASE WHEN {value} < {starts[middle]} THEN {search(value, starts, low, middle)} "
-        f"ELSE {search(value, starts, middle, high)} END"
-    )

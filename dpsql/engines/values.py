@@ -152,20 +152,10 @@ SAME_TIMES = "ISO text in UTC; compared as instants"
 ONLY_SMALL = "canonical decimal text below 2^53; NaN, infinities and from 2^53 on: no key"
 
 
-def by_bytes(column: str) -> str:
-    """A text of DuckDB without its collation, which a cast, `||` and COALESCE would all keep."""
-    return f"TRY(decode(encode({column})))"
-
-
-def float_key(column: str, absolute: str, double: str) -> str:
+def float_key(double: str) -> str:
     """A float that names one number: below 2^53, -0.0 as 0.0, neither NaN nor infinite."""
-    value = f"CAST({column} AS {double})"
-    return f"CASE WHEN {absolute}({value}) < {LARGEST} THEN {value} + 0 END"
-
-
-def numeric_key(column: str) -> str:
-    """A NUMERIC of PostgreSQL without zeros at its end: one text a number, whatever its digits."""
-    return f"CASE WHEN {column} > '-Infinity' AND {column} < 'Infinity' THEN trim_scale({column}) END"
+    value = f"CAST({{x}} AS {double})"
+    return f"CASE WHEN abs({value}) < {LARGEST} THEN {value} + 0 END"
 
 
 def postgres_text(column: str) -> str:
@@ -173,11 +163,16 @@ def postgres_text(column: str) -> str:
     return f'CAST({column} AS text) COLLATE "C"'
 
 
-def nanoseconds(column: str) -> str:
-    """An instant's microsecond; a cast would round it up, at times into the next day."""
-    count = f"epoch_ns({column})"
-    return f"TRY(make_timestamp({count} // 1000 - CASE WHEN {count} % 1000 < 0 THEN 1 ELSE 0 END))"
+BY_BYTES = "TRY(decode(encode({x})))"
+"""A text of DuckDB without its collation, which a cast, `||` and COALESCE would all keep."""
 
+NUMERIC_KEY = "CASE WHEN {x} > '-Infinity' AND {x} < 'Infinity' THEN trim_scale({x}) END"
+"""A NUMERIC of PostgreSQL without zeros at its end: one text a number, whatever its digits."""
+
+MICROSECONDS = (
+    "TRY(make_timestamp(epoch_ns({x}) // 1000 - CASE WHEN epoch_ns({x}) % 1000 < 0 THEN 1 ELSE 0 END))"
+)
+"""The microsecond of an instant in nanoseconds; a cast would round it up, at times into the next day."""
 
 _DUCK = (FILES, DATABASE)
 _LEAST_WIDE = f"least({{x}}, CAST('{(1 << 127) - 1}' AS UHUGEINT))"
@@ -192,11 +187,11 @@ TYPES: tuple[StoredType, ...] = (
     StoredType(_DUCK, "DECIMAL(p,s)", r"DECIMAL\((\d+),(\d+)\)", ("DECIMAL({0},{1})", _AS_IS),
                ("DECIMAL({0},{1})", _AS_IS), NEVER, FITS, DECIMALS),
     StoredType(_DUCK, "FLOAT, DOUBLE", "FLOAT|DOUBLE", ("DOUBLE", "CAST({x} AS DOUBLE)"),
-               ("DOUBLE", float_key("{x}", "abs", "DOUBLE")), NEVER, FITS, ONLY_SMALL),
+               ("DOUBLE", float_key("DOUBLE")), NEVER, FITS, ONLY_SMALL),
     StoredType((FILES,), "VARCHAR", "VARCHAR", ("VARCHAR", _AS_IS), ("VARCHAR", _AS_IS), NEVER,
                "bytes that are not UTF-8 become `?`", BYTES),
-    StoredType((DATABASE,), "VARCHAR, any COLLATE", "VARCHAR", ("VARCHAR", by_bytes("{x}")),
-               ("VARCHAR", by_bytes("{x}")), NEVER, FITS, BYTES),
+    StoredType((DATABASE,), "VARCHAR, any COLLATE", "VARCHAR", ("VARCHAR", BY_BYTES),
+               ("VARCHAR", BY_BYTES), NEVER, FITS, BYTES),
     StoredType(_DUCK, "ENUM", r"ENUM\(.*\)", ("VARCHAR", "CAST({x} AS VARCHAR)"),
                ("VARCHAR", "CAST({x} AS VARCHAR)"), NEVER, FITS, BYTES),
     StoredType(_DUCK, "BOOLEAN, DATE, UUID", "(BOOLEAN|DATE|UUID)", ("{0}", _AS_IS), ("{0}", _AS_IS), NEVER, FITS,
@@ -206,9 +201,9 @@ TYPES: tuple[StoredType, ...] = (
     StoredType(_DUCK, "TIMESTAMP_S, TIMESTAMP_MS", "(TIMESTAMP_S|TIMESTAMP_MS)",
                ("TIMESTAMP", "TRY_CAST({x} AS TIMESTAMP)"), ("TIMESTAMP", "TRY_CAST({x} AS TIMESTAMP)"), NEVER,
                "NULL beyond the years of TIMESTAMP", SAME_TIMES),
-    StoredType(_DUCK, "TIMESTAMP_NS", "TIMESTAMP_NS", ("TIMESTAMP", nanoseconds("{x}")), ("TIMESTAMP_NS", _AS_IS),
+    StoredType(_DUCK, "TIMESTAMP_NS", "TIMESTAMP_NS", ("TIMESTAMP", MICROSECONDS), ("TIMESTAMP_NS", _AS_IS),
                "down to the microsecond as a value; none as a key", FITS, SAME_TIMES),
-    StoredType(_DUCK, "TIMESTAMPTZ_NS", "TIMESTAMPTZ_NS", ("TIMESTAMP", nanoseconds("{x}")), None,
+    StoredType(_DUCK, "TIMESTAMPTZ_NS", "TIMESTAMPTZ_NS", ("TIMESTAMP", MICROSECONDS), None,
                "down to the microsecond, in UTC; refused as a key", FITS, SAME_TIMES),
     StoredType(_DUCK, "BLOB", "BLOB", ("VARCHAR", "CAST({x} AS VARCHAR)"), ("BLOB", _AS_IS), NEVER, FITS,
                "bytes, in hex digits"),
@@ -217,13 +212,13 @@ TYPES: tuple[StoredType, ...] = (
     StoredType((POSTGRESQL,), "smallint, integer, bigint", "(smallint|integer|bigint)", ("{0}", _AS_IS),
                ("{0}", _AS_IS), NEVER, FITS, WHOLE_NUMBERS),
     StoredType((POSTGRESQL,), "numeric(p,s), p <= 38", r"numeric\((\d|[12]\d|3[0-8]),(\d+)\)",
-               ("DECIMAL({0},{1})", "nullif({x}, 'NaN')"), ("DECIMAL({0},{1})", numeric_key("{x}")), NEVER,
+               ("DECIMAL({0},{1})", "nullif({x}, 'NaN')"), ("DECIMAL({0},{1})", NUMERIC_KEY), NEVER,
                "NaN is NULL", DECIMALS),
     StoredType((POSTGRESQL,), "numeric, wider too", r"numeric(?:\(.*\))?", ("DECIMAL(38,9)", _NUMERIC_NEAR),
-               ("NUMERIC", numeric_key("{x}")), "half away from zero at 9 places as a value; none as a key",
+               ("NUMERIC", NUMERIC_KEY), "half away from zero at 9 places as a value; none as a key",
                "clamped to 1e28 as a value, NaN is NULL; as a key NaN and infinities are NULL", DECIMALS),
     StoredType((POSTGRESQL,), "real, double precision", "real|double precision",
-               ("DOUBLE", "CAST({x} AS double precision)"), ("DOUBLE", float_key("{x}", "abs", "double precision")),
+               ("DOUBLE", "CAST({x} AS double precision)"), ("DOUBLE", float_key("double precision")),
                NEVER, FITS, ONLY_SMALL),
     StoredType((POSTGRESQL,), "text, varchar(n), char(n), name, enums",
                r"text|bpchar|character(?: varying)?(?:\(\d+\))?|name|enum",
@@ -240,7 +235,7 @@ TYPES: tuple[StoredType, ...] = (
     StoredType((SPARK,), "decimal(p,s)", r"decimal\((\d+),(\d+)\)", ("DECIMAL({0},{1})", _AS_IS),
                ("DECIMAL({0},{1})", _AS_IS), NEVER, FITS, DECIMALS),
     StoredType((SPARK,), "float, double", "float|double", ("DOUBLE", "CAST({x} AS DOUBLE)"),
-               ("DOUBLE", float_key("{x}", "abs", "DOUBLE")), NEVER, FITS, ONLY_SMALL),
+               ("DOUBLE", float_key("DOUBLE")), NEVER, FITS, ONLY_SMALL),
     StoredType((SPARK,), "string, varchar(n)", r"string|varchar\(\d+\)", ("VARCHAR", _AS_IS), ("VARCHAR", _AS_IS),
                NEVER, FITS, BYTES),
     StoredType((SPARK,), "char(n)", r"char\(\d+\)", ("VARCHAR", "rtrim({x})"), ("VARCHAR", "rtrim({x})"), NEVER, FITS,

@@ -366,7 +366,7 @@ class ViewFile:
         self.sizes = tuple(self.release.axes[axis].leaves for axis in view.axes)
         self.axes = leaf_columns(self.release, view.axes)
         plain = re.sub(r"[^\w-]+", "_", view.name).strip("_") or "view"
-        self.file = _unused(plain, files, "_{}") + ".parquet"
+        self.file = _unused(plain, files) + ".parquet"
         terms, why = list[Term](), list[str]()
         for measure in view.statistics:
             term = Term(measure)
@@ -383,7 +383,7 @@ class ViewFile:
         taken = {column.name for axis in self.axes for column in axis}
         names: list[str] = []
         for term in terms:
-            names.append(_unused(_called(term.measure), {*taken, *names}, "_{}"))
+            names.append(_unused(_called(term.measure), {*taken, *names}))
         self.terms, self.names, self.left_out = tuple(terms), names, list(dict.fromkeys(why))
 
     def plan(self, ranges: Sequence[range]) -> ViewPlan:
@@ -474,13 +474,13 @@ class ViewFile:
         }  # fmt: skip
 
 
-def _unused(name: str, taken: set[str], suffix: str) -> str:
+def _unused(name: str, taken: set[str]) -> str:
     """A name, with a number where another thing has it already."""
     low, number = {used.lower().removesuffix(".parquet") for used in taken}, 1
     free_name = name
     while free_name.lower() in low:
         number += 1
-        free_name = name + suffix.format(number)
+        free_name = f"{name}_{number}"
     return free_name
 
 

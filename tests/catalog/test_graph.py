@@ -16,7 +16,6 @@ from dpsql.catalog import (
     max_ids,
     parse_catalog,
     paths_to,
-    public_tables,
     reachable,
     resolve_axis,
     unit_path,
@@ -65,7 +64,7 @@ def test_paths_and_public_tables() -> None:
     assert paths_to(catalog, "lineitem", "customer") == (("orderkey", "custkey"),)
     assert paths_to(catalog, "lineitem", "place") == (("orderkey", "from_id"), ("orderkey", "to_id"))
     assert len(reachable(catalog, "lineitem")) == 9
-    assert public_tables(catalog) == ("nation", "place", "part")
+    assert catalog.public_tables == {"nation", "place", "part"}
 
 
 def test_the_unit_is_found_over_several_hops() -> None:

@@ -13,6 +13,7 @@ import click
 from dpsql import api
 from dpsql.curator.design.text import view_lines
 from dpsql.errors import InterfaceError
+from dpsql.interfaces import aligned
 from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells
 from dpsql.interfaces.cli.plan import HALF, stated_guess, statements
 
@@ -126,8 +127,7 @@ def _dropped_lines(dropped: Sequence[DroppedColumn]) -> list[str]:
         rows.append((f"{table}: {shown}", f"left out: {NO_QUESTION}", keeps))
     if tables := dict.fromkeys(column.table for column in dropped if column.why == NO_TABLE):
         rows.append((", ".join(tables), f"left out: {NO_TABLE}", keeps))
-    place, reason = (max(len(row[i]) for row in rows) for i in (0, 1))
-    return [f"{row[0]:<{place}}  {row[1]:<{reason}}  {row[2]}" for row in rows]
+    return aligned(rows)
 
 
 @cli.command()

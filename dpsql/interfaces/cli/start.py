@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.errors import InterfaceError
+from dpsql.interfaces import aligned
 from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells
 
 if TYPE_CHECKING:
@@ -131,18 +132,14 @@ def _lines(marks: Sequence[Mark]) -> list[str]:
     lines = []
     for group in dict.fromkeys(mark.group for mark in marks):
         rows = [
-            (mark.name, mark.shown, " to ".join(mark.rounder.values()))
+            (mark.name, mark.shown, f"rounder: {' to '.join(mark.rounder.values())}" if mark.rounder else "")
             for mark in marks
             if mark.group == group
         ]
-        name, shown = (max(len(row[i]) for row in rows) for i in (0, 1))
         lines.append(
             f"{group}: {len(rows)} places read from its rows" if len(rows) > 1 else f"{group}: one place"
         )
-        lines += [
-            f"  {row[0]:<{name}}  {row[1]:<{shown}}  {f'rounder: {row[2]}' if row[2] else ''}".rstrip()
-            for row in rows
-        ]
+        lines += [f"  {line}" for line in aligned(rows)]
     return lines
 
 

@@ -40,6 +40,7 @@ from dpsql.interfaces.pgwire.rewrite import (
 )
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.release.read import LOCKDOWN
+from dpsql.row_expressions import literal
 from dpsql.row_expressions.guard import check_text
 
 READING = "('select', 'usage', 'connect', 'execute', 'temp', 'temporary')"
@@ -153,18 +154,16 @@ def statements(constants: Mapping[str, str], settings: Mapping[str, str]) -> lis
         constants: functions without arguments and the texts that they give.
         settings: what current_setting gives.
     """
-    cases = " ".join(f"WHEN {_text(name.lower())} THEN {_text(value)}" for name, value in settings.items())
+    cases = " ".join(
+        f"WHEN {literal(name.lower())} THEN {literal(value)}" for name, value in settings.items()
+    )
     case = f"CASE lower(n) {cases} END" if cases else "NULL::VARCHAR"
     bodies = {
-        **{name: f"() AS {_text(text)}" for name, text in constants.items()},
+        **{name: f"() AS {literal(text)}" for name, text in constants.items()},
         **MACROS, **TABLE_MACROS, "current_setting": f"(n) AS {case}, (n, missing) AS {case}",
     }  # fmt: skip
     ordered = sorted(bodies.items(), key=lambda pair: ORDER.get(pair[0], 1))
     return [f"CREATE MACRO {name}{_hygienic(name, body)}" for name, body in ordered]
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _hygienic(name: str, body: str) -> str:
@@ -469,8 +468,8 @@ def _short(argument: Node) -> bool:
     """True if an argument of generate_series is a small number, or the length of a list."""
     if argument.get("class") == "FUNCTION":
         return argument["function_name"] in COUNTS
-    literal = argument.get("literal") or {}
-    return literal.get("kind") == "INTEGER" and abs(int(literal["text"])) <= MOST_SERIES
+    constant = argument.get("literal") or {}
+    return constant.get("kind") == "INTEGER" and abs(int(constant["text"])) <= MOST_SERIES
 
 
 def _parts(node: object) -> Iterator[Node]:

@@ -440,11 +440,11 @@ class Login:
         # what looks the same and takes no password
         verifier, backend = self.service.named.get(self.role) or (stand_in(self.role), None)
         exchange = Exchange(verifier)
-        first = await self._expect("p")
+        first = await self._expect_password()
         if first.text() != MECHANISM:
             raise LoginRefused(f"only {MECHANISM} is supported")
         self.writer.write(protocol.authentication(11, exchange.first(first.value() or b"")))
-        last = await self._expect("p")
+        last = await self._expect_password()
         # from here on nothing else runs until the password was looked at: many guesses at once are counted one by one
         if (seconds := self.service.waits.seconds(self.address, self.role)) > 0:
             raise LoginRefused(f"too many wrong passwords; wait {math.ceil(seconds)} s")
@@ -458,10 +458,10 @@ class Login:
         self.writer.write(protocol.authentication(12, signature))
         return backend
 
-    async def _expect(self, kind: str) -> FrameReader:
+    async def _expect_password(self) -> FrameReader:
         """The next message of a login."""
         await self.writer.drain()
         received, fields = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
-        if received != kind:
+        if received != "p":
             raise FrameError("a password message was expected")
         return fields

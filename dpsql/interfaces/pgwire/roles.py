@@ -198,6 +198,23 @@ class RolesFile(RootModel[dict[str, RoleEntry]]):
     """The file."""
 
 
+def settings_text(file: Path, contents: str, hint: str) -> str:
+    """The text of a YAML file of a server.
+
+    Args:
+        file: the file.
+        contents: what it holds.
+        hint: how one begins.
+
+    Raises:
+        OperationalError: it cannot be read.
+    """
+    try:
+        return file_bytes(file, LARGEST_FILE).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationalError(f"cannot read the {contents} of {file}", hint=hint) from error
+
+
 def read_roles(file: Path) -> tuple[ServerRole, ...]:
     """The roles of a file.
 
@@ -206,16 +223,12 @@ def read_roles(file: Path) -> tuple[ServerRole, ...]:
         CatalogError: it is not of that form; names the line.
         InterfaceError: a password file is readable by others, or is another role's.
     """
-    try:
-        text = file_bytes(file, LARGEST_FILE).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperationalError(f"cannot read the roles of {file}", hint=BEGIN) from error
 
     def names_one(read: RolesFile) -> None:
         if not read.root:
             raise Problem((), f"names no role; {BEGIN}")
 
-    roles = []
+    roles, text = [], settings_text(file, "roles", BEGIN)
     for name, role in read_model(text, str(file), RolesFile, BEGIN, names_one).root.items():
         password = file.parent / role.password_file
         verifier = read_password_file(password)

@@ -27,12 +27,18 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.base import Model, Text
-from dpsql.catalog.load import LARGEST_FILE, file_bytes, read_model
+from dpsql.catalog.load import read_model
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.interfaces.pgwire.client import Client, ClientReader
 from dpsql.interfaces.pgwire.events import Meter, event_log, watched
 from dpsql.interfaces.pgwire.login import Options, WireService, is_loopback
-from dpsql.interfaces.pgwire.roles import ServerRole, ServerRoles, read_password_file, read_roles
+from dpsql.interfaces.pgwire.roles import (
+    ServerRole,
+    ServerRoles,
+    read_password_file,
+    read_roles,
+    settings_text,
+)
 from dpsql.interfaces.pgwire.workers import BACKLOG, DRAIN, end_with_parent, first, listener
 
 GRACE = 0.4
@@ -280,10 +286,7 @@ def read_config(file: Path) -> dict[str, Any]:
         OperationalError: it cannot be read.
         CatalogError: it is not of that form; names the line.
     """
-    try:
-        text = file_bytes(file, LARGEST_FILE).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperationalError(f"cannot read the options of {file}", hint=BEGIN) from error
+    text = settings_text(file, "options", BEGIN)
     values = read_model(text, str(file), ServerFile, BEGIN).model_dump(exclude_none=True)
     for name in PATHS:
         if name in values:

@@ -17,6 +17,7 @@ from dpsql.executor.run import run
 from dpsql.intervals.errorfunctions import ERRORS
 from dpsql.planner.schema import Schema, SchemaTable, data_type, read_schema
 from dpsql.release import AxisMeta, ColumnMeta, Release
+from dpsql.row_expressions import identifier
 
 AXIS, MEASURE, KEY, UNPUBLISHED = "axis", "measure", "key", "not published"
 
@@ -173,9 +174,8 @@ def _listed(release: Release, axes: list[Any], limit: int = 200) -> tuple[str, .
     """Text values of a public dimension's column, straight from its axis table."""
     for axis, column in axes:
         if column.type == "VARCHAR":
-            quoted = column.name.replace('"', '""')
-            number = release.axes.index(axis)
-            text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {limit + 1}'
+            source = f"axis_{release.axes.index(axis)} WHERE kind = 0 LIMIT {limit + 1}"
+            text = f"SELECT DISTINCT {identifier(column.name)} FROM {source}"
             rows = run(release, text).rows
             words = sorted(str(row[0]) for row in rows if row[0] is not None)
             return tuple(words) if len(rows) <= limit else ()

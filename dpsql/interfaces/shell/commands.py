@@ -14,6 +14,7 @@ from typing import NamedTuple, TextIO
 
 from dpsql.errors import InterfaceError, OperationalError, visible_lines
 from dpsql.federation.session import OpenReleases, Settings
+from dpsql.interfaces import aligned
 from dpsql.interfaces.python.describe import TableInfo, describe
 from dpsql.planner.views import list_views
 from dpsql.release.request import heeding_keys
@@ -74,11 +75,8 @@ def columns_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ---  --
     xxx  y
     """
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    rule = ["-" * max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return "\n".join(aligned([head, rule, *rows]))
 
 
 def list_or_describe(state: ShellState, rest: str) -> str:

@@ -337,26 +337,24 @@ def candidates(equations: System, smooth: int) -> FloatArray:
     return np.array([plain, *map(softmax, fits), split_fit(equations, smooth, mixed)])
 
 
-def stack(folds: Sequence[Sequence[ViewReports]], smooth: int, workload: FloatArray | None = None) -> Stack:
+def stack(folds: Sequence[Sequence[ViewReports]], smooth: int) -> Stack:
     """Estimate one axis from folds of people.
 
     Args:
         folds: per fold of people, its groups (the same designs and oracles in each).
         smooth: leading leaves along which neighbours resemble each other.
-        workload: norm in which the mix is chosen, (m, m); all ranges if None.
 
     Returns:
         The stacked shares and the unbiased estimate.
     """
     pooled_groups = pooled(folds)
     leaves = pooled_groups[0].design.shape[1]
-    norm = range_workload(leaves) if workload is None else workload
     uniform = np.full(leaves, 1 / leaves)
     first = system(pooled_groups, uniform, tilted=False)
     guess = simplex_fit(first.precision, first.pull)
     systems = [system(groups, guess, tilted=False) for groups in folds]
     total = _sum(systems)
-    weights = mix(systems, norm, smooth)
+    weights = mix(systems, range_workload(leaves), smooth)
     return Stack(weights @ candidates(total, smooth), weights, solve(first), total)
 
 
