@@ -143,16 +143,14 @@ class Loss:
         return float((self.mu2 if self.currency == "mu2" else self.epsilon) / self.claimed)
 
 
-class KeyLabels(NamedTuple):
-    """Labels of the next draw: the round of a column, and the keys in order."""
+KeyLabels = tuple[tuple[str, KeyRound], tuple[Key, ...]]
+"""Labels of a draw over private keys: the round of a column, and the keys in order."""
 
-    round: tuple[str, KeyRound]
-    keys: tuple[Key, ...]
 
-    def numbered(self, values: IntArray | None) -> dict[Key, int]:
-        """An integer of each key."""
-        covered = _covered(f"keys of {self.round[0]}", values)
-        return dict(zip(self.keys, _flat(covered).tolist(), strict=True))
+def _numbered(labels: KeyLabels, values: IntArray | None) -> dict[Key, int]:
+    """An integer of each key."""
+    (column, _), keys = labels
+    return dict(zip(keys, _flat(_covered(f"keys of {column}", values)).tolist(), strict=True))
 
 
 KeyRows = dict[tuple[str, KeyRound], dict[Key, int]]
@@ -177,7 +175,7 @@ class LossNoise(ABC):
 
     def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
         """The next draw covers these keys."""
-        self.labels = KeyLabels((plan.column.name, step), tuple(keys))
+        self.labels = (plan.column.name, step), tuple(keys)
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         law = Law(_who_draws(), _flat(units), denominator, None)
@@ -203,7 +201,7 @@ class LossNoise(ABC):
         if labels is None:
             return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
         self.labels = None
-        self.exact_keys.setdefault(labels.round, {}).update(labels.numbered(exact))
+        self.exact_keys.setdefault(labels[0], {}).update(_numbered(labels, exact))
         return self._meet_keys(labels, exact, lambda noise: noise.gaussian(sigma2, size))
 
     @abstractmethod
@@ -230,7 +228,7 @@ class Witness(LossNoise):
 
     def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
         noisy = noised(exact, draw(self.noise))
-        self.noisy_keys.setdefault(labels.round, {}).update(labels.numbered(noisy))
+        self.noisy_keys.setdefault(labels[0], {}).update(_numbered(labels, noisy))
         return noisy
 
 
@@ -252,8 +250,9 @@ class NoiseReplay(LossNoise):
         return meeting.noisy.copy()
 
     def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
-        noisy = self.noisy_keys.get(labels.round, {})
-        return np.array([noisy.get(key, STRUCK) for key in labels.keys], np.int64)
+        round_, keys = labels
+        noisy = self.noisy_keys.get(round_, {})
+        return np.array([noisy.get(key, STRUCK) for key in keys], np.int64)
 
     def losses(self) -> tuple[DrawLoss, ...]:
         """The loss of each draw, once the right side is published."""
