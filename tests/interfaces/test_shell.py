@@ -29,7 +29,6 @@ from dpsql.interfaces.python.scan import InputPiece, split
 from dpsql.interfaces.shell import evaluate
 from dpsql.interfaces.shell.commands import ShellState
 from dpsql.interfaces.shell.completer import ShellCompleter
-from dpsql.results.render import interval_text
 from tests.command import dpsql_command
 from tests.interrupts import heed_interrupts, piped
 

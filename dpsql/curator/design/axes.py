@@ -33,10 +33,10 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.planner.schema import Schema, catalog_schema
 from dpsql.row_expressions.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.row_expressions.expression import column_names
+from dpsql.sql.moments import range_of
 from dpsql.sql.parse import parse
 from dpsql.sql.per_person import NAMES, MissingSummary
 from dpsql.sql.rewrite import split_statement
-from dpsql.sql.moments import range_of
 
 SHORT = 128
 """Leaves up to which an axis needs no cuts."""

@@ -56,8 +56,8 @@ from dpsql.curator.prove.madeup import (
 )
 from dpsql.engines.key_weights import HASHED
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.dense import ZeroSumStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.designs.measurement import Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
