@@ -24,19 +24,10 @@ from dpsql.intervals.bin_bounds import CutMass, cut_mass
 from dpsql.intervals.reads import PlanVariances
 from dpsql.matrices.max_entropy import EntropyReading
 from dpsql.matrices.model import Sum
-from dpsql.planner.axis_query import (
-    AxisCells,
-    FloatArray,
-    IntArray,
-    RowContribution,
-    WeightedValues,
-    masks,
-    reach,
-)
+from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
 from dpsql.planner.block import Linear, ShapePlans
-from dpsql.planner.leaf_values import AxisQuery
-from dpsql.planner.plan import Box, ReleaseView, ViewPlan, presence
-from dpsql.planner.terms import TRUE, Term
+from dpsql.planner.plan import Box, ViewPlan, presence
+from dpsql.planner.terms import Term
 from dpsql.release import Release
 from dpsql.release.format import UNIT
 from dpsql.tree import Tree, cover
@@ -534,22 +525,6 @@ def answer_terms(
     totals = {term: _total(plan, term, recombined, index) for term in summed}
     cuts = {term: _cut(plan, term, recombined, index, release) for term in summed}
     return TermEstimates(plan, totals, wanted, PlanVariances(plan, release, index), cuts)
-
-
-def answered_leaves(
-    release: Release, view: ReleaseView, term: Term, selections: Sequence[range]
-) -> TermEstimates:
-    """A view's own count over some leaves of each axis."""
-    cells = []
-    for axis, leaves in zip(view.axes, selections, strict=True):
-        zeros = np.zeros(len(leaves), np.int64)
-        size = release.axes[axis].leaves
-        cells.append(
-            AxisCells(size, ((),), (), zeros, zeros, np.array(leaves, np.int64), np.ones(len(leaves)), ((),))
-        )
-    questions = tuple(AxisQuery(axis, ()) for axis in view.axes)
-    plan = ViewPlan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
-    return answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)
 
 
 def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Term]:

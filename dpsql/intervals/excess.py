@@ -64,12 +64,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.catalog.graph import COUNTS, sums_rows
-from dpsql.executor.recombine import answered_leaves, rows_term
+from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, is_bounded
-from dpsql.planner.plan import ReleaseView
+from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
 from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
@@ -371,8 +371,9 @@ def _stands_out(release: Release, view: ReleaseView, position: int, leaf: int) -
     selections[position] = range(leaf, leaf + 1)
 
     def seen() -> bool:
-        key = MeasuredTerm(0, answered_leaves(release, view, Term(measure), selections), Term(measure))
-        return float(key.answered.totals[key.term][0]) > SEEN * float(np.sqrt(_noise(key)[0]))
+        term, plan = Term(measure), plan_of_leaves(release, view, selections)
+        key = MeasuredTerm(0, answer_terms(plan, [term], one_group(view), release), term)
+        return float(key.answered.totals[term][0]) > SEEN * float(np.sqrt(_noise(key)[0]))
 
     return release.kept(("values beyond an axis", view.name, position), seen)
 

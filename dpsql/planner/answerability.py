@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.errors import NoViewError, PartialBinError
-from dpsql.executor.recombine import answered_leaves
+from dpsql.executor.recombine import answer_terms
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.matrices.boxes import BoxReading
@@ -29,7 +29,7 @@ from dpsql.matrices.model import PERHAPS
 from dpsql.planner.axis_query import FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import UNKNOWN
-from dpsql.planner.plan import ReleaseView, ViewPlan, used_columns
+from dpsql.planner.plan import ReleaseView, ViewPlan, one_group, plan_of_leaves, used_columns
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import Term
 from dpsql.release import Release
@@ -197,7 +197,9 @@ def leaf_count(release: Release, view: ReleaseView, axis: int, leaves: range) ->
         return None
     selections = [range(release.axes[number].leaves) for number in view.axes]
     selections[axis] = leaves
-    answered = answered_leaves(release, view, Term(measure), selections)
+    answered = answer_terms(
+        plan_of_leaves(release, view, selections), [Term(measure)], one_group(view), release
+    )
     composite = Composite.of_form(one(Term(measure)), answered)
     stderr, low, high = (float(error.values(composite, DEFAULT_LEVEL)[0]) for error in (STDERR, LOW, HIGH))
     return LeafCount(float(answered.totals[Term(measure)][0]), stderr, low, high)

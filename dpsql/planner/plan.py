@@ -197,6 +197,23 @@ def views_of(release: Release) -> list[ReleaseView]:
     return views
 
 
+def plan_of_leaves(release: Release, view: ReleaseView, selections: Sequence[range]) -> ViewPlan:
+    """The plan of one number: a view's own cells over some leaves of each of its axes."""
+    cells = []
+    for axis, leaves in zip(view.axes, selections, strict=True):
+        zeros, whole = np.zeros(len(leaves), np.int64), np.ones(len(leaves))
+        at, size = np.array(leaves, np.int64), release.axes[axis].leaves
+        cells.append(axis_query.AxisCells(size, ((),), (), zeros, zeros, at, whole, ((),)))
+    return ViewPlan(
+        view, tuple(AxisQuery(axis, ()) for axis in view.axes), tuple(cells), TRUE, ((),) * len(cells)
+    )
+
+
+def one_group(view: ReleaseView) -> tuple[axis_query.IntArray, ...]:
+    """The index of a single answer row: the only group of each axis."""
+    return tuple(np.zeros(1, np.int64) for _ in view.axes)
+
+
 def needed_measures(terms: Sequence[Term], view: ReleaseView) -> bool:
     """True if a view has every statistic that the terms need."""
     return all(term.measure in view.statistics and presence(term.measure, view) is not None for term in terms)

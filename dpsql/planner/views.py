@@ -27,14 +27,14 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.columns import Column
 from dpsql.catalog.graph import COUNTS
 from dpsql.errors import NoViewError
-from dpsql.executor.recombine import answered_leaves
+from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.intervals.estimated import nullable
 from dpsql.planner.answerability import listed_words, unanswerable_reason
 from dpsql.planner.block import one
-from dpsql.planner.plan import ReleaseView, views_of
+from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves, views_of
 from dpsql.planner.schema import INFORMATION, Listing, Schema, data_type
 from dpsql.planner.terms import Term
 from dpsql.release import Release, StatisticMeta
@@ -178,7 +178,7 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
 
 def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[range]) -> float | None:
     """`DP_STDERR` of a view's own count over some leaves of each axis; None where its interval has an open end."""
-    answered = answered_leaves(release, view, term, ranges)
+    answered = answer_terms(plan_of_leaves(release, view, ranges), [term], one_group(view), release)
     if unanswerable_reason(answered.plan, [term], release):
         return None
     return nullable(STDERR.values(Composite.of_form(one(term), answered), DEFAULT_LEVEL))[0]
