@@ -224,6 +224,17 @@ def test_totals_of_short_tails_are_narrow_and_cover(name):
     assert held >= 34
 
 
+def test_a_cap_that_half_of_all_meet_is_not_thinned_out():
+    """253 of 500 units own 8 rows and none more: taken to thin out towards 8, totals clipped at 6 covered 52%."""
+    amounts = np.repeat(np.arange(1, 9), [169, 24, 16, 12, 10, 9, 7, 253])
+    exact, held = np.bincount(bin_of(amounts, EDGES), minlength=17), 0
+    for seed in range(40):
+        high = drawn_total(exact, amounts, GAUSSIAN, 5.0, seed)
+        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
+        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
+    assert held >= 36
+
+
 def test_noise_makes_no_island():
     """3.2 standard deviations in one of twelve empty bins, as in 2% of draws, made a total of 10 rows at most 100 times
     wider, under Gaussian noise."""
