@@ -42,7 +42,7 @@ BENDS = {0.0: 1.0, 0.1: 1.0, 0.2: 1.0, 0.4: 1.0, 0.8: 1.0, 1.6: 1.0, 3.2: 0.1, 6
 of a table where everybody owns one row they cover 67%."""
 
 STEEPEST_RISE = 2.0
-"""The most times as many people that the last clear bin has as the one before, along any curve: 2 to the least slope."""
+"""Times as many people as the bin before that the last clear one has at most, along any curve: 2 to the least slope."""
 
 HEIGHTS = tuple(z / 2 for z in range(-4, 5))
 """Noise SDs between the last clear bin as drawn and where a power curve starts."""

@@ -132,9 +132,9 @@ class Tail:
         variance = float(((self.sd * below) ** 2 + (0.2 * people * below) ** 2).sum())
         variance += next(_quantiles(chance, weights, (constants.CHANCE,)))
         if k and self.drawn[k - 1] < max(doubt, self.drawn[k] / constants.STEEPEST_RISE - doubt):
-            # beyond a gap, and where the last clear bin has more people than any curve's rise to it, no slope says where
+            # beyond a gap, and where more people are in the last clear bin than any curve rises to, no slope says where
             # inside of it they are: they may all own e_k. With 300 of 6,000 people at 60 rows and nobody from 20 to 59,
-            # totals covered 53% without this term; with 253 of 516 people at 8 rows and 28 at 3 or 4, 64%.
+            # totals covered 53% without this term; with 253 of 500 people at 8 rows and 28 at 3 or 4, 52 to 76%.
             variance += (self.counts[k] * max(self.end - bound, 0.0) / 2) ** 2
         amounts = owned.sum(axis=1)
         low, middle, high = _quantiles(amounts, weights, (0.025, 0.5, 0.975))
