@@ -106,7 +106,7 @@ DEFECTS = (
            frozenset({"ratio_of_tables", "difference"}),
            (*USER, ("max_ids", "auto"), ("second", True), ("delta", "1e-6"), ("people", 20_000), ("law", "poisson")),
            "quiet"),
-    Defect("beyond declared bounds", ("dpsql.intervals.scale", "excess_reach"), _no_reach,
+    Defect("beyond declared bounds", ("dpsql.intervals.excess", "excess_reach"), _no_reach,
            frozenset({"total", "sum_by", "average", "average_by"}), (*ROW, ("bounds", "narrow"))),
     Defect("unknown is zero", ("dpsql.intervals.estimated", "ErrorComponents.joined"), _closed,
            frozenset({"count", "share", "total", "average", "by"}),
