@@ -3,7 +3,8 @@
     python -m benchmarks.firsthour.devices
 
 The page, the catalog and the client are the documentation's own text and what npm packs. Each person is a browser
-context of her own; she comes back once, and then nothing is sent again. Needs Debian's `chromium`, node and npm.
+context of her own; she comes back once, and then nothing is sent again. The types are
+checked by `tsc`, right programs and wrong ones. Needs Debian's `chromium`, node and npm.
 """
 
 from __future__ import annotations
@@ -30,6 +31,31 @@ from dpsql.client import decode, to_json
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, CLIENT = ROOT / "docs" / "in-your-app.md", ROOT / "clients" / "js"
 PEOPLE = 24
+TYPESCRIPT = "typescript@5"
+RIGHT = """
+import { Memory, readPlan, type TextStorage } from "dpsql-client";
+import { checkFields, join, toRows } from "dpsql-client/rows";
+import { indexedStorage } from "dpsql-client/storage";
+declare const bytes: Uint8Array;
+interface Native { getItem(key: string): Promise<string | null>; setItem(key: string, text: string): Promise<void> }
+declare const native: Native;
+export async function report(): Promise<Uint8Array | null> {
+  const plan = await readPlan(bytes);
+  checkFields(plan, ["listener.plan"]);
+  const storage: TextStorage = plan.round > 0 ? native : indexedStorage();
+  const records = join([{ "listener.plan": "free", day: new Date(), n: 3n }], new Map(), "listener.plan");
+  return new Memory(storage, 1, "4").answer(plan, toRows(plan, records));
+}
+"""
+WRONG = (
+    "new Memory({ getItem: (key: string) => 3, setItem() {} }, 1, 4);",
+    "new Memory(indexedStorage(), 1);",
+    "const report: Uint8Array = await new Memory(indexedStorage(), 1, 4).answer(await readPlan(bytes), []);",
+    'toRows(await readPlan(bytes), [{ "listener.plan": ["free"] }]);',
+    'readPlan("{}");',
+    'checkFields(await readPlan(bytes), "listener.plan");',
+)
+"""Programs that must not compile, each for one mistake."""
 
 
 def main() -> int:
@@ -38,8 +64,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dpsql-app-") as name:
         folder = Path(name)
         modules = packed(folder)
-        counted = reports(folder, modules)
+        counted, drawn = reports(folder, modules)
         figures.at_least("devices: reports of a made-up app that the collection counts", counted, PEOPLE)
+        figures.table("devices: reports drawn beyond one a person who comes back", drawn - PEOPLE)
+        errors, refused = typed(folder)
+        figures.table("devices: errors of tsc over the app, as modules and CommonJS", errors)
+        figures.table(f"devices: wrong programs that tsc refuses, of {len(WRONG)}", refused)
     return figures.finish()
 
 
@@ -86,8 +116,8 @@ def hosted(folder: Path) -> Iterator[str]:
         host.shutdown()
 
 
-def reports(folder: Path, modules: Path) -> int:
-    """Reports that `dpsql collect` counts; nobody who comes back is counted twice."""
+def reports(folder: Path, modules: Path) -> tuple[int, int]:
+    """Reports that `dpsql collect` counts, and those that arrived."""
     app = folder / "app"
     app.mkdir()
     shutil.copytree(modules, app / "dpsql-client")
@@ -108,10 +138,7 @@ def reports(folder: Path, modules: Path) -> int:
         dpsql("collect", "plan.json", "reports.jsonl", "-o", "music.dpsql", "--json", folder=app)
     )
     print(dpsql("query", "music.dpsql", "SELECT COUNT(*) FROM listener", folder=app).strip())
-    assert len((app / "reports.jsonl").read_text().splitlines()) <= PEOPLE, (
-        "somebody who came back reported again"
-    )
-    return int(counted["accepted"])
+    return int(counted["accepted"]), len((app / "reports.jsonl").read_text().splitlines())
 
 
 def person(browser: Browser, address: str) -> None:
@@ -129,6 +156,40 @@ def dpsql(*words: str, folder: Path) -> str:
     """What a command prints."""
     command = [sys.executable, "-m", "dpsql", *words]
     return subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def typed(folder: Path) -> tuple[int, int]:
+    """Errors in the right program, in two module systems; wrong programs that are refused."""
+    install = [
+        "npm",
+        "install",
+        "--silent",
+        "--no-fund",
+        "--no-audit",
+        "--no-save",
+        "--prefix",
+        str(folder / "tools"),
+    ]
+    subprocess.run([*install, TYPESCRIPT], check=True)
+    head = RIGHT.partition("export async")[0]
+    for name in ("app.mts", "app.cts"):
+        (folder / name).write_text(RIGHT)
+    errors = len(compiled(folder, "app.mts", "app.cts"))
+    refused = 0
+    for number, text in enumerate(WRONG):
+        (folder / f"wrong{number}.mts").write_text(f"{head}{text}\nexport {{}};\n")
+        refused += bool(compiled(folder, f"wrong{number}.mts"))
+    return errors, refused
+
+
+def compiled(folder: Path, *files: str) -> list[str]:
+    """The errors of some files."""
+    tsc = [str(folder / "tools" / "node_modules" / ".bin" / "tsc"), "--noEmit", "--strict", "--module", "node16",
+           "--moduleResolution", "node16", "--target", "es2022", "--lib", "es2022,dom"]  # fmt: skip
+    done = subprocess.run([*tsc, *files], cwd=folder, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if "error TS" in line]
+    assert bool(lines) == bool(done.returncode), done.stdout
+    return lines
 
 
 if __name__ == "__main__":

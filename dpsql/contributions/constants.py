@@ -41,8 +41,8 @@ BENDS = {0.0: 1.0, 0.1: 1.0, 0.2: 1.0, 0.4: 1.0, 0.8: 1.0, 1.6: 1.0, 3.2: 0.1, 6
 """Bend of a power curve -> its prior weight. Above 2 a curve ends: without such curves totals are 2.36 wide, and
 of a table where everybody owns one row they cover 67%."""
 
-STEEPEST_RISE = 2.0
-"""Times as many people as the bin before that the last clear one has at most, along any curve: 2 to the least slope."""
+STEEPEST_RISE = 2.0 ** -min(SLOPES)
+"""Times as many people as the bin before that the last clear one has at most, along any curve."""
 
 HEIGHTS = tuple(z / 2 for z in range(-4, 5))
 """Noise SDs between the last clear bin as drawn and where a power curve starts."""

@@ -68,7 +68,7 @@ from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
-from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, is_bounded
+from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
 from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
 from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release
@@ -348,25 +348,25 @@ def by_measure(
 
 
 def has_values_beyond(key: MeasuredTerm) -> bool:
-    """True if rows of a term whose factor lies beyond an axis's bounds stand out of the noise."""
+    """True if rows of a term whose factor nobody knows, beyond an axis's bounds or unlisted, stand out of the noise."""
     plan, release = key.answered.plan, key.answered.errors.release
     for box in plan.boxes_for(key.term) if key.term.factor is not None else ():
         for position, (query, cells, taken) in enumerate(zip(plan.questions, plan.cells, box, strict=True)):
-            leaf = release.axes[query.axis].other_leaf
-            if leaf is None or not isinstance(taken, WeightedValues) or not is_bounded(release, query.axis):
+            if not isinstance(taken, WeightedValues) or not has_unlisted(release, query.axis):
                 continue
-            if np.any(cells.leaf[classes_taken(cells, taken)] == leaf) and _stands_out(
-                release, plan.view, position, leaf
-            ):
+            leaf = release.axes[query.axis].other_leaf
+            met = leaf is not None and bool(np.any(cells.leaf[classes_taken(cells, taken)] == leaf))
+            if met and _stands_out(release, plan.view, position):
                 return True
     return False
 
 
-def _stands_out(release: Release, view: ReleaseView, position: int, leaf: int) -> bool:
-    """True if a view's rows in one leaf of an axis are more than noise makes of none."""
+def _stands_out(release: Release, view: ReleaseView, position: int) -> bool:
+    """True if a view's rows in the OTHER of an axis are more than noise makes of none, or nothing counts them."""
     measure = next((name for name in COUNTS if name in view.statistics), None)
-    if measure is None:
-        return False
+    leaf = release.axes[view.axes[position]].other_leaf
+    if measure is None or leaf is None:
+        return True
     selections = [range(release.axes[number].leaves) for number in view.axes]
     selections[position] = range(leaf, leaf + 1)
 

@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import Columns
+from dpsql.matrices.model import CHUNK, Columns, range_variances
 from dpsql.tree import FloatArray
 
 
@@ -99,7 +99,6 @@ def sine_from_columns(n: int, columns: Columns) -> SineVariance:
 
 TABLE = 4096
 """Leaves up to which ranges are looked up in a table of all pairs of prefixes."""
-_CHUNK = 1 << 22  # mask entries at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,18 +143,13 @@ class FilterVariance:
         lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))
         if self.n <= TABLE:
             return np.asarray(self.prefix[lo, lo] + self.prefix[hi, hi] - 2 * self.prefix[lo, hi])
-        leaf, step = np.arange(self.n), max(1, _CHUNK // self.n)
-        variances = [
-            self.quadratic((leaf >= lo[a : a + step, None]) & (leaf < hi[a : a + step, None]))
-            for a in range(0, len(lo), step)
-        ]
-        return np.concatenate(variances) if variances else np.zeros(0)
+        return range_variances(self, lo, hi)
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,): what they read of each noise, squared."""
         size = 1 << (2 * self.n - 1).bit_length()
         through = np.conj(np.fft.rfft(self.kernel, size))
-        coverages, step = np.asarray(masks), max(1, _CHUNK // size)
+        coverages, step = np.asarray(masks), max(1, CHUNK // size)
         variances = []
         for a in range(0, len(coverages), step):
             read = np.fft.rfft(coverages[a : a + step] * self.factor, size, axis=1) * through

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import AxisVariance, Columns, zeros
+from dpsql.matrices.model import AxisVariance, Columns, range_variances, zeros
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -115,8 +115,6 @@ def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
 GROUPED = "grouped"
 """What the kind of a grouped model begins with; the kind of the model over groups follows."""
 
-_CHUNK = 1 << 22  # mask entries at once
-
 
 @dataclass(frozen=True, eq=False)
 class GroupedVariance:
@@ -152,15 +150,7 @@ class GroupedVariance:
     def _size(self) -> IntArray:
         return np.bincount(self.group)
 
-    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
-        """Variance of each half-open range, shape (q,)."""
-        lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))
-        leaf, step = np.arange(self.n), max(1, _CHUNK // self.n)
-        variances = [
-            self.quadratic((leaf >= lo[a : a + step, None]) & (leaf < hi[a : a + step, None]))
-            for a in range(0, len(lo), step)
-        ]
-        return np.concatenate(variances) if variances else np.zeros(0)
+    ranges = range_variances
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""

@@ -191,6 +191,21 @@ def covariance(
     return 0.5 * (between(i, m) + between(j, k) - between(i, k) - between(j, m))
 
 
+CHUNK = 1 << 22
+"""Entries of masks at once."""
+
+
+def range_variances(model: AxisVariance, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+    """Variance of each half-open range by its mask, shape (q,)."""
+    lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))
+    leaf, step = np.arange(model.n), max(1, CHUNK // model.n)
+    variances = [
+        model.quadratic((leaf >= lo[a : a + step, None]) & (leaf < hi[a : a + step, None]))
+        for a in range(0, len(lo), step)
+    ]
+    return np.concatenate(variances) if variances else np.zeros(0)
+
+
 def mean_variance(model: AxisVariance, workload: Workload | None = None, whole: float = 0.0) -> float:
     """Mean variance over the declared ranges, for noise of unit strength.
 

@@ -40,6 +40,7 @@ from dpsql.sql.tree import (
     is_error_call,
     is_star,
     named,
+    number,
     output_name,
     quoted_column,
     unaliased,
@@ -282,13 +283,10 @@ def _preview(select: exp.Select) -> bool:
 
 
 def _never(test: Node) -> bool:
-    """True of FALSE, and of two different literals that are compared: 1 = 0."""
-    if (
-        isinstance(test, exp.EQ)
-        and isinstance(test.left, exp.Literal)
-        and isinstance(test.right, exp.Literal)
-    ):
-        return bool(test.left != test.right)
+    """True of FALSE, and of two different numbers that are compared: 1 = 0, but not 1 = 1.0."""
+    if isinstance(test, exp.EQ):
+        left, right = number(test.left), number(test.right)
+        return left is not None and right is not None and left != right
     return bool(test == exp.false())
 
 

@@ -115,6 +115,7 @@ def test_wide_table_is_left_joined(answerer: ReleaseEngine) -> None:
 @pytest.mark.parametrize(("sql", "error"), [
     ("SELECT agee FROM customer", UnknownName), ("SELECT age FROM customer", RawRowsError),
     ("SELECT", SqlSyntaxError), ("SELECT *", SqlSyntaxError), ("SELECT * FROM customer WHERE 1 = 1", RawRowsError),
+    ("SELECT * FROM customer WHERE 1 = 1.0", RawRowsError), ("SELECT * FROM customer WHERE '1' = 1", RawRowsError),
 ])  # fmt: skip
 def test_the_first_thing_that_is_wrong_is_the_error(
     answerer: ReleaseEngine, sql: str, error: type[Exception]

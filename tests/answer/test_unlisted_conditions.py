@@ -191,6 +191,8 @@ def test_noise_below_0_does_not_hide_that_there_may_be_rows(tmp_path: Path) -> N
     ("SELECT AVG(price) FROM calls WHERE price BETWEEN 2 AND 10", True),
     ("SELECT SUM(price) FILTER (WHERE price BETWEEN 2 AND 10) FROM calls", True),
     ("SELECT AVG(age) FROM calls JOIN person USING (id)", True),
+    ("SELECT AVG(LENGTH(place)) FROM calls", False),
+    ("SELECT AVG(LENGTH(place)) FROM calls WHERE place IN ('north', 'south')", True),
 ])  # fmt: skip
 def test_sums_of_an_axis_have_no_ends_where_values_beyond_it_are_seen(
     desk: tuple[ReleaseEngine, Path], sql: str, bounded: bool

@@ -204,7 +204,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 367),
-    "code-lines": Bound(62500, 65688),
+    "code-lines": Bound(62500, 65682),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 898),
     "value-classes-built-in-at-most-one-place": Bound(120, 261),
@@ -241,7 +241,7 @@ def _imports() -> float:
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 10.2)),
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_390)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_310)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_380)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
