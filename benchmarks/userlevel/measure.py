@@ -201,7 +201,7 @@ def tell(star: str, law: str, measured: Measured) -> None:
     """Every cell in a line of its own, without a bound."""
     for cell in cells(measured):
         numbers = f"error {measured.error(cell):.1f}%, held {measured.share(cell):.0f}%"
-        numbers += f", half {measured.half(cell):.0f}%"
+        numbers += f", half {measured.half(cell):.1f}%"
         print(f"told   userlevel {star} {law}, {cell[0]}, {cell[1]}: {numbers}", flush=True)
 
 

@@ -135,14 +135,18 @@ def quantile_of(people: FloatArray, ends: Sequence[int], share: float, unseen: f
     return float(low * (high / low) ** inside)
 
 
-def middles(edges: Sequence[int]) -> FloatArray:
+def middles(edges: Sequence[int], *, whole: bool = False) -> FloatArray:
     """The geometric middle of each bin; the first counts at its end, the open one where it starts, shape (k + 1,).
 
-    >>> middles((1, 4)).tolist()
-    [1.0, 2.0, 4.0]
+    Args:
+        edges: upper ends of the bins, shape (k,).
+        whole: whether amounts are whole numbers, the least of which in a bin is one above the end before.
+
+    >>> middles((1, 4)).tolist(), middles((1, 3), whole=True).tolist()
+    ([1.0, 2.0, 4.0], [1.0, 2.449489742783178, 3.0])
     """
     ends = np.asarray(edges, dtype=np.float64)
-    return np.concatenate([ends[:1], np.sqrt(ends[1:] * ends[:-1]), ends[-1:]])
+    return np.concatenate([ends[:1], np.sqrt(ends[1:] * (ends[:-1] + whole)), ends[-1:]])
 
 
 def rounded(amount: float) -> int:

@@ -32,7 +32,7 @@ import numpy as np
 
 from dpsql.central.placed_rows import CountedRows
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.contributions.constants import FAR_QUANTILE, LOW_QUANTILES, ROW_BINS, SUM_BINS, SUM_START
+from dpsql.contributions.constants import FAR_QUANTILE, LOW_QUANTILES, ROW_ENDS, SUM_BINS, SUM_START
 from dpsql.contributions.factors import unevenness
 from dpsql.contributions.histogram import (
     NoisyHistogram,
@@ -43,7 +43,6 @@ from dpsql.contributions.histogram import (
     draw_total,
     middles,
     quantile,
-    rounded,
     spread,
 )
 from dpsql.contributions.norm_clipping import typical_square
@@ -206,18 +205,18 @@ class ContributionHistogram:
     def tail(self) -> Tail:
         return read_tail(self.histogram, rows=self.rows)
 
-    def quantile(self, share: float) -> float:
-        """The amount that a share of them do not pass."""
-        return (far_quantile if share > FAR_QUANTILE else quantile)(self.histogram, share)
+    def quantile(self, share: float) -> int:
+        """The whole number that a share of them do not pass: below 4 and above 3 rows there are none."""
+        return ceil((far_quantile if share > FAR_QUANTILE else quantile)(self.histogram, share))
 
     def weighted(self, tau: int) -> float:
         """About how much there is if nobody counts for more than tau."""
-        return float(self._people @ np.minimum(middles(self.histogram.edges), tau))
+        return float(self._people @ np.minimum(middles(self.histogram.edges, whole=self.rows), tau))
 
     @property
     def amount(self) -> float:
         """About how much there is, of people that histograms show."""
-        return float(self._people @ middles(self.histogram.edges))
+        return float(self._people @ middles(self.histogram.edges, whole=self.rows))
 
     @cached_property
     def _people(self) -> FloatArray:
@@ -247,7 +246,7 @@ def low_quantile(
     counts = counts_of(plan.row_statistics(of)).values()
 
     def loss(share: float) -> float:
-        tau = rounded(owned.quantile(share))
+        tau = owned.quantile(share)
         kept = owned.weighted(tau)
         if kept <= 0 or not counts:
             return 0.0
@@ -376,7 +375,7 @@ def choose_bounds(table: RecipeTable, cell_variance: CellVariance) -> RecipeChoi
     """
     measures = list(table.sums)
     people = make_people(table.relations, table.rows, table.of, [table.columns[name] for name in measures])
-    owned = ContributionHistogram(people_histogram(table, people, "n", row_edges(), table.step(ROWS)))
+    owned = ContributionHistogram(people_histogram(table, people, "n", ROW_ENDS, table.step(ROWS)))
     sizes = {
         name: ContributionHistogram(
             people_histogram(
@@ -395,12 +394,7 @@ def choose_bounds(table: RecipeTable, cell_variance: CellVariance) -> RecipeChoi
         mids[name] = centre(totals[name].clipped, rows.clipped, bounds.lower, bounds.upper)
     share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance)
     uneven = {name: unevenness(owned.histogram, each.histogram) for name, each in sizes.items()}
-    return RecipeChoices(share, rounded(owned.quantile(share)), owned, rows, totals, mids, uneven)
-
-
-def row_edges() -> tuple[int, ...]:
-    """Bins of rows per unit."""
-    return doubling_edges(1, ROW_BINS)
+    return RecipeChoices(share, owned.quantile(share), owned, rows, totals, mids, uneven)
 
 
 def sum_edges(statistic: PlannedStatistic) -> tuple[int, ...]:

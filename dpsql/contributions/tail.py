@@ -4,7 +4,8 @@ A total is drawn with every person clipped to a bound. The amount beyond the bou
 that chose it. Bins below its last clear one show people and so amounts; from that bin on people are taken to thin out
 along some curve, and every curve of a public list has the weight that the noisy bins give it:
 
-- power curves, which bend downwards, and the steepest of which end at once;
+- power curves, which bend downwards, and the steepest of which end at once; they fall by the bin, and by half an
+  octave in octaves that follow bins of half of one;
 - blocks: a spike of light people followed by a plateau that noise hides;
 - islands: an end, and people far beyond it.
 
@@ -93,6 +94,26 @@ class Tail:
     islands: bool
 
     @property
+    def starts(self) -> FloatArray:
+        """Upper end of the bin before each, shape (n,)."""
+        return np.concatenate([[0.0], self.ends[:-1]])
+
+    @cached_property
+    def steps(self) -> IntArray:
+        """Steps of a curve in each bin from the last clear one on: 2 in an octave that follows halves of one."""
+        halved = int(np.flatnonzero(self.ends < 2 * self.starts).max(initial=-1))
+        bins = np.arange(self.last, len(self.ends))
+        return np.where((self.last <= halved) & (bins > halved), 2, 1)
+
+    @property
+    def before(self) -> tuple[float, float]:
+        """People as drawn in the step before the last clear bin, and their noise SD."""
+        k = self.last
+        halves = k > 1 and self.ends[k] >= 2 * self.starts[k] and self.ends[k - 1] < 2 * self.starts[k - 1]
+        step = self.drawn[k - 1 - halves : k]
+        return float(step.sum()), sqrt(len(step)) * self.sd
+
+    @property
     def counts(self) -> FloatArray:
         """People of each bin, at least 0."""
         return np.maximum(self.drawn, 0.0)
@@ -120,22 +141,22 @@ class Tail:
         """
         k, people = self.last, self.counts[: self.last]
         curves, weights = self._posterior
-        doubt = constants.CLEAR_BIN * self.sd
-        below = mean_excess(
-            self.ends[:k], bound, np.full((1, k), constants.INNER_SLOPE), rows=self.rows, first=True
-        )[0]
-        excess = mean_excess(self.ends[k:], bound, curves.slope, rows=self.rows, first=k == 0)[curves.group]
+        known = np.full((1, k), constants.INNER_SLOPE)
+        below = mean_excess(self.starts[:k], self.ends[:k], bound, known, rows=self.rows)[0]
+        excess = mean_excess(self.starts[k:], self.ends[k:], bound, curves.slope, rows=self.rows)[
+            curves.group
+        ]
         owned = curves.people * excess
         reach = np.maximum(self.ends[k:] - bound, 0.0)
         # few people come or do not (0.8 of them Poisson), and where in their bin they are nobody knows
         chance = (0.8 * owned * reach + (0.2 * owned) ** 2).sum(axis=1)
         variance = float(((self.sd * below) ** 2 + (0.2 * people * below) ** 2).sum())
         variance += next(_quantiles(chance, weights, (constants.CHANCE,)))
-        if k and self.drawn[k - 1] < max(doubt, self.drawn[k] / constants.STEEPEST_RISE - doubt):
-            # beyond a gap, and where more people are in the last clear bin than any curve rises to, no slope says where
-            # inside of it they are: they may all own e_k. With 300 of 6,000 people at 60 rows and nobody from 20 to 59,
-            # totals covered 53% without this term; with 253 of 500 people at 8 rows and 28 at 3 or 4, 52 to 76%.
-            variance += (self.counts[k] * max(self.end - bound, 0.0) / 2) ** 2
+        if k and self._rises:
+            # no slope says where inside of the last clear bin its people are: they may all own e_k. With 300 of 6,000
+            # people at 60 rows and nobody from 20 to 59, totals covered 53% without this term
+            inside = max(self.end - max(bound, self.starts[k] + self.rows), 0.0)
+            variance += (self.counts[k] * inside / 2) ** 2
         amounts = owned.sum(axis=1)
         low, middle, high = _quantiles(amounts, weights, (0.025, 0.5, 0.975))
         scatter = float(weights @ (amounts - float(weights @ amounts)) ** 2)
@@ -143,11 +164,18 @@ class Tail:
         sd = min(sqrt(variance + scatter), (down + up) / 2)
         return float(people @ below) + middle, TailError(sd, down, up)
 
+    @property
+    def _rises(self) -> bool:
+        """Whether the last clear bin lies beyond a gap, or holds more people than any curve rises to."""
+        before, sd = self.before
+        doubt = constants.CLEAR_BIN * sd
+        return before < max(doubt, float(self.drawn[self.last]) / constants.STEEPEST_RISE - doubt)
+
     @cached_property
     def _posterior(self) -> tuple[Curves, FloatArray]:
         """Curves that the bins leave likely, with their weights."""
-        start, bins = float(self.drawn[self.last]), len(self.ends) - self.last
-        curves = possible_curves(start, self.sd, bins, *self._blocks, islands=self.islands)
+        start = float(self.drawn[self.last])
+        curves = possible_curves(start, self.sd, self.steps, *self._blocks, islands=self.islands)
         gap = np.abs(self.drawn[self.last :] - curves.people) / self.sd
         score = curves.prior - (sqrt(2) * gap if self.norm == 1 else gap**2 / 2).sum(axis=1)
         if self.last:
@@ -171,9 +199,9 @@ class Tail:
         on a log scale too. Where everybody is in one bin no slope fits; the least loss of a power curve is taken off
         all.
         """
-        before = self.drawn[self.last - 1]
-        doubt = self.sd**2 + (0.5 * np.maximum(curves.before, before)) ** 2
-        ratio = np.log2((max(before, 0.0) + self.sd) / (curves.before + self.sd))
+        before, sd = self.before
+        doubt = sd**2 + (0.5 * np.maximum(curves.before, before)) ** 2
+        ratio = np.log2((max(before, 0.0) + sd) / (curves.before + sd))
         turn = np.maximum((before - curves.before) ** 2 / (2 * doubt), ratio**2 / 2)
         least = np.min(turn[: len(constants.SLOPES) * len(constants.BENDS) * len(constants.HEIGHTS)])
         found: FloatArray = np.nan_to_num(np.maximum(turn - least, 0.0))
@@ -190,27 +218,29 @@ class Tail:
 
 
 def possible_curves(
-    start: float, sd: float, bins: int, blocks: float, hidden: float, *, islands: bool
+    start: float, sd: float, steps: IntArray, blocks: float, hidden: float, *, islands: bool
 ) -> Curves:
     """All curves from the last clear bin on; power curves come first.
 
     Args:
         start: people of the last clear bin, as drawn.
         sd: noise SD of a bin.
-        bins: from the last clear one on.
+        steps: of a power curve in each bin from the last clear one on, shape (bins,).
         blocks: weight of block curves over that of power curves.
         hidden: the same of those whose plateau follows an end.
         islands: whether there are any.
     """
-    i = np.arange(bins, dtype=np.float64)
+    i, place = np.arange(len(steps), dtype=np.float64), np.cumsum(steps) - steps
+    step = np.arange(steps.sum(), dtype=np.float64)
     lines = np.array(list(product(constants.SLOPES, constants.BENDS)))
     line = np.repeat(np.arange(len(lines)), len(constants.HEIGHTS))
     slope, bend = lines[line].T[:, :, None]
     first = np.maximum(start + np.tile(constants.HEIGHTS, len(lines)) * sd, sd / 4)[:, None]
-    power = first * np.exp2(-np.minimum(slope * i + bend * i * (i + 1) / 2, 80.0))
+    fallen = np.exp2(-np.minimum(slope * step + bend * step * (step + 1) / 2, 80.0))
+    power = first * np.add.reduceat(fallen, place, axis=1)
     power_prior = np.log([constants.BENDS[q] for q in bend[:, 0].tolist()])
-    # amounts inside of bins thin out as the curve does in its first bin, and everywhere where it ends
-    inner = lines[:, :1] + lines[:, 1:] * (i + 0.5)
+    # amounts inside of bins thin out as the curve does in its first bin, by the octave, and everywhere where it ends
+    inner = steps.max() * (lines[:, :1] + lines[:, 1:] * (place + 0.5))
     inner = np.where((i == 0) | (lines[:, 1:] > constants.ENDING_BEND), inner, constants.INNER_SLOPE)
     spikes = np.where(i == 0, np.array(constants.SPIKE_SLOPES)[:, None], constants.INNER_SLOPE)
 
@@ -258,15 +288,17 @@ def _continued(first: FloatArray, slope: FloatArray) -> FloatArray:
     return np.asarray(first * np.exp2(np.clip(slope, -2, 8)), np.float64)[:, 0]
 
 
-def mean_excess(ends: FloatArray, bound: float, slope: FloatArray, *, rows: bool, first: bool) -> FloatArray:
+def mean_excess(
+    starts: FloatArray, ends: FloatArray, bound: float, slope: FloatArray, *, rows: bool
+) -> FloatArray:
     """g_b(B): mean of (x - B)+ over the amounts of each bin under weights x^-(1 + slope), shape (g, n).
 
     Args:
+        starts: upper end of the bin before each; 0 of the histogram's first, {1} of rows and on average e / 2 of sums.
         ends: upper end e of each bin, shape (n,).
         bound: B, at least 0.
         slope: shape (g, n).
         rows: whether amounts are whole numbers, listed one by one up to `EXACT_TO`; else points at equal ratios.
-        first: whether the first of these bins is the histogram's, {1} of rows and on average e / 2 of sums.
     """
     found = np.zeros(slope.shape)
     for b in np.flatnonzero(ends > bound):
@@ -274,8 +306,8 @@ def mean_excess(ends: FloatArray, bound: float, slope: FloatArray, *, rows: bool
         exact = rows and end <= constants.EXACT_TO
         x = end * np.exp2((np.arange(constants.POINTS) + 0.5) / constants.POINTS - 1)
         if exact:
-            x = np.arange(end // 2 + 1, end + 1)
-        if first and b == 0:
+            x = np.arange(starts[b] + 1, end + 1)
+        if not starts[b]:
             x = np.array([end if rows else 0.5 * end])
         # points at equal ratios have 1 of the exponent in their distances
         power = -(slope[:, b, None] + exact) * np.log(x / end)

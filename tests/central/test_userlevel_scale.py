@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpsql.budget import scaled_denominator
 from dpsql.contributions import clipping
 from dpsql.contributions.clipping import CLIPPINGS
-from dpsql.contributions.constants import LOW_QUANTILES
+from dpsql.contributions.constants import LOW_QUANTILES, ROW_ENDS
 from dpsql.contributions.histogram import (
     NoisyHistogram,
     NoisyTotal,
@@ -36,7 +36,6 @@ from dpsql.contributions.selection import (
     counts_of,
     low_quantile,
     recipe_shares,
-    row_edges,
 )
 from dpsql.contributions.tail import last_clear
 from dpsql.errors import InternalError
@@ -111,8 +110,8 @@ def test_shapes_without_budget_are_refused():
 
 def owned(people: list[int]) -> ContributionHistogram:
     """Rows per unit, without noise worth the name."""
-    value = np.array([*people, *[0] * (17 - len(people))])
-    return ContributionHistogram(NoisyHistogram(row_edges(), value, 1.0))
+    value = np.array([*people, *[0] * (len(ROW_ENDS) + 1 - len(people))])
+    return ContributionHistogram(NoisyHistogram(ROW_ENDS, value, 1.0))
 
 
 @pytest.mark.parametrize("law", CLIPPINGS)
@@ -120,7 +119,10 @@ def test_the_low_bound_weighs_noise_against_what_is_left_out(tmp_path, law):
     """rel^2 + out^2 over eight quantiles, by the sum itself; never off the grid, whatever histograms show."""
     table = open_table(write_star(tmp_path, [], {}, delta="0" if law == LAPLACE else "1e-6"), ZeroNoise())
     rng = np.random.default_rng(1)
-    middles = np.array([1.0, *(2**0.5 * 2**i for i in range(15)), 2.0**15])
+    starts = (0, *ROW_ENDS)
+    middles = np.array(
+        [((start + 1) * end) ** 0.5 for start, end in zip(starts, ROW_ENDS, strict=False)] + [2.0**15]
+    )
     for _ in range(30):
         people = owned((rng.pareto(1.0, rng.integers(2, 12)) * 10 ** rng.uniform(0, 4)).astype(int).tolist())
         rows = float(rng.integers(0, 10**6))
@@ -128,10 +130,10 @@ def test_the_low_bound_weighs_noise_against_what_is_left_out(tmp_path, law):
         assert share in LOW_QUANTILES
         value, losses = people.histogram.value, {}
         last = last_clear(people.histogram)
-        kept_people = np.where((np.arange(17) <= last + 1) & (value >= 2), value, 0)
+        kept_people = np.where((np.arange(len(value)) <= last + 1) & (value >= 2), value, 0)
         cells = [prod(table.plan.shape(s)) for s in counts_of(table.statistics).values()]
         for q in LOW_QUANTILES:
-            tau = max(1, round(people.quantile(q)))
+            tau = people.quantile(q)
             kept = float(kept_people @ np.minimum(middles, tau))
             if kept > 0:
                 out = 1 - kept / max(rows, float(kept_people @ middles), kept)
@@ -154,12 +156,12 @@ def test_noise_lowers_the_bound_and_what_is_left_out_raises_it(tmp_path):
 
 def test_far_quantiles_are_read_off_bins_up_to_the_last_clear_one():
     """Three people in a bin of 8,192 rows and 40 in the next: a tenth of all, and none of them is read."""
-    people = [100, 200, 300, 300, 8]
+    people = [30, 60, 75, 30, 75, 8]
     clear, noisy = (
-        ContributionHistogram(NoisyHistogram(row_edges(), np.array([*people, *far]), 4.0))
-        for far in ([0] * 12, [0] * 8 + [11, 15, 0, 0])
+        ContributionHistogram(NoisyHistogram(ROW_ENDS, np.array([*people, *far]), 4.0))
+        for far in ([0] * 14, [0] * 10 + [11, 15, 0, 0])
     )
-    assert clear.tail.last == noisy.tail.last == 3
+    assert clear.tail.last == noisy.tail.last == 4
     for share in (0.95, 0.98, 0.99):
         assert noisy.quantile(share) == clear.quantile(share) <= 8.0
     assert noisy.quantile(0.9) != clear.quantile(0.9)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpsql.contributions.constants import ROW_ENDS
 from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, doubling_edges
 from dpsql.contributions.tail import ClippedTotal, best_clip, mean_excess, public_total, read_tail, unclipped
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
@@ -22,14 +23,15 @@ pytestmark = pytest.mark.long
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "userlevel4.json").read_text())["tails"]
 
 EDGES = doubling_edges(1, 16)
+BINS = len(ROW_ENDS) + 1
 HALL_OF_FAME = (819, 158, 159, 162, 153, 88, 4)
 """People by the bin of their rows: most own one, and noise of 94 hides the rest."""
 
 
-def histogram(amounts, sd: float, seed: int = 0) -> NoisyHistogram:
-    counts = np.bincount(bin_of(amounts, EDGES), minlength=len(EDGES) + 1)
+def histogram(amounts, sd: float, seed: int = 0, edges: tuple[int, ...] = EDGES) -> NoisyHistogram:
+    counts = np.bincount(bin_of(amounts, edges), minlength=len(edges) + 1)
     noise = np.random.default_rng(seed).normal(0, sd, len(counts)) if sd else 0.0
-    return NoisyHistogram(EDGES, np.rint(counts + noise).astype(np.int64), max(sd, 1e-3))
+    return NoisyHistogram(edges, np.rint(counts + noise).astype(np.int64), max(sd, 1e-3))
 
 
 def pareto(people: int, slope: float, seed: int = 1) -> np.ndarray:
@@ -66,26 +68,26 @@ def test_tails_are_the_vectors(case):
         assert (estimate, *error) == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
-def inner(end: float, slope: float, *, rows: bool, first: bool) -> list[tuple[float, float]]:
+def inner(start: float, end: float, slope: float, *, rows: bool) -> list[tuple[float, float]]:
     """Amounts of a bin with their weights."""
-    if first:
+    if not start:
         return [(end if rows else end / 2, 1.0)]
     if rows and end <= 32:
-        return [(x, x ** -(1 + slope)) for x in range(int(end) // 2 + 1, int(end) + 1)]
+        return [(x, x ** -(1 + slope)) for x in range(int(start) + 1, int(end) + 1)]
     return [(x, x**-slope) for x in (end * 2 ** ((j + 0.5) / 8 - 1) for j in range(8))]
 
 
-def excess(end: float, bound: float, slope: float, **bin_of_tail: bool) -> float:
+def excess(start: float, end: float, bound: float, slope: float, *, rows: bool) -> float:
     """Mean of (x - bound)+ over them."""
-    points = inner(end, min(max(slope, -1), 12), **bin_of_tail)
+    points = inner(start, end, min(max(slope, -1), 12), rows=rows)
     return sum(w * max(x - bound, 0) for x, w in points) / sum(w for _, w in points)
 
 
 def test_amounts_of_a_bin_are_listed_where_they_are_few():
-    ends = np.array([1.0, 2.0, 8.0, 64.0])
+    starts, ends = np.array([[0.0, 1.0, 4.0, 6.0, 32.0], [1.0, 2.0, 6.0, 8.0, 64.0]])
     for rows, slope, bound in product((True, False), (-0.5, 0.7, 6.0), (0.2, 1, 5, 6, 40, 100)):
-        found = mean_excess(ends, bound, np.full((1, 4), slope), rows=rows, first=True)[0]
-        expected = [excess(e, bound, slope, rows=rows, first=i == 0) for i, e in enumerate(ends.tolist())]
+        found = mean_excess(starts, ends, bound, np.full((1, 5), slope), rows=rows)[0]
+        expected = [excess(*bin, bound, slope, rows=rows) for bin in zip(starts, ends, strict=True)]
         assert found == pytest.approx(expected)
 
 
@@ -93,8 +95,18 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
     """m, sd, down and up of the amount beyond a bound: every curve by itself, in plain loops."""
     value, s, laplace = tail.value.tolist(), tail.sd, tail.law is LAPLACE
     ends = [*tail.edges, 2 * tail.edges[-1]]
+    starts = [0, *tail.edges]
     people = float(cleaned(tail).sum())
     see, bins = people / s, range(len(ends) - k)
+    # a power curve has two steps in each octave that follows a last clear bin of half of one
+    narrow = any(b > 1 and ends[b] < 2 * starts[b] for b in range(k, len(ends)))
+    steps, octave = [[0]], 1 + narrow
+    for b in range(k + 1, len(ends)):
+        wide = narrow and not any(ends[c] < 2 * starts[c] for c in range(b, len(ends)))
+        steps.append([steps[-1][-1] + 1 + j for j in range(1 + wide)])
+    # before the first whole octave stand two halves of one
+    pair = k > 1 and ends[k] >= 2 * starts[k] and ends[k - 1] < 2 * starts[k - 1]
+    known, s_known = (sum(value[k - 1 - pair : k]), s * sqrt(1 + pair)) if k else (0.0, s)
     visible = max(sum(0.72 * e * max(c, 0) for e, c in zip(ends[: k + 1], value, strict=False)),
                   0.72 * ends[k] * s / 4)  # fmt: skip
     curves = []
@@ -104,8 +116,8 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
     ):  # fmt: skip
         top = max(value[k] + z / 2 * s, s / 4)
         before = top * 2 ** min(max(a, -2), 8)
-        slopes = [a + q * (i + 0.5) if i == 0 or q > 2 else 0.7 for i in bins]
-        curve = [top * 2 ** -min(a * i + q * i * (i + 1) / 2, 80) for i in bins]
+        slopes = [octave * (a + q * (steps[i][0] + 0.5)) if i == 0 or q > 2 else 0.7 for i in bins]
+        curve = [sum(top * 2 ** -min(a * t + q * t * (t + 1) / 2, 80) for t in steps[i]) for i in bins]
         curves.append((log(0.1) if q > 2 else 0.0, before, curve, slopes))
     power = len(curves)
     share = min(max(0.5 * (16 / see) ** 1.5, 0.08), 0.5)
@@ -127,9 +139,9 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
     for _, before, _, _ in curves:
         turns.append(0.0)
         if k and before is not None:
-            doubt = s**2 + (0.5 * max(before, value[k - 1])) ** 2
-            off = (value[k - 1] - before) ** 2 / (2 * doubt)
-            turns[-1] = max(off, log2((max(value[k - 1], 0) + s) / (before + s)) ** 2 / 2)
+            doubt = s_known**2 + (0.5 * max(before, known)) ** 2
+            off = (known - before) ** 2 / (2 * doubt)
+            turns[-1] = max(off, log2((max(known, 0) + s_known) / (before + s_known)) ** 2 / 2)
     least, scores = min(turns[:power]), []
     for (prior, _, curve, _), turn in zip(curves, turns, strict=True):
         gaps = [abs(value[k + i] - curve[i]) / s for i in bins]
@@ -142,7 +154,7 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
         weight = exp(score - best)
         if weight >= 1e-5:
             means = [
-                excess(ends[k + i], bound, slopes[i], rows=True, first=k + i == 0)
+                excess(starts[k + i], ends[k + i], bound, slopes[i], rows=True)
                 if ends[k + i] > bound
                 else 0.0
                 for i in bins
@@ -162,9 +174,9 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
         raise AssertionError
 
     value_below = variance = 0.0
-    for b, (e, c) in enumerate(zip(ends[:k], value, strict=False)):
+    for start, e, c in zip(starts, ends[:k], value, strict=False):
         if e > bound:
-            g = excess(e, bound, 0.7, rows=True, first=b == 0)
+            g = excess(start, e, bound, 0.7, rows=True)
             value_below += max(c, 0) * g
             variance += (s * g) ** 2 + (0.2 * max(c, 0) * g) ** 2
     variance += quantile(2, 0.9)
@@ -176,10 +188,15 @@ def brute_force(tail: NoisyHistogram, k: int, bound: float) -> tuple[float, floa
 
 
 @pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
-@pytest.mark.parametrize(("seed", "bound"), by_default([(0, 5), (1, 40), (2, 200)], 1))
-def test_the_posterior_is_the_sum_over_all_curves(seed, bound, law):
-    noisy = replace(histogram(np.minimum(pareto(3000, 1.5, seed), 300), 25.0, seed), law=law)
+@pytest.mark.parametrize(
+    ("seed", "bound", "most", "last"),
+    by_default([(0, 5, 300, 9), (3, 7, 6, 4), (4, 30, 30, 8), (1, 40, 300, 9), (2, 200, 300, 10)], 3),
+)
+def test_the_posterior_is_the_sum_over_all_curves(seed, bound, most, last, law):
+    """With a last clear bin of half an octave, of the first whole one, and far beyond."""
+    noisy = replace(histogram(np.minimum(pareto(3000, 1.5, seed), most), 25.0, seed, ROW_ENDS), law=law)
     tail = read_tail(noisy, rows=True)
+    assert tail.last == last
     estimate, error = tail.beyond(bound)
     assert (estimate, *error) == pytest.approx(brute_force(noisy, tail.last, bound), rel=1e-6)
 
@@ -194,7 +211,8 @@ def drawn_total(
         return rng.normal(0, sd, size) if law is GAUSSIAN else rng.laplace(0, sd / sqrt(2), size)
 
     s, u = 26.72 / sqrt(mu2), 18.89 / sqrt(mu2) if law is GAUSSIAN else 10.1 / sqrt(mu2)
-    tail = read_tail(NoisyHistogram(EDGES, np.rint(exact + noise(s, 17)).astype(np.int64), s, law), rows=True)
+    drawn = np.rint(exact + noise(s, BINS)).astype(np.int64)
+    tail = read_tail(NoisyHistogram(ROW_ENDS, drawn, s, law), rows=True)
     bound = best_clip(tail, u, 1 << 40)
     value = np.minimum(amounts, bound).sum() + noise(u * bound, 1)[0]
     return unclipped(NoisyTotal(round(value), u * bound, bound), tail)
@@ -213,7 +231,7 @@ SHORT = {
 @pytest.mark.parametrize("name", SHORT)
 def test_totals_of_short_tails_are_narrow_and_cover(name):
     amounts, widest = SHORT[name]
-    exact = np.bincount(bin_of(amounts, EDGES), minlength=17)
+    exact = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS)
     held, halves = 0, []
     for seed in range(40):
         high = drawn_total(exact, amounts, GAUSSIAN, 1.0, seed)
@@ -224,10 +242,13 @@ def test_totals_of_short_tails_are_narrow_and_cover(name):
     assert held >= 34
 
 
-def test_a_cap_that_half_of_all_meet_is_not_thinned_out():
-    """253 of 500 units own 8 rows and none more: taken to thin out towards 8, totals clipped at 6 covered 52%."""
-    amounts = np.repeat(np.arange(1, 9), [169, 24, 16, 12, 10, 9, 7, 253])
-    exact, held = np.bincount(bin_of(amounts, EDGES), minlength=17), 0
+@pytest.mark.parametrize("met", [253, 100, 70, 40])
+@pytest.mark.parametrize("most", [8, 10, 12])
+def test_a_cap_that_many_meet_is_not_thinned_out(met, most):
+    """Of 500 units so many own the most rows, and none more: where 253 own 8, and are taken to thin out towards it as
+    octaves of rows cannot deny, totals clipped at 6 cover 52%."""
+    amounts = np.repeat([1, 2, 3, 4, 5, 6, 7, most], [416 - met, 24, 16, 12, 10, 9, 13, met])
+    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
     for seed in range(40):
         high = drawn_total(exact, amounts, GAUSSIAN, 5.0, seed)
         down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
@@ -239,9 +260,9 @@ def test_noise_makes_no_island():
     """3.2 standard deviations in one of twelve empty bins, as in 2% of draws, made a total of 10 rows at most 100 times
     wider, under Gaussian noise."""
     amounts, _ = SHORT["the bundled shop"]
-    counts = np.bincount(bin_of(amounts, EDGES), minlength=17)
-    counts[11] = 90
-    tail = read_tail(NoisyHistogram(EDGES, counts, 28.0), rows=True)
+    counts = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS)
+    counts[14] = 90
+    tail = read_tail(NoisyHistogram(ROW_ENDS, counts, 28.0), rows=True)
     ups = [t.beyond(best_clip(t, 20.0, 1 << 40))[1].up for t in (tail, replace(tail, islands=True))]
     assert ups[0] < 400 and ups[1] > 100 * ups[0]
 
@@ -249,7 +270,7 @@ def test_noise_makes_no_island():
 def test_more_budget_never_widens_a_total():
     """Power curves that never end made the total of the bundled shop 2.4% wide at .3, and 5.6% at 1."""
     amounts, _ = SHORT["the bundled shop"]
-    exact = np.bincount(bin_of(amounts, EDGES), minlength=17)
+    exact = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS)
     halves = [
         np.median([drawn_total(exact, amounts, GAUSSIAN, mu2, seed).sd for seed in range(10)])
         for mu2 in (0.09, 1.0, 4.0)
@@ -262,7 +283,7 @@ def test_more_budget_never_widens_a_total():
 def test_people_beyond_a_gap_may_be_anywhere_in_their_bin(owned, law):
     """A twentieth own the second number of rows: no bin shows where inside of it they are."""
     amounts = np.repeat(owned, [5700, 300])
-    exact, held = np.bincount(bin_of(amounts, EDGES), minlength=17), 0
+    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
     for seed in range(25):
         high = drawn_total(exact, amounts, law, 1.0, seed)
         down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))

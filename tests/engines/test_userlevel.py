@@ -20,9 +20,10 @@ from dpsql.central.cells import row_value
 from dpsql.central.placed_rows import counted_rows, prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.contributions.clipping import norm_views, pure_reach, whitened_parts
+from dpsql.contributions.constants import ROW_ENDS
 from dpsql.contributions.histogram import doubling_edges
 from dpsql.contributions.norm_clipping import UNIT, whiten
-from dpsql.contributions.selection import RecipeTable, placed_table, row_edges, sum_edges
+from dpsql.contributions.selection import RecipeTable, placed_table, sum_edges
 from dpsql.contributions.statements import (
     WeightedRows,
     clipped_total,
@@ -81,7 +82,7 @@ def answers(table: RecipeTable) -> dict[str, Any]:
     """What the recipe asks, by step."""
     relations, sums = table.relations, table.sums
     people = make_people(relations, table.rows, "sales", [table.columns[name] for name in sums])
-    found: dict[str, Any] = {"rows": people_per_bin(relations, people, "n", row_edges()).tolist()}
+    found: dict[str, Any] = {"rows": people_per_bin(relations, people, "n", ROW_ENDS).tolist()}
     for i, (name, statistic) in enumerate(sums.items()):
         edges = sum_edges(statistic)
         found[f"sums of {name}"] = people_per_bin(relations, people, f"abs(s{i})", edges).tolist()
