@@ -21,8 +21,8 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from dpsql.central.cells import row_value
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
-from dpsql.contributions.constants import FAR_QUANTILE, NORM_BINS, NORM_QUANTILE, NORM_START
-from dpsql.contributions.histogram import doubling_edges, quantile, rounded, spread
+from dpsql.contributions.constants import NORM_BINS, NORM_QUANTILE, NORM_START
+from dpsql.contributions.histogram import doubling_edges, quantile, spread
 from dpsql.contributions.norm_clipping import (
     UNIT,
     WhitenedStatistic,
@@ -47,7 +47,6 @@ from dpsql.contributions.statements import (
     make_weights,
     weighted_cells,
 )
-from dpsql.contributions.tail import far_quantile
 from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
 from dpsql.tree import Exact
@@ -137,8 +136,8 @@ class Whitened:
         histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
         mu2 = sum((s.spend for s in table.statistics.values()), Fraction(0))
         share = NORM_QUANTILE.get(choices.quantile, choices.quantile)
-        read = far_quantile if share > FAR_QUANTILE else quantile
-        clip = min(rounded(read(histogram, share, 1 << whitening.point)), whitening.largest_clip(mu2))
+        typical = round(quantile(histogram, share, 1 << whitening.point))
+        clip = min(max(typical, 1), whitening.largest_clip(mu2))
         weights = make_weights(table.relations, norms, table.of, clip)
         return draw_each(table, weights, whitened_draw(table, whitening, clip, mu2))
 

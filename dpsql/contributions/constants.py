@@ -16,7 +16,7 @@ QUIET = 2.0
 """Noise SDs below which a bin counts as empty."""
 
 ROW_ENDS = (1, 2, 3, 4, 6, 8, 12, *(1 << octave for octave in range(4, 16)))
-"""Upper ends of the bins of rows per unit: halves of octaves up to 16, since short tails end at any row, then octaves."""
+"""Upper ends of the bins of rows per unit: half octaves up to 16, since short tails end at any row, then octaves."""
 
 SUM_BINS, SUM_START = 20, 16
 """Bins of sums per unit: from a 16th of the largest value of one row, doubling."""

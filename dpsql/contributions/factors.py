@@ -41,8 +41,8 @@ from dpsql.contributions.constants import (
     UNEVEN,
     WIDEST,
 )
-from dpsql.contributions.histogram import NoisyHistogram, PeopleEstimate, middles, quantile_of
-from dpsql.contributions.tail import ClippedTotal, TailError, clear_people
+from dpsql.contributions.histogram import NoisyHistogram, PeopleEstimate, clear_people, middles, quantile_of
+from dpsql.contributions.tail import ClippedTotal, TailError
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 Bins double. Each person falls into exactly one bin, so adding or removing a person changes one count by one, however
 many rows the person owns. Bins are public: they follow from a unit amount and a number of bins, and the last one
-catches everything above. Quantiles are post-processing, so one draw serves any number of them. Those above .9 are read
-off bins up to the last clear one (`tail.far_quantile`), since bins beyond are mostly noise.
+catches everything above. Quantiles are post-processing, so one draw serves any number of them.
 
 | here | there | unit |
 |---|---|---|
@@ -25,14 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.contributions.constants import QUIET, SEEN
+from dpsql.contributions.constants import CERTAIN_BIN, CLEAR_BIN, FAR_QUANTILE, QUIET, SEEN
 from dpsql.errors import InternalError
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, Noisy
-
-FARTHEST = 0.95
-"""Quantiles past this one are not read off all bins of a histogram of a few thousand people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,27 +91,56 @@ def cleaned(histogram: NoisyHistogram) -> FloatArray:
     return np.where(value < QUIET * histogram.sd, 0.0, np.maximum(value, 0.0))
 
 
+def last_clear(histogram: NoisyHistogram) -> int:
+    """The last clear bin of a noisy histogram.
+
+    It is the median's, or a certain one above, moved up while the next one stands out of the noise: a contiguous run,
+    since single far bins over two SDs are noise.
+
+    >>> last_clear(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
+    3
+    """
+    value, s = histogram.value.astype(np.float64), histogram.sd
+    running = np.cumsum(cleaned(histogram))
+    last = len(histogram.edges) - 1
+    k = min(int(np.searchsorted(running, running[-1] / 2)), last) if running[-1] > 0 else 0
+    k = max([k, *np.flatnonzero(value[: last + 1] > CERTAIN_BIN[histogram.law.norm] * s)])
+    while k < last and value[k + 1] > CLEAR_BIN * s:
+        k += 1
+    return int(k)
+
+
+def clear_people(histogram: NoisyHistogram, bins: int = 0) -> FloatArray:
+    """Cleaned people of bins up to so many past the last clear one: far bins are noise times large amounts.
+
+    Args:
+        histogram: the histogram.
+        bins: past the last clear one.
+    """
+    people = cleaned(histogram)
+    people[last_clear(histogram) + bins + 1 :] = 0.0
+    return people
+
+
 def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> float:
     """The amount that a share of the people do not pass, by log-linear interpolation inside a bin.
 
+    Quantiles above .9 are read off bins up to the last clear one alone: bins beyond are mostly noise.
+
     Args:
         histogram: the noisy histogram.
-        share: in (0, 0.95].
+        share: in (0, 1].
         unseen: the answer if nobody stands out of the noise; the first edge unless given.
 
     Returns:
         An amount between the first edge and the last, or `unseen`.
 
-    Raises:
-        InternalError: for a quantile farther out than noise allows.
-
     >>> from dpsql.mechanisms.distribution import published
     >>> quantile(NoisyHistogram((1, 2, 4, 8), published(np.array([0, 0, 50, 50, 0])), 0.1), 0.5)
     4.0
     """
-    if not 0 < share <= FARTHEST:
-        raise InternalError("that quantile would be read off noise", hint="ask for 0.95 or less")
-    return quantile_of(cleaned(histogram), histogram.edges, share, unseen)
+    people = clear_people(histogram) if share > FAR_QUANTILE else cleaned(histogram)
+    return quantile_of(people, histogram.edges, share, unseen)
 
 
 def quantile_of(people: FloatArray, ends: Sequence[int], share: float, unseen: float = 0.0) -> float:
@@ -147,11 +172,6 @@ def middles(edges: Sequence[int], *, whole: bool = False) -> FloatArray:
     """
     ends = np.asarray(edges, dtype=np.float64)
     return np.concatenate([ends[:1], np.sqrt(ends[1:] * (ends[:-1] + whole)), ends[-1:]])
-
-
-def rounded(amount: float) -> int:
-    """An integer bound from a released quantile, at least 1."""
-    return max(1, round(amount))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ ours by knowledge of hers:
 
 | said | supposed where it is not |
 |---|---|
-| `typical`, rows of the unit in the middle | log-normal with a deviation of 1, or the one that `most` implies |
+| `typical`, rows of the unit in the middle | with `most` nothing more; else log-normal with a deviation of 1 |
 | `most`, rows that hardly any unit passes | no such number: the log-normal tail |
 | `alike`, the part of a unit's rows in one leaf of hers | a half |
 | `means`, the mean of a measure | a quarter of its range above its lower bound |
@@ -13,7 +13,8 @@ ours by knowledge of hers:
 Rows that a unit does not keep together lie evenly over the keys of public dimensions, and over the leaves of every
 other axis. The table made up of these numbers:
 
-    rows per unit   log-normal with the stated middle; the deviation is the one at which the mean holds
+    rows per unit   where mean and most are all that is known, the law of the largest entropy: p(n) ~ r^n up to the
+                    most; else log-normal with the stated middle; r or the deviation is the one at which the mean holds
     axes of a unit  one random leaf for each unit, for all of her rows
     other axes      a part `alike` of her rows in one leaf of hers, the rest by public crowds, else evenly
     values          Beta around the stated mean; its smaller parameter is 1: even in the middle, steep near an end
@@ -32,7 +33,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, log, sqrt
+from math import ceil, exp
 from statistics import NormalDist
 
 import numpy as np
@@ -106,20 +107,20 @@ class Guess:
 
     @property
     def median(self) -> float:
-        """q.5(n), at least 1."""
-        return max(1.0, self.mean * exp(-(self._deviation**2) / 2) if self.typical is None else self.typical)
-
-    @property
-    def _deviation(self) -> float:
-        """Deviation d of log rows: z d - d^2 / 2 = log(most / mean), z the normal quantile of the largest unit."""
-        if self.most is None:
-            return 1.0
-        largest = NORMAL.inv_cdf(1 - 0.5 / self.units)
-        return largest - sqrt(max(0.0, largest**2 - 2 * log(self.most / self.mean)))
+        """q.5(n)."""
+        if self.typical is None and self.most is not None:
+            return float(np.median(self.amounts(min(self.units, MOST_UNITS))))
+        return max(1.0, self.mean * exp(-1 / 2) if self.typical is None else self.typical)
 
     def amounts(self, number: int) -> IntArray:
-        """Rows of so many units that stand for all, increasing: log-normal, and as many rows a unit as were stated."""
-        normal = np.array([NORMAL.inv_cdf((i + 0.5) / number) for i in range(number)])
+        """Rows of so many units that stand for all, increasing, and as many rows a unit as were stated."""
+        place = (np.arange(number) + 0.5) / number
+        if self.typical is None and self.most is not None:
+            most = int(self.most)
+            if 2 * self.mean > most + 1:
+                return most + 1 - geometric(place, most + 1 - self.mean, most)[::-1]
+            return geometric(place, self.mean, most)
+        normal = np.array([NORMAL.inv_cdf(share) for share in place.tolist()])
         low, high = max(1e-3, NARROWEST * (1 - self.units / self.rows)), WIDEST
         for _ in range(30):
             middle = (low + high) / 2
@@ -139,6 +140,25 @@ class Guess:
                 raise InterfaceError(f"mean of {measure}: state a number within its bounds that is not 0")
             return told
         return (3 * bounds.lower + bounds.upper) / 4 or (bounds.upper - bounds.lower) / 4 or 1.0
+
+
+def geometric(place: FloatArray, mean: float, most: int) -> IntArray:
+    """Quantiles of whole numbers from 1 to `most` with p(n) ~ r^n and r at most 1, so that their mean is as stated.
+
+    Args:
+        place: of each quantile, increasing, in (0, 1).
+        mean: at most the middle of 1 and `most`.
+        most: the largest number.
+
+    >>> geometric(np.array([0.25, 0.75]), 2.5, 4).tolist()
+    [1, 3]
+    """
+    low, high, numbers = 1e-12, 50.0, np.ones(len(place))
+    for _ in range(60):
+        fall = (low + high) / 2
+        numbers = np.clip(np.ceil(-np.log1p(place * np.expm1(-fall * most)) / fall), 1, most)
+        low, high = (fall, high) if numbers.mean() > mean else (low, fall)
+    return numbers.astype(np.int64)
 
 
 def stated_guess(catalog: Catalog) -> Guess | None:

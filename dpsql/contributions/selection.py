@@ -32,15 +32,17 @@ import numpy as np
 
 from dpsql.central.placed_rows import CountedRows
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.contributions.constants import FAR_QUANTILE, LOW_QUANTILES, ROW_ENDS, SUM_BINS, SUM_START
+from dpsql.contributions.constants import LOW_QUANTILES, ROW_ENDS, SUM_BINS, SUM_START
 from dpsql.contributions.factors import unevenness
 from dpsql.contributions.histogram import (
     NoisyHistogram,
     centre,
     cleaned,
+    clear_people,
     doubling_edges,
     draw_histogram,
     draw_total,
+    last_clear,
     middles,
     quantile,
     spread,
@@ -51,9 +53,6 @@ from dpsql.contributions.tail import (
     ClippedTotal,
     Tail,
     best_clip,
-    clear_people,
-    far_quantile,
-    last_clear,
     public_total,
     read_tail,
     unclipped,
@@ -207,7 +206,7 @@ class ContributionHistogram:
 
     def quantile(self, share: float) -> int:
         """The whole number that a share of them do not pass: below 4 and above 3 rows there are none."""
-        return ceil((far_quantile if share > FAR_QUANTILE else quantile)(self.histogram, share))
+        return ceil(quantile(self.histogram, share))
 
     def weighted(self, tau: int) -> float:
         """About how much there is if nobody counts for more than tau."""

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.contributions import constants
-from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, quantile_of
+from dpsql.contributions.histogram import NoisyHistogram, NoisyTotal, cleaned, last_clear
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -99,18 +99,20 @@ class Tail:
         return np.concatenate([[0.0], self.ends[:-1]])
 
     @cached_property
+    def halved(self) -> int:
+        """The last bin of half an octave; -1 where there is none."""
+        return int(np.flatnonzero(self.ends < 2 * self.starts).max(initial=-1))
+
+    @property
     def steps(self) -> IntArray:
         """Steps of a curve in each bin from the last clear one on: 2 in an octave that follows halves of one."""
-        halved = int(np.flatnonzero(self.ends < 2 * self.starts).max(initial=-1))
         bins = np.arange(self.last, len(self.ends))
-        return np.where((self.last <= halved) & (bins > halved), 2, 1)
+        return np.where((self.last <= self.halved) & (bins > self.halved), 2, 1)
 
     @property
     def before(self) -> tuple[float, float]:
-        """People as drawn in the step before the last clear bin, and their noise SD."""
-        k = self.last
-        halves = k > 1 and self.ends[k] >= 2 * self.starts[k] and self.ends[k - 1] < 2 * self.starts[k - 1]
-        step = self.drawn[k - 1 - halves : k]
+        """People as drawn in the step before the last clear bin, both halves of an octave, and their noise SD."""
+        step = self.drawn[self.last - 1 - (0 < self.last == self.halved + 1) : self.last]
         return float(step.sum()), sqrt(len(step)) * self.sd
 
     @property
@@ -169,7 +171,7 @@ class Tail:
         """Whether the last clear bin lies beyond a gap, or holds more people than any curve rises to."""
         before, sd = self.before
         doubt = constants.CLEAR_BIN * sd
-        return before < max(doubt, float(self.drawn[self.last]) / constants.STEEPEST_RISE - doubt)
+        return bool(before < max(doubt, self.drawn[self.last] / constants.STEEPEST_RISE - doubt))
 
     @cached_property
     def _posterior(self) -> tuple[Curves, FloatArray]:
@@ -322,42 +324,6 @@ def _quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...
     running = np.cumsum(weights[order])
     places = np.searchsorted(running, np.array(shares) * running[-1])
     return iter(values[order][np.minimum(places, len(values) - 1)].tolist())
-
-
-def last_clear(histogram: NoisyHistogram) -> int:
-    """The last clear bin of a noisy histogram.
-
-    It is the median's, or a certain one above, moved up while the next one stands out of the noise: a contiguous run,
-    since single far bins over two SDs are noise.
-
-    >>> last_clear(NoisyHistogram((1, 2, 4, 8, 16), np.array([40, 80, 40, 20, 0, 0]), 1.0))
-    3
-    """
-    value, s = histogram.value.astype(np.float64), histogram.sd
-    running = np.cumsum(cleaned(histogram))
-    last = len(histogram.edges) - 1
-    k = min(int(np.searchsorted(running, running[-1] / 2)), last) if running[-1] > 0 else 0
-    k = max([k, *np.flatnonzero(value[: last + 1] > constants.CERTAIN_BIN[histogram.law.norm] * s)])
-    while k < last and value[k + 1] > constants.CLEAR_BIN * s:
-        k += 1
-    return int(k)
-
-
-def clear_people(histogram: NoisyHistogram, bins: int = 0) -> FloatArray:
-    """Cleaned people of bins up to so many past the last clear one: far bins are noise times large amounts.
-
-    Args:
-        histogram: the histogram.
-        bins: past the last clear one.
-    """
-    people = cleaned(histogram)
-    people[last_clear(histogram) + bins + 1 :] = 0.0
-    return people
-
-
-def far_quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> float:
-    """A quantile above .9, read off bins up to the last clear one alone; see `histogram.quantile_of`."""
-    return quantile_of(clear_people(histogram), histogram.edges, share, unseen)
 
 
 def read_tail(histogram: NoisyHistogram, *, rows: bool) -> Tail:

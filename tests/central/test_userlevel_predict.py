@@ -92,19 +92,25 @@ def test_statements_are_predicted_as_a_publish_answers_them(
     catalog = write_star(tmp_path, rows, customers, delta=delta)
     catalog.write_text(catalog.read_text().replace("upper: 100", "upper: 40"))
     (query,) = api.plan(catalog, [BY_DAY], guess=Guess(5000, len(rows))).queries
-    noise = ExactNoise(insecure_test_entropy(3))
-    published = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
-    answered = ReleaseEngine(open_release(published.path, insecure=True)).query(BY_DAY)
+    answers = []
+    for seed in (3, 4, 5):
+        noise = ExactNoise(insecure_test_entropy(seed))
+        published = publish_release(
+            load_catalog(catalog), tmp_path / f"{seed}.dpsql", noise=noise, key=bytes(32)
+        )
+        answers.append(ReleaseEngine(open_release(published.path, insecure=True)).query(BY_DAY))
     assert [column.name for column in query.columns] == ["n", "s", "a"]
     for column in query.columns:
-        place = answered.columns.index(column.name)
-        shown = [
-            (own[place], row[place])
-            for own, row in zip(answered.stderr_rows, answered.rows, strict=True)
-            if own[place] is not None and row[0] is not None
-        ]
-        error = float(np.median([own for own, _ in shown]))
-        relative = float(np.median([own / abs(float(value)) for own, value in shown]))
+        place, errors, relatives = answers[0].columns.index(column.name), [], []
+        for answered in answers:
+            shown = [
+                (own[place], row[place])
+                for own, row in zip(answered.stderr_rows, answered.rows, strict=True)
+                if own[place] is not None and row[0] is not None
+            ]
+            errors.append(float(np.median([own for own, _ in shown])))
+            relatives.append(float(np.median([own / abs(float(value)) for own, value in shown])))
+        error, relative = float(np.median(errors)), float(np.median(relatives))
         assert column.median is not None and column.relative is not None
         assert LEAST <= column.median / error <= MOST, (column, error)
         assert LEAST <= column.relative / relative <= MOST, (column, relative)
@@ -116,10 +122,10 @@ def test_a_sample_of_the_units_errs_like_all_of_them(tmp_path: Path, monkeypatch
     asked = questions(star.truth, views, {"days": [True], "regions": [False, True]})
     guess = Guess(12_000, 96_000)
     assert stands_for(guess) == 1
-    every = typical_errors(star, asked, rehearsals(star, guess))
+    every = typical_errors(star, asked, rehearsals(star, guess, 9))
     monkeypatch.setattr(rehearsal, "MOST_UNITS", 3_000)
     assert stands_for(guess) == 4
-    some = typical_errors(star, asked, rehearsals(star, guess))
+    some = typical_errors(star, asked, rehearsals(star, guess, 9))
     assert every.keys() == some.keys()
     # which of few heavy people come weighs up to sqrt(4) times as much in totals
     most = {"total": 2.0}
@@ -252,6 +258,19 @@ def test_made_up_units_own_what_was_stated() -> None:
     assert free.amounts(3000).max() > 20
     assert capped.amounts(3000).max() == 10
     assert set(Guess(500, 500).amounts(500)) == {1}
+
+
+@pytest.mark.parametrize(("rows", "most"), [(14_000, 40), (17_000, 6)])
+def test_units_of_which_mean_and_most_are_known_have_the_largest_entropy(rows: int, most: int) -> None:
+    """p(n) ~ r^n up to the most, falling or rising."""
+    guess = Guess(3000, rows, most=most)
+    amounts = guess.amounts(100_000)
+    counts = np.bincount(amounts)[1:]
+    assert len(counts) == most and amounts.mean() == pytest.approx(guess.mean, rel=1e-3)
+    many = counts[np.argsort(counts)[-4:]]
+    assert many[1:] / many[:-1] == pytest.approx(np.full(3, many[3] / many[2]), rel=0.01)
+    assert (counts[0] > counts[1]) == (2 * guess.mean < most + 1)
+    assert guess.median == np.median(guess.amounts(3000))
 
 
 def test_rows_of_a_unit_share_her_own_leaf_and_half_of_other_leaves(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dpsql.contributions.histogram import (
     NoisyTotal,
     PeopleEstimate,
     centre,
+    last_clear,
     pooled,
     spread,
 )
@@ -37,7 +38,6 @@ from dpsql.contributions.selection import (
     low_quantile,
     recipe_shares,
 )
-from dpsql.contributions.tail import last_clear
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs.weighted_leaves import ONE_LEVEL, shape_strategy
