@@ -54,6 +54,8 @@ from dpsql.noise.coins import HEADROOM
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
+STREAM_ROW_BITS = 32
+"""Rows that a stream may ever count; beyond, sums that do not fit whole weights wrap, which costs no privacy."""
 
 
 ROOM = 16
@@ -252,14 +254,16 @@ def _check_no_shares(catalog: Catalog, name: str) -> None:
 def _grains(catalog: Catalog) -> Grains:
     """The grain of dense rows on axes of their own and on shared ones.
 
-    Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits.
+    Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits. In a stream
+    time is one of these axes, so that its whole weights have as many bits as the rows of any other.
     """
     widest = max(view.spec.together for view in catalog.star.views.values())
     largest = 1
     for view in catalog.star.views.values():
         unit = bounding_of(catalog, view.of).unit
         largest = max([largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view.measures)])
-    room = max(0, 62 - ROW_BITS - largest.bit_length())
+    rows = ROW_BITS if catalog.stream is None else STREAM_ROW_BITS
+    room = max(0, 62 - rows - largest.bit_length())
     return Grains(min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest))
 
 

@@ -41,7 +41,7 @@ from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.columns import Column
 from dpsql.catalog.model import Stream
 from dpsql.central.axes import AxisMaker
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import STREAM_ROW_BITS, plan_release
 from dpsql.central.planned import PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
 from dpsql.matrices import AxisVariance
@@ -60,8 +60,6 @@ DEFAULT_WINDOWS = {
 }  # fmt: skip
 """Windows that are asked as often as running totals and ranges, where the catalog does not say what is asked."""
 
-ROWS = 1 << 32
-"""Rows that a stream may ever count; beyond, sums that do not fit whole weights wrap, which costs no privacy."""
 MOST_BITS = 28
 """Bits of whole weights above which nothing is gained."""
 
@@ -230,10 +228,16 @@ def _drawn_ahead(plan: ReleasePlan, stream: Stream, law: NoiseDistribution) -> J
 
 
 def _reach(plan: ReleasePlan, statistic: PlannedStatistic) -> int:
-    """The most that a row changes a measured sum by, in stored units; a budget of b keeps entries below total / b."""
+    """The most that a row changes a measured sum by, in stored units: the product of the axes' largest entries.
+
+    Entries that are not written down are below total / b on a row of budget b, which bounds their column sums.
+    """
     reach = statistic.unit * (statistic.bounds.reach if statistic.bounds else 1)
-    budgets = axis_budgets(plan.strategies(statistic))
-    return reach * prod(max(1, axis.total // max(1, int(axis.budget.min()))) for axis in budgets)
+    for strategy in plan.strategies(statistic):
+        entries = strategy.entries()
+        # Four categories of one total: 1 by their entries, 4097 by their budgets, 12 bits that whole weights lacked.
+        reach *= strategy.total // int(strategy.budget.min()) if entries is None else entries.largest
+    return reach
 
 
 def chosen(
@@ -245,7 +249,7 @@ def chosen(
         catalog: the catalog.
         law: the noise.
         reach: the most that one row changes a measured sum by, in stored units. A declared bound: whole weights are as
-            fine as leaves `ROWS` rows of it room in 64 bits.
+            fine as leaves 2^`STREAM_ROW_BITS` rows of it room in 64 bits.
         joint: what is drawn where all batches may be drawn at once.
 
     Raises:
@@ -256,7 +260,7 @@ def chosen(
     weights = stream.workload or dict.fromkeys(usual, Fraction(1))
     names = dict.fromkeys((*usual, *weights))
     questions = tuple(question_of(name, float(weights.get(name, 0))) for name in names)
-    bits = max(1, min(61 - (ROWS - 1).bit_length() - (reach - 1).bit_length(), MOST_BITS))
+    bits = max(1, min(61 - STREAM_ROW_BITS - (reach - 1).bit_length(), MOST_BITS))
     batches = stream.max_batches or 1
     question = StreamProblem(law, stream.horizon, questions, batches, stream.ends, bits, joint)
     word = words()[stream.strategy]

@@ -227,7 +227,7 @@ def test_refusals() -> None:
     with pytest.raises(InterfaceError, match="4096"):
         named(wanting(5000))
     with pytest.raises(InterfaceError, match="no room"):
-        named(wanting(60, bits=3))
+        named(wanting(60, bits=1))
     refused = {refusal.name: refusal.reason for refusal in continual.choose(wanting(60, ends=False)).refused}
     assert set(refused) == {"fda", "prefix"} and "ends after 60" in refused["fda"]
     good = ending(4).frozen()

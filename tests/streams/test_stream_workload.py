@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dpsql
 from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.catalog.load import catalog_from_json
+from dpsql.central.axes import axis_maker, open_public
 from dpsql.errors import CatalogError
 from dpsql.examples.retail import make_star, write_star
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
-from dpsql.streams.plan import chosen
+from dpsql.streams.plan import chosen, plan_stream
 from tests.stream_shop import CATALOG, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -54,6 +57,32 @@ def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Pat
     assert short.stream is not None
     short = short.model_copy(update={"stream": short.stream.model_copy(update={"horizon": 3})})
     assert chosen(short, GAUSSIAN).expected_error > 0  # no window of 7 batches is asked of 3
+
+
+@pytest.mark.parametrize(("upper", "most"), [(200, 1.03), (200_000, 1.06)])
+@pytest.mark.parametrize("ends", [False, True])
+def test_sums_leave_counts_their_spectral_rows(tmp_path: Path, upper: int, most: float, ends: bool) -> None:
+    """Weights of time, rows of categories and a price in cents share 63 bits with the rows that a stream may count."""
+    text = CATALOG.replace("horizon: 365", f"horizon: 60, ends: {str(ends).lower()}")
+    text = text.replace("lower: 0, upper: 200,", f"lower: 0, upper: {upper},")
+    regions = "axes: [customer.region, sales.sold_on], measures: [count"
+    shop = make_stream_shop(
+        tmp_path, customers=20, text=text.replace(regions, f"{regions}, sales.amount"), delta="1e-6"
+    )
+    catalog = load_catalog(shop.catalog)
+    with closing(open_public(catalog)) as public:
+        plan = plan_stream(catalog, axis_maker(catalog, public), 0)
+    assert plan.strategy.name.startswith("spectral")
+    assert plan.batch.axes[0].choice.expected_error < most * chosen(catalog, GAUSSIAN).expected_error
+    (emission,) = plan.strategy.emissions(59)
+    weights = emission.weights
+    assert weights is not None
+    for statistic in plan.batch.statistics:
+        sums = np.array([[statistic.bounds.reach if statistic.bounds else 1]])
+        for strategy in plan.batch.strategies(statistic)[1:]:
+            leaves = np.eye(strategy.leaves, dtype=np.int64)
+            sums = np.multiply.outer(sums, np.abs(strategy.measure_columns(leaves)))
+        assert int(np.abs(weights).max()) * int(sums.max()) << 32 < 1 << 63
 
 
 @pytest.mark.parametrize(
