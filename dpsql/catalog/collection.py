@@ -189,8 +189,11 @@ class Collection(Model):
 
     epsilon: Exact | None = Field(None, description="spent by one person's report; default: privacy.epsilon")
     tau: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], _rows("tau", TAUS)
-    ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
+        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"] | None, _rows("tau", TAUS)
+    ] = Field(
+        None,
+        description="slots of one person's rows in place of the bit; theory: from `row_guess`; estimate: a first round",
+    )
     row_share: Exact | None = Field(
         None,
         description="share of the people who report how many rows they have; 1/10 to 2/5 where that is needed",

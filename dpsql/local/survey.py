@@ -82,7 +82,8 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     tables = {view.of for view in catalog.views.values()}
     if catalog.collection is None or len(tables) != 1:
         raise CatalogError(
-            "a collection needs `collection:` and views of one table", hint="write collection: {tau: 1}"
+            "a collection needs `collection:` and views of one table",
+            hint="write collection: {participation: unknown}",
         )
     resolved: list[ResolvedAxis] = []
     measures: dict[str, ResolvedMeasure] = {}
@@ -142,7 +143,10 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
     """
     catalog, collection = survey.catalog, survey.collection
     table = catalog.star.tables[survey.of]
-    if table.one_row and collection.settled & {"tau", "row_weighting", "row_bit_cap"}:
+    slots = (
+        {"row_weighting", "row_bit_cap"} if collection.tau == 1 else {"tau", "row_weighting", "row_bit_cap"}
+    )
+    if table.one_row and collection.settled & slots:
         raise CatalogError(
             f"everybody has one row of `{survey.of}`",
             hint="write tau: 1 in `collection:`, and neither row_weighting nor row_bit_cap",

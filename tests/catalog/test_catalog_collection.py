@@ -29,17 +29,18 @@ def collection_of(text: str) -> Collection:
 @pytest.mark.parametrize(
     ("text", "tau", "rows"),
     [
-        ("{}", 1, Fraction(1, 10)),
-        ("{row_share: 1/20, row_bit_cap: 4}", 1, Fraction(1, 20)),
-        ("{row_bit_cap: estimate}", 1, Fraction(1, 10)),
+        ("{}", None, Fraction(1, 10)),
+        ("{row_share: 1/20, row_bit_cap: 4}", None, Fraction(1, 20)),
+        ("{row_bit_cap: estimate}", None, Fraction(1, 10)),
         ("{tau: 3}", 3, 0),
         ("{tau: 3, row_share: 0.05}", 3, Fraction(1, 20)),
-        ("{row_weighting: none}", 1, 0),
+        ("{row_weighting: none}", None, 0),
+        ("{tau: 1}", 1, 0),
         ("{tau: estimate}", "estimate", Fraction(1, 10)),
         ("{tau: theory, row_guess: {0: 1/10, 1: 0.6, 2: 0.3}}", "theory", 0),
     ],
 )
-def test_tau_and_row_share_as_written(text: str, tau: int | str, rows: Fraction) -> None:
+def test_tau_and_row_share_as_written(text: str, tau: int | str | None, rows: Fraction) -> None:
     found = collection_of(text)
     assert (found.tau, counted_share(found, one_row=False)) == (tau, rows)
     assert counted_share(found, one_row=True) == 0

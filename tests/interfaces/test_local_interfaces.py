@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 RETAIL = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
-VIEWS = """collection: {epsilon: 2, tau: 1, row_share: 1/10}
+VIEWS = """collection: {epsilon: 2, row_share: 1/10}
 views:
   buyers: {of: sales, axes: [customer.sex, customer.region], measures: [count, sales.amount]}
 """
@@ -124,7 +124,7 @@ def test_a_kept_state_keeps_its_token_key(shop: Path) -> None:
 
 def test_a_first_round_is_predicted_in_rows(shop: Path) -> None:
     text = (shop / "local.yaml").read_text()
-    (shop / "first.yaml").write_text(text.replace("tau: 1,", "tau: estimate,"))
+    (shop / "first.yaml").write_text(text.replace("epsilon: 2,", "epsilon: 2, tau: estimate,"))
     said, code = run("collection-plan", shop / "first.yaml", "-o", shop / "first.json", "--people", "9000")
     assert (code, "round 1 of 2" in said, "of the people" in said) == (0, True, False)
     assert "standard error of a person's mean number of rows" in said

@@ -64,8 +64,14 @@ def release(survey: Survey, plan: Plan, people: RespondentRows, seed: int, targe
 def test_bits_are_what_people_with_several_rows_are_asked(tmp_path: Path) -> None:
     _, plan = town(tmp_path)
     assert {view.kind for view in plan.views} == {"weighted", "rows_bit"}
-    assert sorted(view.rows for view in plan.views if view.rows) == [(0, 1), (0, 4), (4, 6)]
+    counted = {view.rows: view.share for view in plan.views if view.rows}
+    assert sorted(counted) == [(0, 1), (0, 4), (4, 6)]
+    # In proportion to what the bits tell apart: variances d^2 / share add up to least.
+    assert counted[0, 4] / counted[4, 6] == pytest.approx(2, rel=1e-4)
+    assert counted[0, 4] / counted[0, 1] == pytest.approx(4, rel=1e-4)
     assert plan.tau == 4
+    _, slots = town(tmp_path, BITS.replace("row_bit_cap: 4", "tau: 1"))
+    assert {view.kind for view in slots.views} == {"grid"}
     _, chosen = town(tmp_path, BITS.replace("row_bit_cap: 4", "row_guess: {1: 0.9, 3: 0.1}"))
     assert chosen.tau in (1, 2, 3)
     _, rows = town(tmp_path, BITS.replace("row_bit_cap: 4", "row_bit_cap: estimate"))
