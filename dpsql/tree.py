@@ -30,6 +30,7 @@ Exact = NewType("Exact", IntArray)
 Noisy = NewType("Noisy", IntArray)
 """Integers with noise. `dpsql.mechanisms.distribution` makes them; only they are stored or estimated from."""
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Workload(NamedTuple):

@@ -33,13 +33,12 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.federation.common_groups import Overlap, overlaps_of
 from dpsql.federation.population import RANK
 from dpsql.federation.sample_test import Sample
 from dpsql.federation.tables import COUNT, DECLARED, ViewTable, read_table, release_of, scaled
-from dpsql.planner.axis_query import FloatArray
+from dpsql.planner.axis_query import BoolArray, FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
 from dpsql.release.reports import StandsFor
@@ -52,9 +51,6 @@ SEEN, MOSTLY = 3.0, 0.75
 """Standard errors that a group must exceed on both sides, else it is joined; and the share of cells that must."""
 ROUNDS, CLOSE = 50, 0.05
 """Newton steps, and standard errors of M to which margins must agree in the end."""
-
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Margins(NamedTuple):

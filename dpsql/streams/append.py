@@ -47,8 +47,8 @@ from dpsql.streams.public import (
     write_manifest,
     write_segment,
 )
-from dpsql.streams.state import BoolArray, StreamState, open_state, seal_state
-from dpsql.tree import Exact, IntArray, Noisy
+from dpsql.streams.state import StreamState, open_state, seal_state
+from dpsql.tree import BoolArray, Exact, IntArray, Noisy
 
 Group: TypeAlias = tuple[int, ...]
 """Positions of statistics whose noise is one draw."""
@@ -88,10 +88,6 @@ class StreamStatistic(NamedTuple):
         """Noise variance that a cell of all budgets would have if a node of this share were to spend all."""
         node_variance = self.law.variance_at_unit_budget(self.axes, self.spend * share, self.sensitivity)
         return float(node_variance * float(share) ** (2 / self.law.norm))
-
-    def ahead(self, time: AxisBudget) -> tuple[AxisBudget, ...]:
-        """Budgets of all axes where all batches are drawn at once, time first."""
-        return (time, *self.axes)
 
     def noised(self, exact: Exact, share: Fraction, noise: Noise) -> Noisy:
         """Exact sums (int64[cells]) with the noise of one node.
@@ -211,7 +207,7 @@ class StreamNoise:
         **Privacy**: the spend, once added to what batches hold; it is given nothing exact.
         """
         first = self.statistics[group[0]]
-        axes = first.ahead(time)
+        axes = (time, *first.axes)
         zeros = Exact(np.zeros([axis.budget.size for axis in axes], np.int64))
         views = self._law(group).draw_together(
             [zeros] * len(group), axes, first.spend, self._sensitivities(group), self.noise
@@ -226,7 +222,7 @@ class StreamNoise:
         **Privacy**: all batches of a unit together the spend, as `ahead` says.
         """
         first = self.statistics[group[0]]
-        leaf = self._law(group).leaf_noise(first.ahead(time), first.spend, self._sensitivities(group))
+        leaf = self._law(group).leaf_noise((time, *first.axes), first.spend, self._sensitivities(group))
         return with_stored(leaf, exacts, drawn, self.noise)
 
     def _law(self, group: Group) -> Laplace:
@@ -335,8 +331,8 @@ class OpenStream:
                 f"{manifest.batches} batches are public but the private state knows {state.next_batch()}",
                 hint="an old copy was restored: bring back the newest one; nothing was drawn",
             )
-        decided = state.batches(manifest.first)
-        marked = [batch.segment for batch in decided if batch.segment is not None]
+        decided = state.segments(manifest.first)
+        marked = [segment for segment in decided if segment is not None]
         if marked != [segment.sha256 for segment in public[: len(marked)]]:
             raise IntegrityError(
                 "published batches are missing or are not the ones that were decided",
@@ -344,12 +340,13 @@ class OpenStream:
             )
         if public:
             check_segment(self.directory, public[-1])
-        for place, batch in enumerate(decided[len(marked) :], start=len(marked)):
+        for place in range(len(marked), len(decided)):
+            number = manifest.first + place
             if place < len(public):
-                _check_sent(self.directory, public[place], state.outbox(batch.number))
-                state.mark(batch.number, public[place].sha256)
+                _check_sent(self.directory, public[place], state.outbox(number))
+                state.mark(number, public[place].sha256)
             else:
-                self._send(batch.number)
+                self._send(number)
 
     def _send(self, batch: int) -> None:
         """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""

@@ -168,7 +168,7 @@ class StreamPlan:
         worst = [
             max(s.variance_at_unit_budget(share) for share in shares)
             if time is None
-            else s.law.variance_at_unit_budget(s.ahead(time), s.spend, s.sensitivity)
+            else s.law.variance_at_unit_budget((time, *s.axes), s.spend, s.sensitivity)
             for s in self.statistics()
         ]
         return [variance * s.factor**2 for variance, s in zip(worst, self.batch.statistics, strict=True)]

@@ -57,8 +57,7 @@ from dpsql.row_expressions.expression import instant
 from dpsql.streams.append import Batch
 from dpsql.streams.calendar import batch_bounds, stream_column
 from dpsql.streams.plan import StreamPlan
-from dpsql.streams.state import BoolArray
-from dpsql.tree import Exact, IntArray
+from dpsql.tree import BoolArray, Exact, IntArray
 
 Admit = Callable[[Sequence[str]], BoolArray]
 NUMBERS = ("integer", "decimal", "float")

@@ -29,10 +29,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.errors import (
     BatchConflict,
@@ -45,9 +43,8 @@ from dpsql.faults import UNCHARGED, machine
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, made_aside, write_private
 from dpsql.mechanisms.distribution import published
 from dpsql.streams.public import NoisyNode
-from dpsql.tree import IntArray
+from dpsql.tree import BoolArray, IntArray
 
-BoolArray = NDArray[np.bool_]
 FORMAT = "2"
 FORGOTTEN = 1 << 62
 """The count of somebody who was in as many batches as there may ever be."""
@@ -62,14 +59,6 @@ CREATE TABLE outbox (id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, statistic I
 CREATE TABLE contributor (person BLOB PRIMARY KEY, batches INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE left_out (batch INTEGER, rule TEXT, rows INTEGER NOT NULL, PRIMARY KEY (batch, rule));
 """
-
-
-class Recorded(NamedTuple):
-    """A batch that has been decided: its number, keyed digest, and its segment's hash once that is public."""
-
-    number: int
-    digest: bytes
-    segment: str | None
 
 
 class StreamState:
@@ -112,11 +101,10 @@ class StreamState:
         """HMAC of some bytes under this state's secret: small batches are guessable from a plain hash."""
         return hmac.digest(self.setting("secret"), content, hashlib.sha256)
 
-    def batches(self, first: int = 0) -> tuple[Recorded, ...]:
-        """The decided batches from number `first` on, in order."""
-        query = "SELECT number, digest, segment FROM batch WHERE number >= ? ORDER BY number"
-        rows = self._database.execute(query, [first])
-        return tuple(Recorded(int(number), bytes(digest), segment) for number, digest, segment in rows)
+    def segments(self, first: int = 0) -> list[str | None]:
+        """The segment's hash of each decided batch from number `first` on; None where it is not public yet."""
+        query = "SELECT segment FROM batch WHERE number >= ? ORDER BY number"
+        return [segment for (segment,) in self._database.execute(query, [first])]
 
     def known(self, number: int) -> bool:
         """Has this batch been decided already? Its rows are not compared: whether they differ would tell of them.

@@ -162,7 +162,7 @@ def test_errors_of_the_stream_are_those_stated(tmp_path: Path) -> None:
     masks = np.array([[1, 0, 0, 0, 0, 0], [0, 1, 1, 1, 0, 0], [1] * 6])
     for number, statistic in zip(trees, STATISTICS, strict=True):
         unit = LAW.variance_at_unit_budget(
-            statistic.ahead(STRATEGY.ahead), statistic.spend, statistic.sensitivity
+            (STRATEGY.ahead, *statistic.axes), statistic.spend, statistic.sensitivity
         )
         stated = unit * STRATEGY.variance(HORIZON).ranges([0, 1, 0], [1, 4, 6])
         squares = (masks @ number) ** 2 / stated[:, None]

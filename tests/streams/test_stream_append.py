@@ -199,7 +199,7 @@ def test_private_state_is_private(make: Make) -> None:
     assert b"ann@example.org" not in place.private.read_bytes()
     public = b"".join(path.read_bytes() for path in place.directory.rglob("*") if path.is_file())
     with opened_stream(place.directory, place.private, place.spec) as stream:
-        digest = stream.state.batches()[0].digest
+        ((digest,),) = stream.state._database.execute("SELECT digest FROM batch").fetchall()
     assert digest not in public and digest.hex().encode() not in public and SECRET not in public
     place.private.chmod(0o644)
     with pytest.raises(OperationalError, match="open to others"):

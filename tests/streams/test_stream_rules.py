@@ -271,7 +271,7 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
             "measures: [count], data_dependent: allow}",
             "which each batch would pay for again",
         ),
-        ("horizon: 365", "horizon: 365, strategy: spectral", "spectral needs Gaussian noise"),
+        ("horizon: 365", "horizon: 365, strategy: spectral", "spectral: needs Gaussian noise"),
         ("measures: [count]}", "measures: [count], cells: 100}", "over the cap"),
     ],
 )

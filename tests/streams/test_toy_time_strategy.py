@@ -100,7 +100,7 @@ class Toy:
 
     @staticmethod
     def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
-        if not question.allows(LAPLACE):
+        if question.law != LAPLACE:
             yield Refusal("doubled", "it needs Laplace noise")
             return
         yield TimeOffer("doubled", 0.0, lambda: question.candidate(Doubled(question.law)))

@@ -322,13 +322,13 @@ def dense_strategy(
 
 def reaches(question: AxisProblem) -> bool:
     """True if the axis is short enough for a dense optimum, and the noise is right."""
-    return question.allows(DenseStrategy.law) and question.leaves <= DENSE_LEAVES
+    return question.law == DenseStrategy.law and question.leaves <= DENSE_LEAVES
 
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The dense optimum, on axes where it can be computed."""
     name = "dense optimum"
-    if not question.allows(DenseStrategy.law):
+    if question.law != DenseStrategy.law:
         yield Refusal(name, f"is for {DenseStrategy.law.name} noise")
     elif not FEWEST_LEAVES <= question.leaves <= DENSE_LEAVES:
         yield Refusal(name, f"takes axes of {FEWEST_LEAVES} to {DENSE_LEAVES} leaves")

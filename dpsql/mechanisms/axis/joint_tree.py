@@ -129,7 +129,7 @@ NAME = "joint tree"
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The best shares on the best of a few shapes, where leaves may be drawn together."""
     cells = question.joint
-    if cells is None or not question.allows(LAPLACE):
+    if cells is None or question.law != LAPLACE:
         return
     if question.leaves < FEWEST_LEAVES:
         yield Refusal(NAME, f"takes axes of {FEWEST_LEAVES} leaves or more")

@@ -235,7 +235,7 @@ class SineStrategy(EvenRows):
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The sine transform, on axes too long for dense rows."""
     name = "sine transform"
-    if not question.allows(SineStrategy.law):
+    if question.law != SineStrategy.law:
         yield Refusal(name, f"is for {SineStrategy.law.name} noise")
     elif question.leaves <= DENSE_LEAVES:
         yield Refusal(name, "the dense optimum has less error")

@@ -327,10 +327,6 @@ class AxisProblem:
             else int(np.max(self.workload.hi - np.asarray(self.workload.lo)))
         )
 
-    def allows(self, law: NoiseDistribution) -> bool:
-        """True if strategies of a law may answer."""
-        return self.law == law
-
     def error(self, strategy: AxisStrategy) -> float:
         """Mean squared error of a strategy at epsilon 1 (Laplace) or sigma 1 (Gaussian)."""
         return expected_error(strategy, self.workload, self.whole)

@@ -158,4 +158,4 @@ NAMED: Mapping[str, NamedAxisMechanism] = {"struct_construct": NamedAxisMechanis
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Never unasked."""
     better = "is used by name only; LUE-DPTree has less error"
-    yield Refusal("Struct-Construct", better if question.allows(LAPLACE) else f"is for {LAPLACE.name} noise")
+    yield Refusal("Struct-Construct", better if question.law == LAPLACE else f"is for {LAPLACE.name} noise")

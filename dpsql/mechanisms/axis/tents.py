@@ -280,7 +280,7 @@ NAMED: Mapping[str, NamedAxisMechanism] = {"tents": NamedAxisMechanism(named, (L
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Tents of the share rule; with a half-hat where most ranges begin at the first leaf."""
     name, half = "tents", "tents with a half-hat at the left border"
-    if not question.allows(IntervalStrategy.law):
+    if question.law != IntervalStrategy.law:
         yield Refusal(name, f"is for {IntervalStrategy.law.name} noise")
         return
     if question.leaves < FEWEST_LEAVES:

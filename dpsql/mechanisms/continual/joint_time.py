@@ -144,7 +144,7 @@ KINDS: Kinds = {JointTimeStrategy.kind: _thawed}
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
     """The best tree, for pure streams with an end whose other axes are measured leaf by leaf."""
     cells = question.joint
-    if cells is None or not question.allows(LAPLACE) or question.batches < FEWEST_LEAVES:
+    if cells is None or question.law != LAPLACE or question.batches < FEWEST_LEAVES:
         return
     if question.batches > DENSE:
         yield too_long(NAME)

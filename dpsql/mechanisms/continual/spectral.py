@@ -354,6 +354,8 @@ def _best(question: StreamProblem) -> TimeCandidate:
 
 
 def _refused(question: StreamProblem) -> Refusal | None:
+    if question.law != GAUSSIAN:
+        return Refusal("spectral", "needs Gaussian noise: allow a delta")
     if question.batches > DENSE:
         return too_long("spectral")
     if question.bits < NARROW:
@@ -367,8 +369,6 @@ def _named(question: StreamProblem) -> TimeChoice:
     Raises:
         InterfaceError: under Laplace noise, or where they cannot be had.
     """
-    if not question.allows(GAUSSIAN):
-        raise InterfaceError("spectral needs Gaussian noise", hint="write auto, or give privacy.delta")
     refusal = _refused(question)
     if refusal:
         raise InterfaceError(f"spectral: {refusal.reason}", hint="write auto")
@@ -387,7 +387,4 @@ KINDS: Kinds = {
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
     """The rows for what is asked, under Gaussian noise."""
-    if not question.allows(GAUSSIAN):
-        yield Refusal("spectral", "it needs Gaussian noise: allow a delta")
-    else:
-        yield _refused(question) or TimeOffer("spectral", 0.0, partial(_best, question))
+    yield _refused(question) or TimeOffer("spectral", 0.0, partial(_best, question))

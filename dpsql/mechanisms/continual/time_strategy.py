@@ -356,24 +356,20 @@ class StreamProblem:
     bits: int = 28
     joint: JointCells | None = None
 
-    def allows(self, law: NoiseDistribution) -> bool:
-        """True if strategies of a law may answer."""
-        return self.law == law
-
     @property
     def outlives(self) -> bool:
         """True if a strategy must go on past the batches planned for.
 
         Under Laplace noise the best have an end and the others err by a third more, so it need not.
         """
-        return self.allows(GAUSSIAN) and not self.ends
+        return self.law == GAUSSIAN and not self.ends
 
     def weights(self) -> tuple[float, ...]:
         """Weights of the mean variances of the questions, in sum 1."""
         weights = np.array([query.weight for query in self.workload]) / sum(
             query.weight for query in self.workload
         )
-        if self.allows(GAUSSIAN):
+        if self.law == GAUSSIAN:
             if not any(query.weight and query.slow for query in self.workload):
                 weights = (1 - FLOOR) * weights + FLOOR / weights.size
             weights = weights / [query.least(self.batches) for query in self.workload]
