@@ -45,7 +45,6 @@ from dpsql.release.read import open_release
 from dpsql.results.result import UNASKED
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.local.star import star
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -167,28 +166,6 @@ def test_a_first_round_costs_little_beside_the_best_tau_in_hindsight() -> None:
     found = np.mean([range_error(design(), people, np.random.default_rng(500 + r)) for r in range(runs)])
     assert found < 1.5 * min(fixed), (found, fixed)
     assert found < 0.1 * fixed[0], (found, fixed)
-
-
-@pytest.mark.slow
-def test_figures_of_tau_on_the_curator_s_page() -> None:
-    told = {"tau 1": 7.9e-2, "tau 2": 2.5e-2, "tau 4": 5.2e-3, "tau 8": 1.2e-2, "theory": 5.1e-3,
-            "estimate": 5.3e-3}  # fmt: skip
-    found: dict[str, list[float]] = {name: [] for name in told}
-    for run in range(4):
-        people = star(200_000, np.random.default_rng(run))
-        guess = tuple(np.bincount(np.diff(people.first), minlength=11) / people.count)
-        base = CollectionDesign(
-            "star", Fraction(1), people.count, tuple(PlannedAxis(f"a{i}", 25, 25) for i in range(5)), rows_cap=10,
-            together=((0, 1, 2, 3, 4),), wave_share=Fraction(0), catalog={},
-        )  # fmt: skip
-        kinds = {f"tau {tau}": replace(base, tau=tau) for tau in (1, 2, 4, 8)} | {
-            "theory": replace(base, tau_from="theory", row_guess=guess),
-            "estimate": replace(base, tau_from="estimate", row_share=Fraction(1, 10)),
-        }
-        for name, made in kinds.items():
-            found[name].append(range_error(made, people, np.random.default_rng(700 + run)))
-    for name, figure in told.items():
-        assert 0.5 < np.mean(found[name]) / figure < 2, (name, np.mean(found[name]))
 
 
 def test_theory_uses_the_guess_and_less_noise_keeps_more_rows() -> None:

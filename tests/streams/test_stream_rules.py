@@ -258,6 +258,11 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         ("axes: [sales.sold_on]", "axes: [customer.sex]", "along `sales.sold_on`"),
         ("axes: [sales.sold_on]", "axes: [{axis: sales.sold_on, cuts: {width: month}}]", "grain"),
         ("{of: sales, axes: [sales.sold_on],", "{of: customer, axes: [customer.sex],", "counts `sales`"),
+        (
+            "axes: [sales.sold_on]",
+            "axes: [{axis: sales.sold_on, workload: [[2025-01-01, 2025-01-31]]}]",
+            r"write what is asked of time under `stream.workload`",
+        ),
         ("max_ids: 10", "max_ids: auto", "cannot choose it, .*write `max_ids: 10`"),
         ("grain: day", "grain: hour", "no hours"),
         ("measures: [count]}", "measures: [count], mechanism: tents}", "batch by batch"),
