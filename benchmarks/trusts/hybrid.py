@@ -52,12 +52,14 @@ class Outcome(NamedTuple):
     Args:
         found, truth: of one value; the truth weighs rows as the release does.
         held: whether the interval, whose ends may be open, covers the value of all rows, each counted once.
+        near: whether 1.96 standard errors of the noise alone cover the truth.
         predicted: of counts the standard error that section 3 of the recipe gives, with the raw rows; else 0.
     """
 
     found: np.ndarray
     truth: np.ndarray
     held: np.ndarray
+    near: np.ndarray
     predicted: np.ndarray
 
     @property
@@ -95,10 +97,11 @@ def measured(world: World, case: Case, draws: int, count: int = 16, seed: int = 
         result = dpsql.query(_statement(world, values, asked), drawn.path)
         low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
         found, predicted = _numbers(result.rows[0]), drawn.predicted(world, asked)
+        near = np.abs(found - truths) <= 1.96 * _numbers(result.components["noise"][0])
         for i, value in enumerate(values):
             part = slice(i * count, (i + 1) * count)
             held = ~(low[part] > unweighted[part]) & ~(unweighted[part] > high[part])
-            rows[value].append((found[part], truths[part], held, predicted))
+            rows[value].append((found[part], truths[part], held, near[part], predicted))
     return {v: Outcome(*(np.array(part) for part in zip(*told, strict=True))) for v, told in rows.items()}
 
 

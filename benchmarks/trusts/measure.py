@@ -139,6 +139,7 @@ def hybrid(figures: Figures) -> None:
         for value, found in outcomes.items():
             held = f"hybrid, {name}: 95% intervals of {value} hold"
             figures.within("hybrid, coverage", found.coverage, 0.92, 0.98, held)
+            figures.table(f"hybrid, {name}: noise alone, {value}", float(found.near.mean()))
     left = silent(shop(FOUR), Case(2, part=0.4), DRAWS)
     figures.at_least("hybrid, rows of those who did not report: 95% intervals hold", left.coverage, 0.75)
     figures.table("hybrid, all rows less respondents and others", left.off)
