@@ -51,18 +51,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "3",
     ): "more digits than the proof needs",
     (
-        "dpsql/budget/threshold.py",
-        "high, step = high + step, 2 * step",
-        "2",
-        "3",
-    ): "steps of a search, not its end",
-    (
-        "dpsql/budget/threshold.py",
-        "high, low, step = low, low - step, 2 * step",
-        "2",
-        "3",
-    ): "steps of a search, not its end",
-    (
         "dpsql/budget/curve.py",
         "previous, last, slow = (high, over(high)), (low, math.nan), 0",
         "0",
@@ -74,18 +62,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "mu * math.sqrt(-2 * math.log(delta))",
         "mu // math.sqrt(-2 * math.log(delta))",
     ): "a first guess that the loop below doubles",
-    (
-        "dpsql/budget/threshold.py",
-        "near = {keys: key_weight(keys) + 1 - sigma * _quantile(delta, keys) for keys in range(1, per_unit + 1)}",
-        "sigma * _quantile(delta, keys)",
-        "sigma // _quantile(delta, keys)",
-    ): "a first guess that the search around it mends",
-    (
-        "dpsql/budget/threshold.py",
-        "return all(_chance(threshold, keys, sigma2, delta) <= delta for keys in counts)",
-        "_chance(threshold, keys, sigma2, delta) <= delta",
-        "_chance(threshold, keys, sigma2, delta) < delta",
-    ): "an upper bound in thirty more digits than delta's is never delta itself",
     (
         "dpsql/mechanisms/distribution.py",
         "unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)",
@@ -177,12 +153,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "3",
     ): "a first guess that the loop below doubles",
     (
-        "dpsql/budget/threshold.py",
-        "_SPARE = 30  # digits of a tail below those of delta",
-        "30",
-        "31",
-    ): "more digits than the proof needs",
-    (
         "dpsql/budget/curve.py",
         "low, high = (probe, high) if last[1] <= 0 else (low, probe)",
         "last[1] <= 0",
@@ -200,13 +170,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "53",
         "54",
     ): "more coins are decided by fractions, as they would have been",
-    (
-        "dpsql/budget/threshold.py",
-        "near = {keys: key_weight(keys) + 1 - sigma * _quantile(delta, keys) for keys in range(1, per_unit + 1)}",
-        "key_weight(keys) + 1",
-        "key_weight(keys) - 1",
-    ): "a first guess that the search around it mends",
-    ("dpsql/budget/threshold.py", "low, step = high - 1, 1", "1", "2"): "steps of a search, not its end",
     (
         "dpsql/noise/coins.py",
         "heads = (word + 1.0) * 2.0**-53 <= middle - width",
@@ -267,12 +230,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "10",
         "11",
     ): "more digits than the proof needs",
-    (
-        "dpsql/budget/threshold.py",
-        "return NormalDist().inv_cdf(float(delta / keys))",
-        "delta / keys",
-        "delta * keys",
-    ): "a first guess that the search around it mends",
     ("dpsql/ledger/memory.py", "time.sleep(0.02)", "0.02", "1.02"): "a pause between two tries of a lock",
     (
         "dpsql/mechanisms/distribution.py",
@@ -333,12 +290,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "slow = slow + 1 if 2 * (high - low) > width and slow < MOST_SLOW else 0",
         "slow + 1",
         "slow - 1",
-    ): "steps of a search, not its end",
-    (
-        "dpsql/budget/threshold.py",
-        "low, step = high - 1, 1",
-        "high - 1",
-        "high + 1",
     ): "steps of a search, not its end",
     (
         "dpsql/ledger/files.py",

@@ -102,14 +102,14 @@ function* lossesOf(draws) {
   }
 }
 
-// The whole pair against what the ledger was charged; gives loss over claim. Parts may be rounded down.
-export function checkLosses(pair, draws) {
+// The whole pair against what the ledger was charged; gives loss over claim. `slots` is the mu^2 of keys. Parts may be rounded down.
+export function checkLosses(pair, draws, slots) {
   refuse(draws.length !== pair.draws, `${pair.draws} draws are stated, ${draws.length} are there`);
   const claimed = Fraction.parse(pair.claimed);
   const parts = pair.lines.map(([, amount]) => Fraction.parse(amount)).reduce((a, b) => a.plus(b), ZERO);
   refuse(parts.isAbove(claimed), `its parts add up to ${parts}, more than ${claimed}`);
-  const sums = { laplace: ZERO, gaussian: ZERO };
-  let worth = 0;
+  const sums = { laplace: ZERO, gaussian: slots };
+  let worth = slots.toNumber();
   for (const { law, loss } of lossesOf(draws)) {
     sums[law] = sums[law].plus(loss);
     worth += law === "laplace" ? pureWorth(loss.toNumber()) : loss.toNumber();

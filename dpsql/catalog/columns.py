@@ -115,7 +115,7 @@ CONTROL = "".join(
 
 
 def is_key(text: str, length: int, other: str) -> bool:
-    r"""True if a text may be shown as a key; engines decide the same by `engines.key_weights.key_sql`.
+    r"""True if a text may be shown as a key; engines decide the same by `engines.key_counts.key_sql`.
 
     Args:
         text: of one row.
@@ -131,7 +131,7 @@ def is_key(text: str, length: int, other: str) -> bool:
 class PrivateKeys(Model):
     """Values that nobody listed: a part of the budget finds those that enough people have, and they become the leaves.
 
-    **Privacy**: shown values were chosen by noisy sums (docs/privacy/keys.md); all others are one leaf, `other`.
+    **Privacy**: shown values were chosen by chance (docs/privacy/keys.md); all others are one leaf, `other`.
     """
 
     private: Literal[True] = Field(description="written out: the values are private")
@@ -139,11 +139,11 @@ class PrivateKeys(Model):
         None,
         ge=1,
         le=1_000,
-        description="keys of one unit that weigh; 50, and 1 on an axis of the unit's own and under `unit: row`",
+        description="keys of one unit that count; 16, and 1 on an axis of the unit's own and under `unit: row`",
     )
     share: Exact | None = Field(
         None,
-        description="share of a release's budget that finds them; 1/10, and 1/4 where `per_unit` is 1; "
+        description="share of a release's budget that finds them; 1/20, and 1/10 where `per_unit` is 1; "
         "0 finds none: the leaves are those of `known` and `always`",
     )
     most: int | None = Field(
@@ -171,7 +171,7 @@ class PrivateKeys(Model):
     @model_validator(mode="after")
     def _share_fits(self) -> Self:
         refuse({
-            "`share` is at least 0 and below 1: the views need the rest": not 0 <= (self.share or 0) < 1,
+            "`share` is at least 0 and at most 1/2: the views need the rest": not 0 <= (self.share or 0) <= 1 / 2,
             "`share: 0` finds no keys: name a release in `known`, or list keys in `always`":
                 self.share == 0 and self.known is None and not self.always,
             "a value is listed twice in `always`; list each once": len(set(self.always)) != len(self.always),

@@ -22,10 +22,19 @@ from dpsql.errors import InternalError
 
 C = TypeVar("C", bound=Column)
 
-PER_UNIT = 50
-SHARE, OWN_SHARE = Fraction(1, 10), Fraction(1, 4)
-FIRST_ROUND = Fraction(1, 10)
-"""Part of what a column may spend that its first of two rounds has."""
+PER_UNIT = 16  # shows most keys where people have 10 of them; 10 do at 3, 40 at 50
+SHARE, OWN_SHARE = Fraction(1, 20), Fraction(1, 10)
+LARGEST_SHARE = Fraction(1, 2)
+"""Beyond it too little remains after the key rounds for their price to gain anything."""
+FIRST_ROUND = Fraction(3, 10)
+"""Part of what a column may spend that its first of two rounds has, for two fifths of the keys of a unit."""
+
+
+class RoundShare(NamedTuple):
+    """Part of its column's budget that a round has, and the keys of one unit that count in it."""
+
+    part: Fraction
+    keys: int
 
 
 class KeyUse(NamedTuple):
@@ -67,7 +76,8 @@ class PrivateColumn(NamedTuple):
 
     @property
     def per_unit(self) -> int:
-        return self.keys.per_unit or (1 if self.single else PER_UNIT)
+        """Keys of one unit that count in all rounds together."""
+        return 1 if self.single else self.keys.per_unit or PER_UNIT
 
     @property
     def share(self) -> Fraction:
@@ -75,11 +85,14 @@ class PrivateColumn(NamedTuple):
         return self.keys.share if self.keys.share is not None else OWN_SHARE if self.per_unit == 1 else SHARE
 
     @property
-    def rounds(self) -> tuple[Fraction, ...]:
-        """Budget of each round of the column: two rounds where a unit may have several keys."""
+    def rounds(self) -> tuple[RoundShare, ...]:
+        """Each round of the column: two rounds where several keys of a unit may count."""
         if not self.share:
             return ()
-        return (Fraction(1),) if self.single else (FIRST_ROUND, 1 - FIRST_ROUND)
+        if self.per_unit == 1:
+            return (RoundShare(Fraction(1), 1),)
+        first = round(Fraction(2 * self.per_unit, 5))
+        return RoundShare(FIRST_ROUND, first), RoundShare(1 - FIRST_ROUND, self.per_unit - first)
 
 
 def has_private_keys(catalog: CatalogFields) -> bool:
@@ -172,10 +185,11 @@ def check_private_keys(catalog: CatalogFields) -> None:
             refuse(reasons, *path)
     for private in private_columns(catalog):
         _check_column(catalog, private)
-    if keys_share(catalog) >= 1:
+    if keys_share(catalog) > LARGEST_SHARE:
         raise Problem(
             ("tables",),
-            "the shares of private keys leave nothing for the views; lower `share` of `categories`",
+            "private keys share more than half of a release's budget, whose price assumes that views have the other "
+            "half; lower `share` of `categories`",
         )
 
 

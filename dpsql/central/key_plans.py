@@ -1,4 +1,4 @@
-"""Budget, noise and thresholds of private keys, and the largest length of a list: public facts.
+"""Budget and chances of private keys, and the largest length of a list: public facts.
 
 **Privacy**: functions of the catalog and of public tables.
 **Source**: docs/method/keys.md, "Budget".
@@ -12,17 +12,12 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.axis import KeyListRule
-from dpsql.budget import (
-    KEY_GRAINS,
-    NEIGHBOURS,
-    currency_at,
-    gaussian_sigma2,
-    key_delta_of,
-)
-from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_threshold
+from dpsql.budget import KEY_GRAINS, NEIGHBOURS, currency_at, key_delta_of
+from dpsql.budget.curve import GRAIN
+from dpsql.budget.slots import CHANCES, SlotPrice, people_at, slot_table
 from dpsql.catalog import Catalog
 from dpsql.catalog.columns import LARGEST_LIST
-from dpsql.catalog.private_columns import PrivateColumn, private_columns
+from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns
 from dpsql.central.axes import AxisMaker
 from dpsql.central.planned import Step, charged
 from dpsql.errors import CatalogError
@@ -33,17 +28,17 @@ class KeyRound(NamedTuple):
 
     Args:
         charge: what the ledger is charged, mu^2.
-        mu2: what the noise is drawn for.
-        delta: the most chance with which it shows a key of one unit alone.
-        sigma2: of the noise.
-        threshold: T.
+        delta: what the ledger is charged; half of it pays for slots, half for keys of one unit alone.
+        keys: keys of one unit that count, k.
+        price: of each slot.
+        table: chances of 1, 2, .. people, multiples of 2^-64.
     """
 
     charge: Fraction
-    mu2: Fraction
     delta: Fraction
-    sigma2: Fraction
-    threshold: int
+    keys: int
+    price: SlotPrice
+    table: tuple[int, ...]
 
 
 class KeyPlan(NamedTuple):
@@ -59,7 +54,7 @@ class KeyPlan(NamedTuple):
                 self.column.table,
                 f"keys of {self.column.column}, round {i}",
                 "",
-                step.mu2,
+                step.charge,
                 step.charge,
                 step.delta,
             )
@@ -70,8 +65,12 @@ class KeyPlan(NamedTuple):
 def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
     """Budget of each column with private keys, in the catalog's order; none without such columns.
 
+    Raises:
+        PrivacyError: so little is left for a key that none would ever be shown.
+
     **Privacy**: a column's rounds are charged its share of the release; the deltas of all of them add up to the part of
-    `key_delta` that the release's charge is of the cap.
+    `key_delta` that the release's charge is of the cap. Slots are priced by what remains of the release's own charge
+    after all key rounds, in every round and column alike: keys come before every other draw.
     """
     columns, privacy = private_columns(catalog), catalog.privacy
     if not columns:
@@ -79,19 +78,28 @@ def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
     currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
     whole = key_delta_of(charge, currency.counted(privacy.cap), privacy.key_delta)
     searched = sum(bool(column.rounds) for column in columns)
-    delta = Fraction(math.floor(whole / max(1, searched) * KEY_GRAINS), KEY_GRAINS)
+    delta = _rounded_down(whole / max(1, searched), KEY_GRAINS)
+    room = _rounded_down(charge * (1 - keys_share(catalog)), GRAIN)
     plans = []
     for column in columns:
-        deltas = [Fraction(math.floor(delta * part * KEY_GRAINS), KEY_GRAINS) for part in column.rounds]
         rounds = []
-        for part, round_delta in zip(column.rounds, deltas, strict=True):
-            round_charge = charge * column.share * part
-            mu2 = currency.drawn(round_charge, NEIGHBOURS[privacy.neighbours])
-            sigma2 = gaussian_sigma2(mu2, SQUARED_SENSITIVITY)
-            threshold = key_threshold(sigma2, round_delta, column.per_unit)
-            rounds.append(KeyRound(round_charge, mu2, round_delta, sigma2, threshold))
+        for part, keys in column.rounds:
+            round_charge, round_delta = charge * column.share * part, _rounded_down(delta * part, KEY_GRAINS)
+            # To replace a unit is to take one away and to add one: twice the slots, the new keys of either alone.
+            slots = NEIGHBOURS[privacy.neighbours].moves * keys
+            price = SlotPrice(
+                _rounded_down(round_charge / slots, GRAIN),
+                _rounded_down(round_delta / (2 * slots), KEY_GRAINS),
+                room,
+            )
+            first = math.floor(CHANCES * round_delta / (2 * keys))
+            rounds.append(KeyRound(round_charge, round_delta, keys, price, slot_table(price, first)))
         plans.append(KeyPlan(column, tuple(rounds)))
     return tuple(plans)
+
+
+def _rounded_down(amount: Fraction, grains: int) -> Fraction:
+    return Fraction(math.floor(amount * grains), grains)
 
 
 class KeyForecast(NamedTuple):
@@ -101,18 +109,18 @@ class KeyForecast(NamedTuple):
         column: `table.column`.
         supposed: keys that the plan supposes.
         share: of the budget that finds them, in percent.
-        people: (keys that a person has, people at which a key is shown with chance .5, with .98), the last round alone;
-            none where all keys were listed before.
+        people: at which a key is shown with chance .5 and .98, by the last round alone; none where all keys were
+            listed before.
     """
 
     column: str
     supposed: int
     share: float
-    people: tuple[tuple[int, float, float], ...]
+    people: tuple[int, ...]
 
 
-SURE = 2.054
-"""Standard deviations above T at which a key is shown with chance .98."""
+EVEN, SURE = Fraction(1, 2), Fraction(98, 100)
+"""Chances whose numbers of people a plan states."""
 
 
 def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
@@ -128,13 +136,7 @@ def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForeca
         if not plan.rounds:
             forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
             continue
-        last = plan.rounds[-1]
-        even, sure = last.threshold / UNIT, (last.threshold + SURE * math.sqrt(last.sigma2)) / UNIT
-        people = tuple(
-            (keys, even * math.sqrt(keys), sure * math.sqrt(keys))
-            for keys in (1, 3, 10)
-            if keys <= column.per_unit
-        )
+        people = tuple(people_at(plan.rounds[-1].table, chance) for chance in (EVEN, SURE))
         forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
     return tuple(forecasts)
 

@@ -33,7 +33,7 @@ from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine, kind_of, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
 from dpsql.engines.joined_rows import ROW, Digit, JoinSide, PlacedRows, UnitKey
-from dpsql.engines.key_weights import key_sql
+from dpsql.engines.key_counts import key_sql
 from dpsql.errors import InternalError, SourceError
 from dpsql.row_expressions import identifier
 

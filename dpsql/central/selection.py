@@ -1,12 +1,8 @@
-"""Finding the keys that nobody listed: noisy sums of weights against a threshold, before axes are made.
+"""Finding the keys that nobody listed, each shown with a chance that follows from its number of people.
 
-    choose_keys    the step: weights from the engine, noise batch by batch, what stays below is dropped at once
+    choose_keys    the step: counts from the engine, 64 bits a key batch by batch, what is not shown is dropped at once
 
 A list is then a public fact of the release, as the rows of a public table are: `build_axis` reads both alike.
-
-| here | there | unit |
-|---|---|---|
-| `KeyList.weights` | H + X of each shown key, its sum of weights with noise | the same |
 
 **Privacy**: docs/privacy/keys.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
 are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
@@ -17,6 +13,7 @@ are in no error, no progress line and no return value. Nothing of a list is prin
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,27 +22,26 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpsql.axis import PublicTable
+from dpsql.budget.slots import people_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.derived import made_columns
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
 from dpsql.central.axes import axis_maker
 from dpsql.central.hybrid import supplemented
-from dpsql.central.key_plans import KeyPlan, KeyRound, key_plans, list_limits
+from dpsql.central.key_plans import EVEN, KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
-from dpsql.engines.key_weights import KeyQuery, key_sql, weights_statement
+from dpsql.engines.key_counts import KeyQuery, counts_statement, key_sql
 from dpsql.errors import CatalogError, InternalError
 from dpsql.ledger import SpendLine
-from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import Noise
 from dpsql.release import Release
-from dpsql.release.format import KeyListMeta, KeyRoundMeta
+from dpsql.release.format import KeyListMeta, KeyRoundMeta, written_chances
 from dpsql.release.structure import refused
 from dpsql.release.write import KeyListPart
-from dpsql.tree import Exact
 
 Key = str | int
 SQL_TYPES: dict[str, Literal["VARCHAR", "BIGINT"]] = {"string": "VARCHAR", "int": "BIGINT"}
@@ -65,14 +61,12 @@ class KeyList(NamedTuple):
         kind: DuckDB type of the keys.
         keys: all leaves.
         rounds: in which each was found, from 1; 0 where it was listed before.
-        weights: the noisy weight of each; 0 where it was listed before.
     """
 
     column: str
     kind: Literal["VARCHAR", "BIGINT"]
     keys: tuple[Key, ...]
     rounds: tuple[int, ...]
-    weights: tuple[int, ...]
 
     @property
     def table(self) -> PublicTable:
@@ -96,7 +90,7 @@ def made_up_lists(catalog: Catalog, sizes: Mapping[str, int]) -> dict[str, KeyLi
         size = sizes.get(column.name, min(GUESSED, column.keys.most or GUESSED))
         texts, always = column.spec.type == "string", always_keys(column)
         made_up: list[Key] = [f"key {i:06}" if texts else -1 - i for i in range(size)]
-        lists[column.name] = _sorted_list(column, dict.fromkeys([*always, *made_up][:size], (0, 0)))
+        lists[column.name] = _sorted_list(column, dict.fromkeys([*always, *made_up][:size], 0))
     return lists
 
 
@@ -105,13 +99,10 @@ def order_of(key: Key) -> tuple[int, bytes]:
     return (0, key.encode()) if isinstance(key, str) else (key, b"")
 
 
-def _sorted_list(column: PrivateColumn, found: Mapping[Key, tuple[int, int]]) -> KeyList:
+def _sorted_list(column: PrivateColumn, found: Mapping[Key, int]) -> KeyList:
     """A list in the order of its values: texts by their bytes, numbers as numbers."""
     keys = sorted(found, key=order_of)
-    return KeyList(
-        column.name, SQL_TYPES[column.spec.type], tuple(keys), tuple(found[key][0] for key in keys),
-        tuple(found[key][1] for key in keys),
-    )  # fmt: skip
+    return KeyList(column.name, SQL_TYPES[column.spec.type], tuple(keys), tuple(found[key] for key in keys))
 
 
 class ListedKeys(NamedTuple):
@@ -137,14 +128,14 @@ def stored_lists(release: Release) -> dict[str, KeyList]:
         columns = release.whole(f"keys_{i}")
         if any(np.any(np.ma.getmaskarray(values)) for values in columns.values()):
             raise refused(release.path, f"keys_{i} contains NULL")
-        key, number, weight = (np.ma.getdata(columns[name]).tolist() for name in ("key", "round", "weight"))
-        lists[meta.column] = KeyList(meta.column, meta.kind, tuple(key), tuple(number), tuple(weight))
+        key, number = (np.ma.getdata(columns[name]).tolist() for name in ("key", "round"))
+        lists[meta.column] = KeyList(meta.column, meta.kind, tuple(key), tuple(number))
     return lists
 
 
 def fixed_list(column: PrivateColumn, listed: ListedKeys) -> KeyList:
     """The list of a column whose keys were all listed before."""
-    return _sorted_list(column, dict.fromkeys(listed.keys, (0, 0)))
+    return _sorted_list(column, dict.fromkeys(listed.keys, 0))
 
 
 def fixed_lists(catalog: Catalog, listed: Mapping[str, ListedKeys]) -> dict[str, KeyList]:
@@ -193,59 +184,64 @@ def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, Lis
     Args:
         scan: the release being made.
         plans: of its columns.
-        known: keys that are listed already, by column; they weigh nothing and are leaves.
+        known: keys that are listed already, by column; they do not count and are leaves.
         limits: most keys of each list.
 
-    **Privacy**: spends each round's line once. What is returned is a function of noisy sums and listed keys.
+    **Privacy**: spends each round's line once. What is returned is a function of what was shown, of listed keys and of
+    the release's secret.
     """
-    lists = {}
+    lists, secret = {}, _secret(scan)
     for plan in plans:
         column = plan.column
-        listed = list(known[column.name].keys)
-        found: list[tuple[int, Key, int]] = []
+        listed = known[column.name].keys
+        found: dict[Key, int] = {}
         for number, step in enumerate(plan.rounds, start=1):
-            listed_now = [*listed, *(key for _, key, _ in found)]
-            found += [(weight, key, number) for key, weight in _passed(scan, plan, step, listed_now)]
-        # A function of noisy rows: the largest stay, ties by value.
-        found.sort(key=lambda entry: (-entry[0], str(entry[1]).encode()))
-        kept = found[: max(0, limits[column.name] - len(listed))]
-        keys: dict[Key, tuple[int, int]] = dict.fromkeys(listed, (0, 0))
-        keys |= {key: (number, weight) for weight, key, number in kept}
-        lists[column.name] = _sorted_list(column, keys)
+            found |= dict.fromkeys(_shown(scan, plan, step, [*listed, *found]), number)
+
+        def place(key: Key, found: Mapping[Key, int] = found) -> tuple[int, str]:
+            # The secret was unknown when keys were made: nobody can look for a text that comes first.
+            return found[key], hashlib.md5(f"{secret}{key}".encode()).hexdigest()
+
+        kept = sorted(found, key=place)[: max(0, limits[column.name] - len(listed))]
+        rounds: dict[Key, int] = dict.fromkeys(listed, 0) | {key: found[key] for key in kept}
+        lists[column.name] = _sorted_list(column, rounds)
     return lists
 
 
-def _passed(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[tuple[Key, int]]:
-    """The keys of one round that reach the threshold, each with its noisy weight.
+def _shown(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[Key]:
+    """The keys of one round that are shown.
 
-    **Privacy**: every key with a weight gets its own draw. What stays below is dropped here.
+    **Privacy**: every key that somebody has gets 64 bits of its own. Counts, and keys that are not shown, are dropped
+    here.
     """
-    statement = key_statement(scan, plan.column, listed)
-    relations = scan.raw.relations(f"weighing keys of {plan.column.name}")
-    for pairs in relations.batches(statement):
-        exact = Exact(np.array([weight for _, weight in pairs], np.int64))
-        scan.watch(plan, step, [_plain(key) for key, _ in pairs])
-        noisy = GAUSSIAN.draw_spread(exact, step.sigma2, scan.noise)
-        for at in np.flatnonzero(noisy >= step.threshold).tolist():
-            yield _plain(pairs[at][0]), int(noisy[at])
+    relations = scan.raw.relations(f"counting keys of {plan.column.name}")
+    for pairs in relations.batches(key_statement(scan, plan.column, step.keys, listed)):
+        keys = [_plain(key) for key, _ in pairs]
+        scan.watch(plan, step, keys)
+        shown = scan.noise.shown(step.table, np.array([people for _, people in pairs], np.int64))
+        yield from itertools.compress(keys, shown.tolist())
+
+
+def _secret(scan: KeyScan) -> str:
+    """Hexadecimal digits that order keys; drawn for the release, stored nowhere."""
+    return hashlib.sha256(b"keys" + scan.key).hexdigest()
 
 
 def _plain(key: object) -> Key:
     return key if isinstance(key, str | int) else str(key)
 
 
-def key_statement(scan: KeyScan, column: PrivateColumn, listed: Sequence[Key]) -> str:
-    """The statement that weighs a column's keys without the listed ones."""
+def key_statement(scan: KeyScan, column: PrivateColumn, most: int, listed: Sequence[Key]) -> str:
+    """The statement that counts the people of a column's keys, at most so many keys of one, without the listed ones."""
     raw, dialect = scan.raw, scan.raw.dialect
     kind, name = key_kind(raw, column), f"listed keys of {column.name}"
     relation = ""
     if listed:
         leaf = np.arange(len(listed), dtype=np.int64)
         relation = raw.lookup(name, SQL_TYPES[column.spec.type], listed, leaf)
-    secret = hashlib.sha256(b"keys" + scan.key).hexdigest()
-    query = KeyQuery(column.per_unit, secret, relation, key_sql(column, "value0", kind, dialect))
+    query = KeyQuery(most, _secret(scan), relation, key_sql(column, "value0", kind, dialect))
     sources = [_source(scan, column, use, number) for number, use in enumerate(column.uses)]
-    return weights_statement(sources, query, dialect)
+    return counts_statement(sources, query, dialect)
 
 
 def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> PlacedRows:
@@ -332,7 +328,7 @@ class ReleaseSelection:
             counted_rows(self.catalog, self.raw, self.plan, of)
         for plan in self.plans:
             if plan.rounds:
-                key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, ())
+                key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, 1, ())
 
     def chosen(
         self, noise: Noise, key: bytes, begin: Callable[[], None], watch: KeyWatch = unwatched_keys
@@ -419,14 +415,17 @@ def list_part(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> Ke
         known: id of the release that listed keys before, if any.
     """
     meta = key_list_meta(plan, found, most, known)
-    return KeyListPart(meta, {"key": found.keys, "round": found.rounds, "weight": found.weights})
+    return KeyListPart(meta, {"key": found.keys, "round": found.rounds})
 
 
 def key_list_meta(plan: KeyPlan, found: KeyList, most: int, known: str | None) -> KeyListMeta:
     """Metadata of a list."""
     column = plan.column
-    rounds = tuple(
-        KeyRoundMeta(str(step.charge), str(step.delta), str(step.sigma2), step.threshold)
-        for step in plan.rounds
-    )
-    return KeyListMeta(column.name, found.kind, len(found.keys), most, column.per_unit, rounds, known)
+    rounds = []
+    for step in plan.rounds:
+        mu2, delta, room = map(str, step.price)
+        people, table = people_at(step.table, EVEN), written_chances(step.table)
+        rounds.append(
+            KeyRoundMeta(str(step.charge), str(step.delta), step.keys, mu2, delta, room, people, table)
+        )
+    return KeyListMeta(column.name, found.kind, len(found.keys), most, column.per_unit, tuple(rounds), known)

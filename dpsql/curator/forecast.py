@@ -16,12 +16,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite, prod, sqrt
+from statistics import fmean
 from typing import NamedTuple
 
 from dpsql.budget import currency_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import Privacy
+from dpsql.catalog.private_columns import has_private_keys
 from dpsql.catalog.reported import reported_axes, reported_columns
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
@@ -328,6 +330,9 @@ class PlanReport:
         allowed: what `data_dependent: allow` would bring to views that refuse it.
         cubes: of how many rows cubes err less than synthetic rows.
         draws: tries of the draws that several numbers share.
+        cap_share: part of the lineage's cap that the release spends.
+        other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
+            in the geometric mean; None where it is not compared.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -351,6 +356,9 @@ class PlanReport:
     allowed: tuple[AllowedSelection, ...] = ()
     cubes: tuple[CubeForecast, ...] = ()
     draws: tuple[DrawForecast, ...] = ()
+    cap_share: float = 0.0
+    other_delta: str | None = None
+    other_errors: float | None = None
 
     @property
     def wants_guess(self) -> bool:
@@ -426,7 +434,31 @@ def plan_catalog(
         tuple(summed_words(catalog)), allowed,
         cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
         draw_forecasts(plan),
+        float(charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)),
+        *_other_currency(catalog, make, priced),
     )  # fmt: skip
+
+
+COMPARED_DELTA = Fraction(1, 10**6)
+"""Delta with which a pure catalog is compared."""
+
+
+def _other_currency(catalog: Catalog, make: AxisMaker, priced: Priced) -> tuple[str | None, float | None]:
+    """The other currency's delta, and its errors over this one's at the same cap; None where it cannot be had."""
+    delta = Fraction(0) if catalog.privacy.delta else COMPARED_DELTA
+    privacy = catalog.privacy.model_copy(update={"delta": delta, "key_delta": Fraction(0)})
+    other = counted_catalog(catalog.model_copy(update={"privacy": privacy}))
+    if (
+        has_private_keys(catalog) or catalog.stream is not None
+    ):  # which need a delta, or are priced over their batches
+        return None, None
+    try:
+        there = {(s.view, s.measure): s.typical for s in forecast(priced_plan(other, make))}
+    except (CatalogError, PrivacyError):
+        return None, None
+    here = {(s.view, s.measure): s.typical for s in forecast(priced)}
+    ratios = [there[name] / error for name, error in here.items() if error and there.get(name)]
+    return (f"{float(delta):g}", math.exp(fmean(map(math.log, ratios)))) if ratios else (None, None)
 
 
 def _answered(

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +42,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
 | state | what has been drawn | what becomes of it after a crash |
 |---|---|---|
 | reserved | perhaps noise that decides nothing; nobody saw it | taken up again for nothing, by the same label |
-| begun keys | key rounds alone | ended: their share of the charge and all of their delta stay |
+| begun keys | key rounds alone, priced by what was to be drawn after them | ended: the whole charge stays |
 | begun | a step whose outcome decides what follows | ended: the whole charge stays |
 | sealed | the file whose hash it holds | the file is put in place |
 | ended | nothing that is left | the label reserves anew |
@@ -210,11 +210,6 @@ class LedgerEntry:
             SpendLine(purpose, Fraction(amount), currency, Fraction(delta))
             for purpose, amount, currency, delta in json.loads(self.lines)
         )
-
-    def ended(self) -> LedgerEntry:
-        """The row of a release that ends once it has begun: unless all has begun, it keeps its key rounds alone."""
-        rounds = sum((line.amount for line in self.spend_lines() if line.delta), Fraction(0))
-        return replace(self, state=ENDED, cost=self.cost if self.state == BEGUN else str(rounds))
 
     def charged_tables(self) -> tuple[ChargedTable, ...]:
         """The raw tables that were read."""

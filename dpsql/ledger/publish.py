@@ -112,7 +112,7 @@ class Draft:
         """Say, durably, that a step begins whose outcome decides what follows: before its first byte of entropy.
 
         Args:
-            keys: whether key rounds alone have begun; their part is all that is charged if they end here.
+            keys: whether key rounds alone have begun, which cannot begin twice.
 
         **Privacy**: from here on whatever ends the draw is charged and nothing is drawn again for it.
         """
@@ -172,9 +172,9 @@ def _folder(store: Store, release_id: str) -> Path:
 
 
 def _end(store: Store, row: LedgerEntry) -> None:
-    """Let a release that had begun end: what had begun stays charged, the rest goes back."""
+    """Let a release that had begun end: its charge stays."""
     lineage = store.counters[row.lineage].lineage
-    ended = replace(row.ended(), cap=str(lineage.cap), limit=str(lineage.limit))
+    ended = replace(row, state=ENDED, cap=str(lineage.cap), limit=str(lineage.limit))
     store.commit(ended, lineage, no_kill)
 
 

@@ -9,8 +9,10 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from dpsql.noise.coins import Entropy, IntArray
+from dpsql.errors import InternalError
+from dpsql.noise.coins import BoolArray, Entropy, IntArray, full_words
 from dpsql.noise.discrete import discrete_gaussian, discrete_laplace
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 
@@ -62,6 +64,13 @@ def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:
     return drawn if exact is None else np.asarray(exact + drawn, dtype=np.int64)
 
 
+def chances_of(table: Sequence[int], people: IntArray) -> npt.NDArray[np.uint64]:
+    """Entries of a table, the last of which stands for all larger numbers of people."""
+    if np.any(people < 1):  # place -1 would be the last
+        raise InternalError("a key that nobody has can not be shown", hint="count people of rows alone")
+    return np.array(table, np.uint64).take(np.minimum(people, len(table)) - 1)
+
+
 class LeafNoise(NamedTuple):
     """Noise of leaves of trees, one of each: a unit that moves leaf i of number j by at most M_j loses units_i /
     denominator.
@@ -105,6 +114,9 @@ class Noise(Protocol):
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
+    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+        """For each number of people >= 1 an independent event of its chance in a table of multiples of 2^-64."""
+
 
 @dataclass(frozen=True)
 class ExactNoise:
@@ -135,6 +147,9 @@ class ExactNoise:
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
+    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+        return full_words(people.size, self.entropy) < chances_of(table, people)
+
 
 @dataclass(frozen=True)
 class ZeroNoise:
@@ -163,3 +178,7 @@ class ZeroNoise:
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` as it is, or `size` zeros."""
         return noised(exact, np.zeros(size, dtype=np.int64))
+
+    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+        """What a chance above 1/2 decides."""
+        return chances_of(table, people) >= np.uint64(1 << 63)

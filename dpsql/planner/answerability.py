@@ -7,7 +7,7 @@ Keys that are not shown: where keys were found when the release was made (`categ
 in one leaf, OTHER. A condition that some of them may meet cuts that leaf: it counts nothing of it, its error bar allows
 for all of it, and alone it is refused. It is never a silent 0.
 
-**Privacy**: post-processing of released numbers and of thresholds, which follow from the catalog.
+**Privacy**: post-processing of released numbers and of numbers of people, which follow from the catalog.
 """
 
 from __future__ import annotations
@@ -219,10 +219,11 @@ def list_words(keys: KeyListMeta) -> str:
     """Number of shown keys in words, and about how many units a key needs.
 
     >>> from dpsql.release.format import KeyRoundMeta
-    >>> list_words(KeyListMeta("t.x", "VARCHAR", 387, 400, 1, (KeyRoundMeta("1", "1/9", "4", 74448896),)))
-    'keys of t.x: private, 387 shown, of about 71 people or more each'
+    >>> step = KeyRoundMeta("1/180", "1/10000000", 1, "1/180", "1/20000000", "1/20", 46, "")
+    >>> list_words(KeyListMeta("t.x", "VARCHAR", 387, 400, 1, (step,)))
+    'keys of t.x: private, 387 shown, of about 46 people or more each'
     """
-    shown = f"of about {keys.people():,.0f} people or more each" if keys.rounds else "all listed before"
+    shown = f"of about {keys.people:,} people or more each" if keys.rounds else "all listed before"
     return f"keys of {keys.column}: private, {keys.keys} shown, {shown}"
 
 

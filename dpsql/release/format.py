@@ -9,7 +9,7 @@
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 `step` |
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` and measure | as `MeasureScale` |
-| `keys_<i>` | one per key of a column with private keys, sorted | key, round (0: listed before), noisy weight |
+| `keys_<i>` | one per key of a column with private keys, sorted | key, round (0: listed before) |
 | `difference_<s>` | one per noisy integer of what a factor leaves out | r1..rd, value |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
@@ -20,10 +20,9 @@ Every row count follows from the catalog and the lists of keys, and so does ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from dpsql.matrices.distinct import PeopleBounds
 from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.tree import FloatArray
 
-FORMAT = 12
+FORMAT = 13
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -263,12 +262,38 @@ class Promise:
 
 @dataclass(frozen=True)
 class KeyRoundMeta:
-    """One round that found keys: what it spent, sigma^2 and T in units of 2^-20 of a unit; fractions as text."""
+    """One round that found keys; fractions as text.
+
+    Args:
+        mu2, delta: what it spent.
+        keys: keys of one unit that counted.
+        slot_mu2, slot_delta, room: price of each slot, and the mu^2 of the statistics after all rounds.
+        people: fewest units of a key that is shown with chance 1/2.
+        table: chances of 1, 2, .. units as multiples of 2^-64, 16 hexadecimal digits each.
+    """
 
     mu2: str
     delta: str
-    sigma2: str
-    threshold: int
+    keys: int
+    slot_mu2: str
+    slot_delta: str
+    room: str
+    people: int
+    table: str
+
+
+LONGEST_TABLE = 1 << 12
+"""Entries of a table that a file holds, 64 KiB; a budget of mu .008 has twice as many."""
+
+
+def written_chances(table: Sequence[int]) -> str:
+    """A table of chances as files hold it."""
+    return "".join(f"{chance:016x}" for chance in table[:LONGEST_TABLE])
+
+
+def read_chances(text: str) -> tuple[int, ...]:
+    """The chances that a file holds."""
+    return tuple(int(text[i : i + 16], 16) for i in range(0, len(text), 16))
 
 
 @dataclass(frozen=True)
@@ -280,7 +305,7 @@ class KeyListMeta:
         kind: DuckDB type of its keys, VARCHAR or BIGINT.
         keys: how many are shown.
         most: how many could have been.
-        per_unit: keys of one unit that weighed.
+        per_unit: keys of one unit that counted, in all rounds.
         rounds: what found them; none where all were listed before.
         known: id of the release whose keys were listed already, if any.
     """
@@ -293,16 +318,17 @@ class KeyListMeta:
     rounds: tuple[KeyRoundMeta, ...]
     known: str | None = None
 
-    def people(self, keys: int = 1) -> float:
-        """About how many units must have a key, each of them so many keys, for it to be shown with chance 1/2."""
-        return self.rounds[-1].threshold / UNIT * sqrt(min(keys, self.per_unit))
+    @property
+    def people(self) -> int:
+        """Units that must have a key for the last round to show it with chance 1/2, where theirs all count."""
+        return self.rounds[-1].people
 
     @property
     def missing(self) -> str:
         """Keys that are not shown."""
         if not self.rounds:
             return "keys that were not listed before are not"
-        return f"keys of fewer than about {self.people():,.0f} people are not"
+        return f"keys of fewer than about {self.people:,} people are not"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ VOUCHED = (
     "these tables was not checked (trusted: true). If it does not, nothing is promised."
 )
 FOUND = (
-    " The same draws are Gaussian differentially private with mu^2 = {mu2} but for {delta}, at every epsilon: the "
-    "chance, at most, that a key is shown which one unit alone holds. For groups of k units the general rule holds: k "
-    "epsilon, and delta (exp(k epsilon) - 1) / (exp(epsilon) - 1)."
+    " The same draws are Gaussian differentially private with mu^2 = {mu2} but for {delta}, at every epsilon; half of "
+    "that is the chance, at most, that a key is shown which one unit alone holds. For groups of k units the general "
+    "rule holds: k epsilon, and delta (exp(k epsilon) - 1) / (exp(epsilon) - 1)."
 )
 FREE = "Questions cost nothing: the budget was spent once, when the release was made."
 

@@ -39,6 +39,7 @@ from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.reading import indices, stored_columns
 from dpsql.release.format import (
     FORMAT,
+    LONGEST_TABLE,
     AxisMeta,
     FamilyCovariance,
     KeyListMeta,
@@ -171,7 +172,7 @@ def expected_tables(meta: Meta) -> dict[str, dict[str, str]]:
 
 def key_list_columns(keys: KeyListMeta) -> dict[str, str]:
     """Columns of the table of a list of keys."""
-    return {"key": keys.kind, "round": "INTEGER", "weight": "BIGINT"}
+    return {"key": keys.kind, "round": "INTEGER"}
 
 
 def check_tables(stored: StoredTables, path: Path, meta: Meta) -> None:
@@ -241,6 +242,7 @@ STEPS = frozenset(1 << k for k in range(63))
 MOST_COVARIANCES = 1 << 12
 AMOUNT = re.compile(rf"[0-9]{{1,{LONGEST}}}(/[1-9][0-9]{{0,{LONGEST - 1}}})?")
 """A fraction as releases write it; `1e999999999` is one too, which takes for ever to read."""
+TABLE = re.compile(rf"([0-9a-f]{{16}}){{1,{LONGEST_TABLE}}}")
 
 _SIZE = "SELECT count(*), sum(strlen(key) + strlen(value)) FROM (FROM meta LIMIT {})"
 
@@ -326,14 +328,13 @@ def _faults(meta: Meta) -> Iterator[str]:
     amounts = [promise.epsilon, promise.delta, promise.mu2 or "0", *(spend.amount for spend in meta.spends)]
     amounts += [statistic.budget for statistic in meta.statistics]
     amounts += [promise.key_delta or "0", *(spend.delta for spend in meta.spends)]
-    amounts += [
-        text for keys in meta.keys for step in keys.rounds for text in (step.mu2, step.delta, step.sigma2)
-    ]
     for keys in meta.keys:
         if not (0 <= keys.keys <= keys.most <= MOST_KEYS and 1 <= keys.per_unit <= MOST_KEYS):
             yield "a list of keys is too long"
-        if any(abs(step.threshold) >= MOST for step in keys.rounds):
-            yield "a list of keys has an impossible threshold"
+        for step in keys.rounds:
+            amounts += [step.mu2, step.delta, step.slot_mu2, step.slot_delta, step.room]
+            if not (1 <= step.keys <= MOST_KEYS and 1 <= step.people < MOST and TABLE.fullmatch(step.table)):
+                yield "a round of keys has an impossible table"
     if not all(map(AMOUNT.fullmatch, amounts)):
         yield "an amount of the budget is not a fraction"
     if any(not 0 <= axis.model < len(meta.models) for axis in meta.axes):

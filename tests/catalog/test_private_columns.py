@@ -31,11 +31,16 @@ views:
 def test_defaults_follow_from_whose_key_it_is() -> None:
     catalog = parse_catalog(CATALOG)
     city, product = private_columns(catalog)
-    assert (city.name, city.per_unit, city.share, city.rounds) == ("customer.city", 1, Fraction(1, 4), (1,))
-    assert (product.per_unit, product.share) == (50, Fraction(1, 20))
-    assert product.rounds == (Fraction(1, 10), Fraction(9, 10))
+    assert (city.name, city.per_unit, city.share, city.rounds) == (
+        "customer.city",
+        1,
+        Fraction(1, 10),
+        ((1, 1),),
+    )
+    assert (product.per_unit, product.share) == (16, Fraction(1, 20))
+    assert product.rounds == ((Fraction(3, 10), 6), (Fraction(7, 10), 10))
     assert city.uses == (KeyUse("sales", ("customer_id",)),) and city.views == ("products",)
-    assert keys_share(catalog) == Fraction(3, 10)
+    assert keys_share(catalog) == Fraction(3, 20)
     assert catalog.privacy.key_delta == Fraction(1, 10**7)
     again = catalog_from_json(catalog.to_json())
     assert again.to_json() == catalog.to_json() and private_columns(again) == private_columns(catalog)
@@ -65,7 +70,7 @@ REFUSED = [
     ("{type: int, categories: private}", "{type: int, categories: {private: true, always: [x]}}", "cannot be a key"),
     ("always: [tea]", 'always: ["(other)"]', "cannot be a key"),
     ("always: [tea]", "always: [tea, tea]", "listed twice"),
-    ("share: 0.05", "share: 0.8", "leave nothing for the views"),
+    ("share: 0.05", "share: 0.45", "more than half of a release's budget"),
     ("share: 0.05", "other: x", "unknown key `other`"),
     ("private: true, share", "private: no, share", "write `private: true`"),
     ("code: {type: int, categories: private}", "customer_id: {type: int, categories: private}", "not shown by name"),

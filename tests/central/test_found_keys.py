@@ -16,17 +16,17 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.budget.threshold import key_weight
-from dpsql.catalog import load_catalog
+from dpsql.budget.slots import slot_table
+from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, key_plans, selection
 from dpsql.central import placed_rows as rows
 from dpsql.central.central import publish_release
+from dpsql.central.key_plans import KeyForecast, KeyRound
 from dpsql.curator.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
-from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
 
@@ -88,19 +88,17 @@ def release(shop: Path) -> Iterator[Release]:
 
 def keys_of(release: Release, column: str) -> list[Any]:
     number = [keys.column for keys in release.meta.keys].index(column)
-    rows = release.connection.execute(f"SELECT key, round, weight FROM keys_{number}").fetchall()
-    return [list(each) for each in zip(*rows, strict=True)] if rows else [[], [], []]
+    rows = release.connection.execute(f"SELECT key, round FROM keys_{number}").fetchall()
+    return [list(each) for each in zip(*rows, strict=True)] if rows else [[], []]
 
 
 def test_common_keys_are_shown_and_none_of_one_person(release: Release) -> None:
-    items, rounds, weights = keys_of(release, "sales.item")
+    items, rounds = keys_of(release, "sales.item")
     assert items == sorted(items) and set(items) <= {f"item {i}" for i in range(12)} and len(items) >= 8
     assert set(rounds) <= {1, 2}
-    (meta,) = [keys for keys in release.meta.keys if keys.column == "sales.item"]
-    assert all(w >= meta.rounds[number - 1].threshold for w, number in zip(weights, rounds, strict=True))
-    codes, _, _ = keys_of(release, "sales.code")
+    codes, _ = keys_of(release, "sales.code")
     assert codes == sorted(codes) and set(codes) <= set(range(7)) and codes
-    cities, rounds, _ = keys_of(release, "person.city")
+    cities, rounds = keys_of(release, "person.city")
     assert set(cities) == {"city 0", "city 1", "city 2", "city 3"} and set(rounds) == {1}
 
 
@@ -121,7 +119,7 @@ def test_the_ledger_holds_each_round_with_its_delta(shop: Path) -> None:
     )
     charge = entry.cost
     assert [float(line.amount / charge) for line in steps] == pytest.approx(
-        [0.25, 0.01, 0.09, 0.01, 0.09], rel=1e-5
+        [0.1, 0.015, 0.035, 0.03, 0.07], rel=1e-5
     )
     assert sum(line.amount for line in entry.lines) == charge
 
@@ -151,59 +149,87 @@ def test_a_proof_measures_keys_that_both_sides_have_and_bounds_the_chance_of_oth
     pairs = {pair.pair: pair for pair in proof.pairs}
     assert proof.held and list(pairs) == ["dear", "many", "spread", "odd", "new"]
     assert all(pair.share <= 1 for pair in proof.pairs) and pairs["dear"].share > 0.5
-    assert pairs["dear"].new_keys == 0 and 0.3 < pairs["new"].new_keys <= 1
-    assert proof.to_json()["pairs"][-1]["new_keys_over_delta"] == pairs["new"].new_keys
-    assert "new keys" in proof.words
+    assert 0 < pairs["dear"].key_loss <= 0.5 and 0.3 < pairs["new"].key_loss <= 0.5
+    assert proof.to_json()["pairs"][-1]["key_loss_over_delta"] == pairs["new"].key_loss
+    assert "of delta" in proof.words
     if node := shutil.which("node"):
         verifier = Path(__file__).parents[2] / "clients" / "verify" / "verify.js"
         verified = subprocess.run([node, verifier, tmp_path / "keys.jsonl"], capture_output=True, text=True)
-        assert verified.returncode == 0 and "new keys" in verified.stdout, verified.stderr
-        for field, change in STRUCK_CHANGES.items():
+        assert verified.returncode == 0 and "of delta" in verified.stdout, verified.stderr
+        for field, (change, refusal) in ROUND_CHANGES.items():
             lines = (tmp_path / "keys.jsonl").read_text().splitlines()
-            place, record = next((i, r) for i, r in enumerate(map(json.loads, lines)) if r.get("struck"))
-            struck = record["struck"][0]
-            assert struck["hashed"] == "{secret}{unit} {key}" and struck["weights"]
-            struck[field] = change(struck[field])
+            place, record = next((i, r) for i, r in enumerate(map(json.loads, lines)) if r.get("rounds"))
+            step = next(step for step in record["rounds"] if step["moved"])
+            assert step["hashed"] == "{secret}{unit} {key}"
+            step[field] = change(step[field])
             (tmp_path / "altered.jsonl").write_text(
                 "\n".join([*lines[:place], json.dumps(record), *lines[place + 1 :]])
             )
             verified = subprocess.run(
                 [node, verifier, tmp_path / "altered.jsonl"], capture_output=True, text=True
             )
-            assert verified.returncode == 1 and "new keys are shown with chance" in verified.stderr
+            assert verified.returncode == 1 and refusal in verified.stderr, (field, verified.stderr)
 
 
-STRUCK_CHANGES: dict[str, Callable[[Any], Any]] = {
-    "threshold": lambda threshold: threshold + 20,
-    "sigma2": lambda sigma2: str(Fraction(sigma2) + 10**6),
-    "weights": lambda weights: [[weights[0][0], weights[0][1] - 1], *weights[1:]],
+ROUND_CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "mu2": (lambda mu2: str(Fraction(mu2) * 19 / 20), "is not worth its price"),
+    "delta": (lambda delta: str(Fraction(delta) / 2), "is not worth its price"),
+    "room": (lambda room: str(Fraction(room) * 2), "count on more than remains"),
+    "table": (lambda table: table[:160] + table[176:], "is not worth its price"),
+    "moved": (lambda moved: [[moved[0][0], moved[0][1] + 1, moved[0][2]], *moved[1:]], "more than one"),
 }
-"""Each changes the chance by some 10^-7 of it."""
+"""Fields of a round, and what is said of another value: a cheaper slot, a count left out, a key of two people."""
 
 
-@pytest.mark.parametrize("defect", ["half the noise", "threshold", "delta"])
+def with_rounds(plans: Callable[..., Any], key_round: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`key_plans` with other rounds."""
+    return lambda catalog: tuple(
+        plan._replace(rounds=tuple(key_round(catalog, step) for step in plan.rounds))
+        for plan in plans(catalog)
+    )
+
+
+def every_second(catalog: Catalog, step: KeyRound) -> KeyRound:
+    """The chances of 2, 4, .. people."""
+    return step._replace(table=step.table[1::2])
+
+
+def fresh_table(step: KeyRound, keys: int = 1, **price: Fraction) -> KeyRound:
+    """A round whose slots have another price."""
+    changed = step.price._replace(**price)
+    return step._replace(price=changed, table=slot_table(changed, keys * step.table[0]))
+
+
+def whole_column(catalog: Catalog, step: KeyRound) -> KeyRound:
+    """Slots that count on all that the other columns leave."""
+    return fresh_table(step, room=step.price.room * 9 / 8)
+
+
+def half_the_keys(catalog: Catalog, step: KeyRound) -> KeyRound:
+    """Slots that cost what half as many may."""
+    return fresh_table(step, 2, mu2=2 * step.price.mu2, delta=2 * step.price.delta)
+
+
+@pytest.mark.parametrize("defect", ["a count left out", "room", "half the keys", "delta"])
 def test_a_proof_finds_planted_defects(
     shop: Path, monkeypatch: pytest.MonkeyPatch, defect: str, publishes: None
 ) -> None:
-    """Half the noise; a threshold for keys that weigh nothing; a fifth of delta in the ledger."""
-    manner = madeup.DEAR if defect == "half the noise" else madeup.NEW._replace(name="her keys", more=5)
+    """A table without every second count; room of other columns; a table for half of the keys; a third of delta."""
+    manner = madeup.DEAR if defect != "delta" else madeup.NEW._replace(name="her keys", more=5)
     monkeypatch.setattr(madeup, "MANNERS", (manner,))
     monkeypatch.setattr(madeup, "NEW", madeup.DEAR._replace(name="once more"))
-    if defect == "half the noise":
-        drawn = GAUSSIAN.draw_spread
-        monkeypatch.setattr(
-            type(GAUSSIAN), "draw_spread", lambda law, exact, sigma2, noise: drawn(exact, sigma2 / 4, noise)
-        )
-    elif defect == "threshold":
-        made = key_plans.key_threshold
-        monkeypatch.setattr(key_plans, "key_threshold", lambda *given: made(*given) - key_weight(5))
-    else:
+    if defect == "delta":
         steps = key_plans.KeyPlan.steps
         monkeypatch.setattr(
             key_plans.KeyPlan,
             "steps",
-            lambda plan: [replace(step, delta=step.delta / 5) for step in steps(plan)],
+            lambda plan: [replace(step, delta=step.delta / 3) for step in steps(plan)],
         )
+    else:
+        planted = {"a count left out": every_second, "room": whole_column, "half the keys": half_the_keys}[
+            defect
+        ]
+        monkeypatch.setattr(selection, "key_plans", with_rounds(key_plans.key_plans, planted))
     assert not prove(load_catalog(shop.parent / "shop.yaml")).held
 
 
@@ -216,18 +242,11 @@ def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert publish(shop.parent / "shop.yaml").read_bytes() == before
 
 
-class NoKeys:
-    """Noise that lifts no key above its threshold."""
+class NoKeys(ExactNoise):
+    """Noise that shows no key."""
 
-    insecure = False
-
-    def gaussian(self, sigma2: Fraction, size: int, exact: Any = None) -> Any:
-        import numpy as np
-
-        drawn = ExactNoise(os_entropy()).gaussian(sigma2, size, exact)
-        return np.minimum(drawn, 0) if sigma2 > 10**9 else drawn
-
-    laplace = joint = None
+    def shown(self, table: Any, people: Any) -> Any:
+        return people < 0
 
 
 @pytest.mark.parametrize("most, shown", [(40, 0), (1, 1), (5, 5)])
@@ -235,7 +254,7 @@ def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: in
     import dpsql
 
     catalog = write(tmp_path, CATALOG.replace("most: 40", f"most: {most}"))
-    noise: Any = NoKeys() if not shown else ExactNoise(os_entropy())
+    noise = ExactNoise(os_entropy()) if shown else NoKeys(os_entropy())
     target = publish(catalog, noise=noise)
     with closing(open_release(target, insecure=True)) as opened:
         assert len(keys_of(opened, "sales.item")[0]) == shown
@@ -249,30 +268,25 @@ def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: in
 def test_a_failure_after_keys_were_drawn_is_charged_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException], at: str, publishes: None
 ) -> None:
-    """Key rounds alone cost their share and all of their delta, once views are drawn the whole is charged."""
+    """Slots are priced by what the views cost, drawn or not: nothing goes back once a round has begun."""
     catalog, calls = write(tmp_path), []
-    passed = selection._passed
+    shown = selection._shown
 
     def failing(*given: Any) -> Any:
         calls.append(given)
         if at == "the views" or len(calls) > 1:
             raise stop("item 3")
-        return passed(*given)
+        return shown(*given)
 
-    monkeypatch.setattr(
-        *((central, "draw_release") if at == "the views" else (selection, "_passed")), failing
-    )
+    monkeypatch.setattr(*((central, "draw_release") if at == "the views" else (selection, "_shown")), failing)
     with pytest.raises(KeyboardInterrupt if stop is KeyboardInterrupt else MachineFault) as caught:
         publish(catalog)
     if stop is ValueError:
         assert "what had begun stays charged" in str(caught.value) and "item" not in str(caught.value)
     (lineage,) = budget_report(ledger_path(load_catalog(catalog))).lineages
     (ended,) = lineage.entries
-    rounds = sum(line.amount for line in ended.lines if line.delta)
     assert ended.state == "ended" and lineage.key_spent > 0
-    assert (
-        lineage.spent == ended.cost and (ended.cost == rounds) == (at != "the views") and ended.cost >= rounds
-    )
+    assert lineage.spent == ended.cost == sum(line.amount for line in ended.lines)
     assert not list(tmp_path.glob("?*.dpsql")) and not list((tmp_path / ".dpsql").glob("*.draft"))
     monkeypatch.undo()
     publish(catalog)
@@ -347,14 +361,11 @@ def test_a_refresh_keeps_the_keys_of_the_release_it_names(
 
 def test_a_plan_says_how_many_people_a_key_needs(tmp_path: Path, publishes: None) -> None:
     text = CATALOG.replace("epsilon: 2", "epsilon: 1").replace("cap: 8", "cap: 1").replace("1e-5", "1e-6")
-    text = text.replace("per_unit: 5", "per_unit: 50").replace("person.city, sales.code", "sales.price")
+    text = text.replace("per_unit: 5, ", "").replace("person.city, sales.code", "sales.price")
     (tmp_path / "plan.yaml").write_text(text)
     report = api.plan(tmp_path / "plan.yaml", keys={"sales.item": 30})
     (forecast,) = report.keys
-    assert (forecast.column, forecast.supposed, forecast.share) == ("sales.item", 30, 10.0)
-    assert [(keys, round(even), round(sure)) for keys, even, sure in forecast.people] == [
-        (1, 84, 113), (3, 145, 195), (10, 265, 357),
-    ]  # fmt: skip
+    assert forecast == KeyForecast("sales.item", 30, 5.0, (148, 248))
 
 
 def test_keys_of_one_person_are_in_no_byte_that_stays(
@@ -400,44 +411,22 @@ SELECT liked AS key, COUNT(*) AS n FROM (
 GROUP BY 1"""
 
 
-def weights(folder: Path, without: int | None = None) -> tuple[dict[Any, int], dict[Any, int], Release]:
-    """Both lists of a release without noise over the shop, without one person; and the release."""
-    folder.mkdir()
-    path = write(folder, SUMMARIES)
-    if without is not None:
-        with duckdb.connect() as db:
-            for table, key in (("person", "id"), ("sales", "person_id")):
-                file = folder / f"{table}.parquet"
-                db.execute(f"CREATE TABLE {table} AS SELECT * FROM '{file}' WHERE {key} <> {without}")
-                db.execute(f"COPY {table} TO '{file}' (FORMAT parquet)")
-    release = open_release(publish(path, noise=ZeroNoise()), insecure=True)
-    lists = selection.stored_lists(release)
-    liked, code = (lists[f"person.{name}"] for name in ("liked", "first_code"))
-    return (
-        dict(zip(liked.keys, liked.weights, strict=True)),
-        dict(zip(code.keys, code.weights, strict=True)),
-        release,
-    )
-
-
 def test_a_summary_with_private_keys_is_one_key_a_person(tmp_path: Path, publishes: None) -> None:
-    """Its weights are numbers of people in one round; who goes takes one key's weight with her."""
-    liked, codes, release = weights(tmp_path / "all")
-    raw = tmp_path / "all" / "sales.parquet"
-    with closing(release), duckdb.connect() as db:
+    """Without chance a key is shown by its number of people: that of the raw rows."""
+    target = publish(write(tmp_path, SUMMARIES), noise=ZeroNoise())
+    raw = tmp_path / "sales.parquet"
+    with closing(open_release(target, insecure=True)) as release, duckdb.connect() as db:
         counts = dict(db.execute(LIKED.replace("raw", f"'{raw}'")).fetchall())
-        shown = {key: count for key, count in counts.items() if key in liked}
-        assert liked == {key: count << 20 for key, count in shown.items()} and len(shown) > 5
-        assert min(shown.values()) > max(count for key, count in counts.items() if key not in liked)
+        lists = selection.stored_lists(release)
+        liked, codes = (lists[f"person.{name}"].keys for name in ("liked", "first_code"))
+        metas = {meta.column: meta for meta in release.meta.keys}
+        shown = {key: count for key, count in counts.items() if count >= metas["person.liked"].people}
+        assert set(liked) == shown.keys() and 5 < len(shown) < len(counts)
         assert len(codes) == 5 and all(isinstance(code, int) for code in codes)
-        assert [(list_.per_unit, len(list_.rounds)) for list_ in release.meta.keys] == [(1, 1), (1, 1)]
+        assert [(meta.per_unit, len(meta.rounds)) for meta in release.meta.keys] == [(1, 1), (1, 1)]
         answered = dict(ReleaseEngine(release).query("SELECT liked, COUNT(*) FROM person GROUP BY 1").rows)
         assert {key: answered[key] for key in shown} == shown
         assert sum(answered.values()) == PEOPLE
-    fewer, _, other = weights(tmp_path / "fewer", without=5)
-    with closing(other):
-        moved = {key: liked[key] - fewer[key] for key in liked.keys() & fewer.keys()}
-    assert {key: weight for key, weight in moved.items() if weight} == {"item 5": 1 << 20}
 
 
 def ledger_of(catalog: Path) -> Any:

@@ -1,8 +1,8 @@
 """Whole releases with private keys: what aimed neighbours are told apart by, against (mu^2, delta) as they are charged.
 
 The proof (docs/privacy/keys.md) compares a data set with u, whose keys that nobody else holds are struck out of every
-step, to the one without her: these two differ in noisy integers alone, whose loss is measured exactly. What was struck
-out is shown with a chance that is computed here from its exact weights, and is charged as delta.
+step, to the one without her: these two differ in slots and in noisy integers, whose loss is measured. What was struck
+out is shown with a chance that is charged as delta.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 
-from dpsql.budget import gaussian_sigma2
-from dpsql.budget.threshold import SQUARED_SENSITIVITY, key_threshold, key_weight
+from dpsql.budget import NEIGHBOURS
+from dpsql.budget.slots import CHANCES
 from dpsql.catalog import load_catalog
-from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.private_columns import private_columns
 from dpsql.central import key_plans, selection
 from dpsql.central.central import publish_release
 from dpsql.central.key_plans import KeyPlan, KeyRound
 from dpsql.central.selection import Key, KeyScan
-from dpsql.engines import key_weights
-from dpsql.errors import MachineFault
+from dpsql.engines import key_counts
+from dpsql.errors import InternalError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
+from dpsql.noise.coins import full_words
+from dpsql.noise.source import chances_of
 from dpsql.release import open_release
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
@@ -43,7 +43,7 @@ dpsql: 1
 name: shop
 ledger: LEDGER
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet}}
-privacy: {lineage: shop, cap: 8, epsilon: 4, unit: person.id, delta: 1e-5, neighbours: NEIGHBOURS}
+privacy: {lineage: shop, cap: 8, epsilon: 1, unit: person.id, delta: 1e-5, neighbours: NEIGHBOURS}
 tables:
   person: {role: dimension, key: id, private: true, columns: {
     city: {type: string, categories: {private: true, most: 30}}}}
@@ -79,52 +79,6 @@ def star(*people: Person) -> Tables:
     return {"person": RawRows(SCHEMAS["person"], persons), "sales": RawRows(SCHEMAS["sales"], sales)}
 
 
-@dataclass
-class Steps:
-    """The steps of a pair, made comparable: keys in one order, struck-out ones apart.
-
-    Args:
-        struck: keys that one side alone holds.
-        chances: of each round, with which it shows a struck-out key of the left side.
-    """
-
-    struck: frozenset[Key]
-    chances: list[float] = field(default_factory=list)
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        statement, passed = selection.key_statement, selection._passed
-
-        def aligned(scan: KeyScan, column: Any, listed: Sequence[Key]) -> str:
-            text = statement(scan, column, listed)
-            return f"SELECT key, h FROM ({text}) AS s WHERE {self._is_struck(column, 'NOT')} ORDER BY key"
-
-        def noted(
-            scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]
-        ) -> Iterator[tuple[Key, int]]:
-            if "left" in str(scan.catalog.file):
-                text = statement(scan, plan.column, listed)
-                rows = scan.raw.relations("a test").batches(
-                    f"SELECT h FROM ({text}) AS s WHERE {self._is_struck(plan.column)}"
-                )
-                self.chances.append(sum(_chance(step, int(h)) for batch in rows for (h,) in batch))
-            return passed(scan, plan, step, listed)
-
-        monkeypatch.setattr(selection, "key_statement", aligned)
-        monkeypatch.setattr(selection, "_passed", noted)
-
-    def _is_struck(self, column: Any, word: str = "") -> str:
-        kind = str if column.spec.type == "string" else int
-        keys = ", ".join(
-            f"'{key}'" if kind is str else str(key) for key in self.struck if isinstance(key, kind)
-        )
-        return f"{word} (key IN ({keys}))" if keys else ("true" if word else "false")
-
-
-def _chance(step: KeyRound, weight: int) -> float:
-    """That weight + X reaches the threshold; sigma is some 2^20, so the normal tail is the discrete one's."""
-    return 0.5 * math.erfc((step.threshold - weight - 0.5) / math.sqrt(2 * float(step.sigma2)))
-
-
 PAIRS: dict[str, tuple[str, str, tuple[Person, ...], tuple[Person, ...]]] = {
     "new keys": (ITEMS, "add_remove", (("city 0", NEW, (0, 1, 2, 3)),), ()),
     "shared keys": (ITEMS, "add_remove", (("city 0", SHARED, (0, 1, 2, 3)),), ()),
@@ -142,24 +96,11 @@ PAIRS: dict[str, tuple[str, str, tuple[Person, ...], tuple[Person, ...]]] = {
 }  # fmt: skip
 
 
-def common() -> set[Key]:
-    rows = star()["sales"]
-    assert isinstance(rows, RawRows)
-    return {key for _, item, code in rows.rows for key in (item, code)} | {f"city {i}" for i in range(3)}  # type: ignore[misc]
-
-
-def pair(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int = 0
-) -> tuple[Loss, Steps, float]:
-    """The loss of a pair, its steps, and the delta that the ledger was charged for them."""
+def pair(name: str, folder: Path, seed: int = 0) -> Loss:
+    """The loss of a pair."""
     views, neighbours, left, right = PAIRS[name]
-    hers = {key for city, items, codes in (*left, *right) for key in (city, *items, *codes)}
-    steps = Steps(frozenset(hers - common()))
-    steps.install(monkeypatch)
     text = CATALOG.replace("VIEWS\n", views).replace("NEIGHBOURS", neighbours)
-    loss = measure(text, star(*left), star(*right), folder, seed=seed)
-    (lineage,) = budget_report(ledger_path(load_catalog(folder / "left" / "catalog.yaml"))).lineages
-    return loss, steps, float(lineage.key_spent)
+    return measure(text, star(*left), star(*right), folder, seed=seed)
 
 
 AIMED = ("new keys", "two columns", "more keys than count", "her own column", "replaced")
@@ -169,101 +110,158 @@ AIMED = ("new keys", "two columns", "more keys than count", "her own column", "r
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in AIMED else pytest.mark.slow) for name in PAIRS]
 )
-def test_no_pair_costs_more_than_is_charged(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loss, steps, delta = pair(name, tmp_path, monkeypatch)
-    assert 0 < loss.share <= 1 and loss.delta_share <= 1
-    assert sum(steps.chances) <= delta
+def test_no_pair_costs_more_than_is_charged(name: str, tmp_path: Path) -> None:
+    loss = pair(name, tmp_path)
+    assert 0 < loss.share <= 1 and 0 < loss.delta_share <= 1
     print(f"figure keys-loss-{name.replace(' ', '-')}: {loss.share:.4f} (<= 1) ok")
-    print(
-        f"figure keys-chance-over-delta-{name.replace(' ', '-')}: {sum(steps.chances) / delta:.4f} (<= 1) ok"
-    )
-    if name in ("new keys", "a city of her own"):
-        assert sum(steps.chances) > 0.3 * delta  # the pair that a threshold is made for
+    print(f"figure keys-chance-over-delta-{name.replace(' ', '-')}: {loss.delta_share:.4f} (<= 1) ok")
+    if name in ("new keys", "a city of her own"):  # each with the chance that half of delta pays for
+        assert 0.499 < loss.delta_share <= 0.5
     if name == "her own column":
-        drawn = [draw for draw in loss.draws if draw.where.startswith("dpsql.central.selection")]
+        (drawn,) = [draw for draw in loss.draws if draw.where.startswith("dpsql.central.selection")]
         (charge,) = [amount for purpose, amount in loss.lines if "keys of" in purpose]
-        assert sum(draw.mu2 for draw in drawn) > Fraction(9, 10) * charge
-
-
-def test_one_round_of_shared_keys_is_tight() -> None:
-    """Far above the threshold a person of k keys pays nearly all of a round's mu^2."""
-    for keys in (1, 2, 4, 50):
-        assert key_weight(keys) ** 2 * keys / SQUARED_SENSITIVITY > 0.9999
+        assert Fraction(999, 1000) * charge < drawn.mu2 <= charge
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("per_unit", [1, 4])
-def test_new_keys_pass_no_more_often_than_delta_over_drawn_steps(per_unit: int) -> None:
-    """A million drawn steps at delta 1e-2, and the exact noise: at most d Q, within four standard errors."""
-    delta, sigma2 = Fraction(1, 100), gaussian_sigma2(Fraction(1, 20), SQUARED_SENSITIVITY)
-    threshold, noise, steps = key_threshold(sigma2, delta, per_unit), ExactNoise(os_entropy()), 1_000_000
-    for held in {1, per_unit}:
-        weight, passed = key_weight(held), np.zeros(steps, np.bool_)
-        for _ in range(held):
-            passed |= noise.gaussian(sigma2, steps, np.full(steps, weight, np.int64)) >= threshold
-        bound = held * ndtr(-(threshold - weight - 1) / math.sqrt(sigma2))
-        assert passed.mean() <= bound + 4 * math.sqrt(bound / steps)
-        assert bound <= float(delta) * (1 + 1e-9)
+def test_new_keys_are_shown_as_often_as_their_entry_says() -> None:
+    """A million keys of one person at a chance of 1/1000, and of more people, within five standard errors."""
+    table, noise, draws = (CHANCES // 1000, CHANCES // 10, CHANCES // 2), ExactNoise(os_entropy()), 1_000_000
+    for people, chance in ((1, 1e-3), (2, 0.1), (3, 0.5), (9, 0.5)):
+        share = noise.shown(table, np.full(draws, people)).mean()
+        assert abs(share - chance) < 5 * math.sqrt(chance / draws)
+
+
+def words(*numbers: int) -> ExactNoise:
+    """A source of noise whose words of 64 bits are these, in order; asked for others it fails."""
+    content = b"".join(number.to_bytes(8, "little") for number in numbers)
+
+    def entropy(size: int) -> bytes:
+        assert size == len(content)
+        return content
+
+    return ExactNoise(entropy)
+
+
+TABLE = (7 << 30 | 5, CHANCES - (1 << 34) + 3)
+
+
+def by_64_bits(shown: Callable[..., Any]) -> bool:
+    """Whether keys are shown by 64 bits each: words at, just below and beside their entries."""
+    people, (least, most) = np.array([1, 1, 2, 9, 2, 1]), TABLE
+    expected = [True, False, True, True, False, False]
+    try:
+        return shown(words(least - 1, least, most - 1, 0, most, most), TABLE, people).tolist() == expected
+    except (AssertionError, InternalError):
+        return False
+
+
+def test_a_key_is_shown_by_64_bits_of_its_own() -> None:
+    assert by_64_bits(ExactNoise.shown)
+
+
+def by_32_bits(noise: ExactNoise, table: Sequence[int], people: Any) -> Any:
+    """The upper half of a word alone decides."""
+    low = full_words(people.size, noise.entropy) >> np.uint64(32)
+    return low <= chances_of(table, people) >> np.uint64(32)
+
+
+def one_word(noise: ExactNoise, table: Sequence[int], people: Any) -> Any:
+    """One number for all keys of a batch."""
+    return full_words(1, noise.entropy) < chances_of(table, people)
+
+
+@pytest.mark.parametrize("planted", [by_32_bits, one_word])
+def test_fewer_bits_are_noticed(planted: Callable[..., Any]) -> None:
+    assert not by_64_bits(planted)
+
+
+def test_a_key_that_nobody_has_is_refused() -> None:
+    with pytest.raises(InternalError):
+        words(1).shown(TABLE, np.array([0]))
 
 
 class TestPlanted:
     """Each defect passes what is charged, or tells the two sides apart."""
 
-    def found(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    def found(self, name: str, folder: Path) -> bool:
         try:
-            loss, steps, delta = pair(name, folder, monkeypatch)
+            loss = pair(name, folder)
         except Distinguished:
             return True
         except MachineFault as fault:  # told apart after the step: the release does not say by what
             assert "Distinguished" in str(fault)
             return True
-        return loss.share > 1 or loss.delta_share > 1 or sum(steps.chances) > delta
+        return loss.share > 1 or loss.delta_share > 1
 
-    def test_threshold_without_the_number_of_keys(
+    def test_new_keys_of_one_person_have_the_whole_delta(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = key_plans.key_threshold
-        monkeypatch.setattr(
-            key_plans,
-            "key_threshold",
-            lambda sigma2, delta, per_unit: made(sigma2, delta * per_unit, per_unit),
-        )
-        assert self.found("new keys", tmp_path, monkeypatch)
-
-    def test_threshold_without_the_weight(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        made = key_plans.key_threshold
-        monkeypatch.setattr(key_plans, "key_threshold", lambda *given: made(*given) - (1 << 19))
-        assert self.found("new keys", tmp_path, monkeypatch)
+        """Three times the chance that half of delta pays for."""
+        made = key_plans.slot_table
+        monkeypatch.setattr(key_plans, "slot_table", lambda price, first: made(price, 3 * first))
+        assert self.found("new keys", tmp_path)
 
     def test_delta_charged_once_for_two_columns(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each column's thresholds are made for the whole delta of the release."""
-        made = key_plans.key_threshold
-        monkeypatch.setattr(key_plans, "key_threshold", lambda sigma2, delta, k: made(sigma2, 2 * delta, k))
-        new = ("city 0", NEW, (901, 902, 903, 904))
-        monkeypatch.setitem(PAIRS, "two new", (ITEMS + CODES, "add_remove", (new,), ()))
-        assert self.found("two new", tmp_path, monkeypatch)
+        """Each column's tables are made for the whole delta of the release."""
+        made = key_plans.slot_table
+        monkeypatch.setattr(
+            key_plans,
+            "slot_table",
+            lambda price, first: made(price._replace(delta=2 * price.delta), 2 * first),
+        )
+        assert self.found("two columns", tmp_path)
 
-    def test_noise_for_heavy_keys_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        made = selection.weights_statement
+    def test_two_columns_that_both_count_on_the_same_budget(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each takes off its own share alone."""
+        monkeypatch.setattr(key_plans, "keys_share", lambda catalog: private_columns(catalog)[0].share)
+        assert self.found("two columns", tmp_path)
+
+    def test_room_of_another_release(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Slots priced by what remains of two releases, of which this one is charged."""
+        monkeypatch.setattr(key_plans, "keys_share", lambda catalog: Fraction(-1))
+        assert self.found("shared keys", tmp_path)
+
+    def test_a_table_for_half_of_the_keys_that_count(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = selection.key_statement
         monkeypatch.setattr(
             selection,
-            "weights_statement",
-            lambda *given: f"SELECT key, h FROM ({made(*given)}) AS t WHERE h > {THREE}",
+            "key_statement",
+            lambda scan, column, most, listed: made(scan, column, 2 * most, listed),
+        )
+        assert self.found("shared keys", tmp_path)
+
+    def test_another_person_for_the_slots_of_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`replace_one` with k slots."""
+        monkeypatch.setattr(key_plans, "NEIGHBOURS", {"replace_one": NEIGHBOURS["add_remove"]})
+        assert self.found("replaced", tmp_path)
+
+    def test_rare_keys_without_chance(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keys of one person are left out of the statement: who has a key with another decides alone."""
+        made = selection.counts_statement
+        monkeypatch.setattr(
+            selection,
+            "counts_statement",
+            lambda *given: f"SELECT key, n + 40 AS n FROM ({made(*given)}) AS t WHERE n > 1",
         )
         shared = ("city 0", ("rare 7", "rare 14", "rare 21"), (0, 1, 2))
         monkeypatch.setitem(PAIRS, "rare", (ITEMS, "add_remove", (shared,), ()))
-        assert self.found("rare", tmp_path, monkeypatch)
+        assert self.found("rare", tmp_path)
 
     def test_keys_chosen_by_how_common_they_are(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Her rows then decide which keys of others weigh."""
+        """Her rows then decide which keys of others count."""
         made, common = (
-            selection.weights_statement,
+            selection.counts_statement,
             "ORDER BY (SELECT -count(*) FROM p AS z WHERE z.k = p.k), p.k)",
         )
 
@@ -272,85 +270,70 @@ class TestPlanted:
             assert times == 1
             return text
 
-        monkeypatch.setattr(selection, "weights_statement", by_count)
+        monkeypatch.setattr(selection, "counts_statement", by_count)
         crowd = tuple(("city 0", [f"tie {j}" for j in range(6)], range(6)) for _ in range(40))
         hers: Person = ("city 0", ["tie 4", "tie 5"], (0, 1))
         monkeypatch.setitem(PAIRS, "ties", (ITEMS, "add_remove", (*crowd, hers), crowd))
-        assert self.found("ties", tmp_path, monkeypatch)
+        assert self.found("ties", tmp_path)
 
     def test_rows_bounded_in_an_order_over_everybody(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The step reads the first rows of the whole table: hers push out somebody else's."""
-        made = key_weights._keys
+        made = key_counts._keys
         first = f"row_number() OVER (ORDER BY unit DESC) <= {PEOPLE}"
         monkeypatch.setattr(
-            key_weights, "_keys", lambda *given: f"SELECT * FROM ({made(*given)}) AS b QUALIFY {first}"
+            key_counts, "_keys", lambda *given: f"SELECT * FROM ({made(*given)}) AS b QUALIFY {first}"
         )
         hers: Person = ("city 1", SHARED, (0, 1, 2, 3))
         monkeypatch.setitem(PAIRS, "pushed", (CITIES, "add_remove", (hers,), ()))
-        assert self.found("pushed", tmp_path, monkeypatch)
+        assert self.found("pushed", tmp_path)
 
     def test_the_number_of_unshown_keys_is_stored(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        statement, passed, made = selection.key_statement, selection._passed, selection.key_list_meta
+        shown, made = selection._shown, selection.key_list_meta
         counted: list[int] = []
 
-        def counting(
-            scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]
-        ) -> Iterator[tuple[Key, int]]:
-            relations = scan.raw.relations("a test")
-            counted.append(sum(len(rows) for rows in relations.batches(statement(scan, plan.column, listed))))
-            return passed(scan, plan, step, listed)
+        def counting(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[Key]:
+            statement = selection.key_statement(scan, plan.column, step.keys, listed)
+            counted.append(sum(len(rows) for rows in scan.raw.relations("a test").batches(statement)))
+            return shown(scan, plan, step, listed)
 
-        monkeypatch.setattr(selection, "_passed", counting)
+        monkeypatch.setattr(selection, "_shown", counting)
         monkeypatch.setattr(
             selection, "key_list_meta", lambda *given: replace(made(*given), known=str(counted[-1]))
         )
-        assert self.found("new keys", tmp_path, monkeypatch)
+        assert self.found("new keys", tmp_path)
 
-    def test_weights_of_round_two_from_all_keys(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """What round one has shown would weigh again: lists of the two rounds are apart."""
+    def test_counts_of_round_two_from_all_keys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What round one has shown would count again: lists of the two rounds are apart."""
         made = selection.key_statement
         again: list[Key] = []
 
-        def passed(
-            scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]
-        ) -> Iterator[tuple[Key, int]]:
-            for key, weight in shipped(scan, plan, step, listed):
+        def shown(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[Key]:
+            for key in shipped(scan, plan, step, listed):
                 again.extend([key] if key in listed else [])
-                yield key, weight
+                yield key
 
-        shipped = selection._passed
-        monkeypatch.setattr(selection, "_passed", passed)
-        pair("shared keys", tmp_path / "shipped", monkeypatch)
+        shipped = selection._shown
+        monkeypatch.setattr(selection, "_shown", shown)
+        pair("shared keys", tmp_path / "shipped")
         assert not again
-        monkeypatch.setattr(selection, "key_statement", lambda scan, column, listed: made(scan, column, ()))
-        pair("shared keys", tmp_path / "planted", monkeypatch)
+        monkeypatch.setattr(
+            selection, "key_statement", lambda scan, column, most, listed: made(scan, column, most, ())
+        )
+        pair("shared keys", tmp_path / "planted")
         assert again
 
 
-def test_noisy_weights_are_no_estimate(tmp_path: Path) -> None:
-    """Whatever the step drew, a shown key is counted by fresh noise: here by none."""
+def test_a_shown_key_is_counted_by_fresh_noise(tmp_path: Path) -> None:
+    """Whatever the step drew; here without any."""
     write_side(tmp_path, CATALOG.replace("VIEWS\n", ITEMS).replace("NEIGHBOURS", "add_remove"), star())
     catalog = load_catalog(tmp_path / "catalog.yaml")
-    publish_release(catalog, tmp_path / "shop.dpsql", noise=StepsOnly(), key=bytes(32))
+    publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=bytes(32))
     answerer = ReleaseEngine(open_release(tmp_path / "shop.dpsql", insecure=True))
     rows = dict(answerer.query("SELECT item, COUNT(*) FROM sales GROUP BY 1").rows)
     truth = Counter(item for _, item, _ in star()["sales"].rows)  # type: ignore[union-attr]
     shown = {key: count for key, count in rows.items() if key in truth}
     assert len(shown) >= 6 and shown == {key: truth[key] for key in shown}
-
-
-class StepsOnly(ZeroNoise):
-    """Noise of seven standard deviations upwards in steps, none elsewhere."""
-
-    def gaussian(self, sigma2: Fraction, size: int, exact: Any = None) -> Any:
-        drawn = super().gaussian(sigma2, size, exact)
-        return drawn + 7 * math.isqrt(int(sigma2)) if sigma2 > SQUARED_SENSITIVITY else drawn
-
-
-THREE = 3 * math.isqrt(SQUARED_SENSITIVITY) // 2

@@ -13,9 +13,9 @@ chooses again, and compares budgets, estimates, variance models and meta with th
 
 Report of an audit: one line for each check, and whether all passed.
 
-Lists of keys that nobody listed: what found them follows from the catalog, and each shown key passed its threshold.
+Lists of keys that nobody listed: what found them follows from the catalog, each table of chances is worth its price.
 
-Which keys were not shown is stored nowhere, so that a key is missing cannot be seen. That a shown one passed can.
+Counts are stored nowhere, so neither a missing key nor one that too few people have can be seen.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
+from dpsql.budget.slots import CERTAIN, is_priced, people_at
 from dpsql.catalog.columns import is_key
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content
 from dpsql.central.hybrid import ChannelInputs, counted_catalog, invert_channel, reported_meta
-from dpsql.central.key_plans import KeyPlan, key_plans
+from dpsql.central.key_plans import EVEN, KeyPlan, key_plans
 from dpsql.central.row_pairs import stored_squares
 from dpsql.central.selection import KeyList, always_keys, key_list_meta, order_of
 from dpsql.curator.audit.replan import SECONDS, Replanned
@@ -51,7 +52,7 @@ from dpsql.matrices.reconcile import node_sums
 from dpsql.mechanisms.designs.measurement import DrawParameters, DrawReplay, LinearRows
 from dpsql.mechanisms.distribution import NoisyRows, NoisyView, published
 from dpsql.release import Release
-from dpsql.release.format import KeyListMeta, Meta, SpentAmount, to_json
+from dpsql.release.format import LONGEST_TABLE, KeyListMeta, Meta, SpentAmount, read_chances, to_json
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
 from dpsql.release.structure import NODE
@@ -443,8 +444,8 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
         return
     for plan, meta in zip(plans, release.meta.keys, strict=True):
         wrong = list(_faults(plan, meta, made.lists[meta.column], made.limits[meta.column]))
-        what = "passed their threshold" if meta.rounds else "were listed before"
-        people = f", each of about {meta.people():.0f} people or more" if meta.rounds else ""
+        what = "were shown by the catalog's chances" if meta.rounds else "were listed before"
+        people = f", each of about {meta.people} people or more" if meta.rounds else ""
         detail = ", ".join(wrong) or f"{meta.keys} keys{people}"
         yield Check(f"keys of {meta.column} {what}", not wrong, detail)
         if meta.known is not None:
@@ -453,11 +454,24 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
             )
 
 
+def _without_tables(meta: KeyListMeta) -> KeyListMeta:
+    return replace(meta, rounds=tuple(replace(step, people=0, table="") for step in meta.rounds))
+
+
 def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iterator[str]:
     """Faults of a key list."""
     column = plan.column
-    if meta != key_list_meta(plan, found, most, meta.known):
-        yield "thresholds, deltas or sizes are not those of the catalog"
+    expected = key_list_meta(plan, found, most, meta.known)
+    # Whoever made the release may have had other floats: a table is right by its pairs, however it was searched.
+    if _without_tables(meta) != _without_tables(expected):
+        yield "prices, deltas or sizes are not those of the catalog"
+    for step, stored in zip(plan.rounds, meta.rounds, strict=False):
+        table = read_chances(stored.table)
+        whole = len(table) < LONGEST_TABLE
+        if table[0] > step.table[0] or not is_priced(step.price, table) or (whole and table[-1] < CERTAIN):
+            yield "a table of chances is not worth its price"
+        elif whole and stored.people != people_at(table, EVEN):
+            yield "a number of people is not that of its table"
     if any(order_of(first) >= order_of(second) for first, second in pairwise(found.keys)):
         yield "keys are not sorted, or one is repeated"
     if column.spec.type == "string" and not all(
@@ -465,12 +479,8 @@ def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iter
     ):
         yield "a text is not a key"
     listed = set(always_keys(column))
-    for key, number, weight in zip(found.keys, found.rounds, found.weights, strict=True):
-        if number == 0 and (weight != 0 or (key not in listed and meta.known is None)):
+    for key, number in zip(found.keys, found.rounds, strict=True):
+        if not 0 <= number <= len(plan.rounds) or (number == 0 and key not in listed and meta.known is None):
             yield "a key is in no list"
-        if number != 0 and (
-            not 1 <= number <= len(plan.rounds) or weight < plan.rounds[number - 1].threshold
-        ):
-            yield "a noisy weight lies below its threshold"
     if not listed <= {key for key, number in zip(found.keys, found.rounds, strict=True) if number == 0}:
         yield "a value of `always` is missing"

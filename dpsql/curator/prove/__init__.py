@@ -34,6 +34,7 @@ import numpy as np
 
 from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, SLACK
+from dpsql.budget.slots import SlotPrice
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.catalog.reported import reported_columns
@@ -54,7 +55,7 @@ from dpsql.curator.prove.madeup import (
     made_up,
     measure_pair,
 )
-from dpsql.engines.key_weights import HASHED
+from dpsql.engines.key_counts import HASHED
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.mechanisms.axis.dense import ZeroSumStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
@@ -66,6 +67,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
 from dpsql.mechanisms.integer_rows import PlacedTree, tree_of
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import Release, open_release
+from dpsql.release.format import written_chances
 
 Record = dict[str, Any]
 
@@ -103,7 +105,7 @@ def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair)
     """
     write_record(file, _pair_record(name, pair))
     for number, (meeting, right, loss) in enumerate(
-        zip(pair.draws.meetings, pair.draws.right, pair.loss.draws, strict=True)
+        zip(pair.draws.meetings, pair.draws.right, pair.draws.losses, strict=True)
     ):
         # in the currency of the draw's own law: epsilon of Laplace noise, mu^2 of Gaussian noise
         exact = str(loss.mu2 if loss.epsilon is None else loss.epsilon)
@@ -118,20 +120,21 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     loss = pair.loss
     pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
     gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
-    keys: Record = {}
+    fields: Record = {}
     if loss.delta:
-        struck = [
+        rounds = [
             {
-                "column": column, "threshold": _number(step.threshold), "sigma2": str(step.sigma2),
-                "hashed": HASHED, "weights": [[key, weight] for key, weight in weights.items()],
+                "column": keys.column, **dict(zip(SlotPrice._fields, map(str, keys.step.price), strict=True)),
+                "table": written_chances(keys.step.table), "hashed": HASHED,
+                "moved": [[key, *people] for key, people in keys.people.items()],
             }
-            for column, step, weights in pair.draws.struck
+            for keys in pair.draws.moved
         ]  # fmt: skip
-        keys = {"key_delta": str(loss.delta), "new_keys": str(loss.chance), "struck": struck}
+        fields = {"key_delta": str(loss.delta), "key_loss": str(loss.chance), "rounds": rounds}
     return {
         "pair": name, "currency": loss.currency, "draws": len(pair.draws.meetings),
         "lines": [[purpose, str(amount)] for purpose, amount in loss.lines], "claimed": str(loss.claimed),
-        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share, **keys,
+        "epsilon": str(pure), "mu2": str(gaussian), "loss_over_claim": loss.share, **fields,
     }  # fmt: skip
 
 
@@ -332,7 +335,7 @@ class PairLoss(NamedTuple):
         share: its loss over what the ledger is charged; infinite where something but noisy numbers differs.
         draws: how many times noise was drawn.
         apart: what differs, where no noise covers it.
-        new_keys: the chance that private keys of one side alone are shown, over the delta that is charged for it.
+        key_loss: the delta of private keys, over what is charged for them.
     """
 
     pair: str
@@ -340,19 +343,19 @@ class PairLoss(NamedTuple):
     share: float
     draws: int
     apart: str = ""
-    new_keys: float = 0.0
+    key_loss: float = 0.0
 
     @property
     def words(self) -> str:
         """The pair in a line."""
-        shown = f", new keys {self.new_keys:.4f} of delta" if self.new_keys else ""
-        return f"{self.pair} ({self.source}) {self.apart or format(self.share, '.4f')}{shown}"
+        keys = f", keys {self.key_loss:.4f} of delta" if self.key_loss else ""
+        return f"{self.pair} ({self.source}) {self.apart or format(self.share, '.4f')}{keys}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a pair that no noise covers has no loss, and says what differs."""
         share = self.share if self.share < inf else None
         plain = {"pair": self.pair, "source": self.source, "loss_over_claim": share, "draws": self.draws}
-        keys = {"new_keys_over_delta": self.new_keys} if self.new_keys else {}
+        keys = {"key_loss_over_delta": self.key_loss} if self.key_loss else {}
         return plain | keys | ({"apart": self.apart} if self.apart else {})
 
 
@@ -380,7 +383,7 @@ class Proof:
     @property
     def held(self) -> bool:
         """True if no pair passes the claim."""
-        return self.worst.share <= 1 and max(pair.new_keys for pair in self.pairs) <= 1
+        return self.worst.share <= 1 and max(pair.key_loss for pair in self.pairs) <= 1
 
     @property
     def check(self) -> Check:
@@ -508,4 +511,4 @@ def _measured(
     if witness is not None:
         write_pair(witness, manner.name, left, pair)
     loss = pair.loss
-    return PairLoss(manner.name, layout.name, loss.share, len(loss.draws), new_keys=loss.delta_share)
+    return PairLoss(manner.name, layout.name, loss.share, len(loss.draws), key_loss=loss.delta_share)

@@ -9,10 +9,10 @@ loss of the pair at that output is a sum over the draws of numbers that are know
     joint       sum_r units_r max_j |d_rj| / M_j / t   likewise, for rows of several numbers
     trees       the same, a row for each node: units of its level, d of the leaves below it
     Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
+    slots       (m, eta) for each key that moves       mu^2 and delta, once the table is checked to be worth them
 
-with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Of rows that are private
-keys those are compared that both sides have; a key of one side alone is struck out, as in docs/privacy/keys.md, and
-the chance that its side shows it is added up. Two runs that ask for
+with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. A key of one side alone is
+struck out, as in docs/privacy/keys.md, and the chance that its side shows it is added up. Two runs that ask for
 different draws, or that release anything else that differs, are `Distinguished`: there is no epsilon for that. A pair
 gives the loss on one path of choices, which bounds from below what the release costs; a claim that a pair exceeds is
 false.
@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
@@ -36,13 +37,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import SLACK
-from dpsql.budget.threshold import passing_chance
+from dpsql.budget.slots import CHANCES, is_priced
 from dpsql.central.key_plans import KeyPlan, KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import PrivacyError
 from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
 
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Distinguished(PrivacyError):
@@ -92,12 +94,14 @@ class DrawLoss:
         moved: sum |d|: how far the measured integers lie apart.
         epsilon: the largest log ratio; None for a Gaussian draw.
         mu2: of Gaussian differential privacy; for a Laplace draw what a pure epsilon costs.
+        delta: of slots.
     """
 
     where: str
     moved: int
     epsilon: Fraction | None
     mu2: Fraction
+    delta: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class Loss:
         currency: `epsilon` or `mu2`.
         lines: purpose of each part of what was drawn, and how much of the charge.
         delta: what the ledger was charged for private keys.
-        chance: with which one side shows keys that the other does not have, at most.
+        chance: the delta of slots, and the chance with which one side shows keys that the other does not have.
     """
 
     draws: tuple[DrawLoss, ...]
@@ -122,7 +126,7 @@ class Loss:
 
     @property
     def delta_share(self) -> float:
-        """The chance of new keys over the delta that they were charged; 0 without private keys."""
+        """The delta of private keys over what they were charged; 0 without private keys."""
         return float(self.chance / self.delta) if self.delta else 0.0
 
     @property
@@ -146,18 +150,8 @@ class Loss:
 KeyLabels = tuple[tuple[str, KeyRound], tuple[Key, ...]]
 """Labels of a draw over private keys: the round of a column, and the keys in order."""
 
-
-def _numbered(labels: KeyLabels, values: IntArray | None) -> dict[Key, int]:
-    """An integer of each key."""
-    (column, _), keys = labels
-    return dict(zip(keys, _flat(_covered(f"keys of {column}", values)).tolist(), strict=True))
-
-
 KeyRows = dict[tuple[str, KeyRound], dict[Key, int]]
-"""By round of a column: key -> integer."""
-
-STRUCK = -(1 << 62)
-"""What stands for the noisy weight of a key that the other side does not have: no threshold is as low."""
+"""By round of a column: key -> its number of people, or whether it is shown."""
 
 
 Drawn = Callable[[Noise], IntArray]
@@ -169,8 +163,9 @@ class LossNoise(ABC):
 
     insecure = True
 
-    def __init__(self, noisy_keys: KeyRows) -> None:
-        self.exact_keys, self.noisy_keys = KeyRows(), noisy_keys
+    def __init__(self, shown_keys: KeyRows) -> None:
+        self.people, self.shown_keys = KeyRows(), shown_keys
+        self.tables: dict[tuple[str, KeyRound], tuple[int, ...]] = {}
         self.labels: KeyLabels | None = None
 
     def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
@@ -197,20 +192,27 @@ class LossNoise(ABC):
         return self._meet(law, exact, lambda noise: drawn)
 
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        law, labels = Law(_who_draws(), NO_UNITS, 0, sigma2), self.labels
-        if labels is None:
-            return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
-        self.labels = None
-        self.exact_keys.setdefault(labels[0], {}).update(_numbered(labels, exact))
-        return self._meet_keys(labels, exact, lambda noise: noise.gaussian(sigma2, size))
+        law = Law(_who_draws(), NO_UNITS, 0, sigma2)
+        return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
+
+    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+        labels, self.labels = self.labels, None
+        if labels is None or len(labels[1]) != people.size:
+            raise Distinguished(f"{_who_draws()} shows keys without their names")
+        round_, keys = labels
+        self.tables[round_] = tuple(table)
+        self.people.setdefault(round_, {}).update(zip(keys, people.tolist(), strict=True))
+        return self._shown(round_, keys, lambda noise: noise.shown(table, people))
 
     @abstractmethod
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         """Exact integers with what a law draws, noted."""
 
     @abstractmethod
-    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
-        """The same of weights of private keys, noted key by key."""
+    def _shown(
+        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
+    ) -> BoolArray:
+        """The private keys that are shown."""
 
 
 class Witness(LossNoise):
@@ -226,17 +228,19 @@ class Witness(LossNoise):
         self.meetings.append(Meeting(law, _flat(covered), noisy))
         return noisy.copy()
 
-    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
-        noisy = noised(exact, draw(self.noise))
-        self.noisy_keys.setdefault(labels[0], {}).update(_numbered(labels, noisy))
-        return noisy
+    def _shown(
+        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
+    ) -> BoolArray:
+        shown = draw(self.noise)
+        self.shown_keys.setdefault(round_, {}).update(zip(keys, shown.tolist(), strict=True))
+        return shown
 
 
 class NoiseReplay(LossNoise):
     """The right side's noise: the noisy numbers of the left side, whatever the exact ones are."""
 
     def __init__(self, left: Witness) -> None:
-        super().__init__(left.noisy_keys)
+        super().__init__(left.shown_keys)
         self.meetings, self.exact = left.meetings, list[IntArray]()
 
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
@@ -249,10 +253,11 @@ class NoiseReplay(LossNoise):
         self.exact.append(_flat(covered))
         return meeting.noisy.copy()
 
-    def _meet_keys(self, labels: KeyLabels, exact: IntArray | None, draw: Drawn) -> IntArray:
-        round_, keys = labels
-        noisy = self.noisy_keys.get(round_, {})
-        return np.array([noisy.get(key, STRUCK) for key in keys], np.int64)
+    def _shown(
+        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
+    ) -> BoolArray:
+        shown = self.shown_keys.get(round_, {})
+        return np.array([shown.get(key, False) for key in keys], np.bool_)
 
     def losses(self) -> tuple[DrawLoss, ...]:
         """The loss of each draw, once the right side is published."""
@@ -261,9 +266,34 @@ class NoiseReplay(LossNoise):
         return tuple(map(_draw_loss, self.meetings, self.exact))
 
 
-StruckKeys = tuple[str, KeyRound, dict[Key, int]]
-"""Keys of one round that one side alone has: the column, the round (T, sigma^2 and delta), and key -> sum of weights,
-all of the one unit's own."""
+class MovedKeys(NamedTuple):
+    """Keys of one round whose numbers of people differ.
+
+    Args:
+        column: `table.column`.
+        step: the round.
+        people: key -> numbers of the left and of the right side; 0 where nobody has it.
+    """
+
+    column: str
+    step: KeyRound
+    people: dict[Key, tuple[int, int]]
+
+    @property
+    def slots(self) -> int:
+        """Keys that both sides have."""
+        return sum(0 not in sides for sides in self.people.values())
+
+    def loss(self) -> DrawLoss:
+        """The price of the slots."""
+        where, (mu2, delta, _) = f"dpsql.central.selection, keys of {self.column}", self.step.price
+        return DrawLoss(where, len(self.people), None, self.slots * mu2, self.slots * delta)
+
+    def new_chance(self, side: int) -> Fraction:
+        """An upper bound of the chance that a side, 0 or 1, shows a key that the other does not have."""
+        new = [sides[side] for sides in self.people.values() if not sides[1 - side]]
+        return Fraction(sum(self.step.table[people - 1] for people in new), CHANCES)
+
 
 Publish = Callable[[LossNoise], object]
 
@@ -274,16 +304,20 @@ class RecordedPair(NamedTuple):
     Args:
         meetings: of the left side.
         right: exact integers of the right side, one array a meeting.
-        losses: of the draws.
-        struck: the keys of one side alone, of the side that shows one more often.
-        chance: with which that side shows one of them, at most.
+        losses: of the meetings.
+        moved: of each round of keys.
     """
 
     meetings: tuple[Meeting, ...]
     right: tuple[IntArray, ...]
     losses: tuple[DrawLoss, ...]
-    struck: tuple[StruckKeys, ...]
-    chance: Fraction
+    moved: tuple[MovedKeys, ...]
+
+    @property
+    def chance(self) -> Fraction:
+        """The delta of slots, and the chance with which one side, the worse, shows a key that the other lacks."""
+        new = max(sum((keys.new_chance(side) for keys in self.moved), Fraction(0)) for side in (0, 1))
+        return new + sum((keys.loss().delta for keys in self.moved), Fraction(0))
 
 
 def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
@@ -303,48 +337,28 @@ def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
     losses = replay.losses()
     if first != second:
         raise Distinguished("the released files differ beyond the noisy numbers")
-    keyed = list(_common_keys(witness, replay))
-    sides = witness.exact_keys, replay.exact_keys
-    struck = max(_struck(*sides), _struck(*sides[::-1]), key=_chance)
     return RecordedPair(
-        (*(meeting for meeting, _ in keyed), *witness.meetings),
-        (*(exact for _, exact in keyed), *replay.exact),
-        (*(_draw_loss(meeting, exact) for meeting, exact in keyed), *losses),
-        struck,
-        _chance(struck),
+        tuple(witness.meetings), tuple(replay.exact), losses, tuple(_moved_keys(witness, replay))
     )
 
 
-def _common_keys(left: Witness, right: NoiseReplay) -> Iterator[tuple[Meeting, IntArray]]:
-    """Each round of a column over the keys that both sides have: the left side's draw, the right side's integers."""
-    for name, rows in left.exact_keys.items():
-        others = right.exact_keys.get(name, {})
-        keys = [key for key in rows if key in others]
-        if keys:
-            law = Law(f"dpsql.central.selection, keys of {name[0]}", NO_UNITS, 0, name[1].sigma2)
-            exact, noisy = (
-                _flat([side[name][key] for key in keys]) for side in (left.exact_keys, left.noisy_keys)
-            )
-            yield Meeting(law, exact, noisy), _flat([others[key] for key in keys])
+def _moved_keys(left: Witness, right: NoiseReplay) -> Iterator[MovedKeys]:
+    """The keys of each round whose numbers of people differ.
 
-
-def _struck(rows: KeyRows, others: KeyRows) -> tuple[StruckKeys, ...]:
-    """The keys of one side that the other does not have, round by round."""
-    rounds = (
-        (column, step, {k: w for k, w in weights.items() if k not in others.get((column, step), {})})
-        for (column, step), weights in rows.items()
-    )
-    return tuple(struck for struck in rounds if struck[2])
-
-
-def _chance(struck: tuple[StruckKeys, ...]) -> Fraction:
-    """An upper bound of the chance that some of these keys passes its threshold."""
-    chances = (
-        passing_chance(step.threshold, weight, step.sigma2, step.delta)
-        for _, step, weights in struck
-        for weight in weights.values()
-    )
-    return sum(chances, Fraction(0))
+    Raises:
+        Distinguished: a key moves by more than a slot, or the table that was drawn by is not worth its price.
+    """
+    for round_ in dict.fromkeys([*left.people, *right.people]):
+        column, step = round_
+        sides = left.people.get(round_, {}), right.people.get(round_, {})
+        tables = {side.tables.get(round_, step.table) for side in (left, right)}
+        people = {key: (sides[0].get(key, 0), sides[1].get(key, 0)) for key in dict.fromkeys(chain(*sides))}
+        moved = {key: numbers for key, numbers in people.items() if numbers[0] != numbers[1]}
+        if any(abs(first - second) > 1 for first, second in moved.values()):
+            raise Distinguished(f"a key of {column} moves by more than one person")
+        if tables != {step.table} or not is_priced(step.price, step.table):
+            raise Distinguished(f"keys of {column} are shown by a table that is not worth its price")
+        yield MovedKeys(column, step, moved)
 
 
 LAWS = "dpsql.mechanisms.distribution"

@@ -8,7 +8,7 @@ crowd of a few dozen units stands in both sides; one unit comes and goes, in sev
 | dear | as many as count, all in one cell, each measure at its upper bound | the claim: nothing may cost more |
 | many | five hundred and more beyond that | bounds, and what is chosen from how many rows people own |
 | spread | as many as count, anywhere in their domains | rows of different cells, dense and zero-sum ones |
-| new | private keys that nobody else has, as many as weigh | thresholds: one is shown with chance delta at most |
+| new | private keys that nobody else has, as many as count | one is shown with chance delta / 2 at most |
 | odd | NULL, beyond every domain, dangling; rows with everybody's keys on the way; three rows of itself | the joins |
 
 **Privacy**: opens no private table. Public rows are read from the catalog's source.
@@ -23,14 +23,15 @@ from contextlib import closing
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property, partial
-from math import ceil, sqrt
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import duckdb
 
-from dpsql.budget.threshold import key_weight
+from dpsql.budget import NEIGHBOURS
+from dpsql.budget.slots import people_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import from_units
 from dpsql.catalog.columns import Column
@@ -41,9 +42,9 @@ from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.central import Watch, publish_release, undrawn
-from dpsql.central.key_plans import key_plans
+from dpsql.central.key_plans import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
-from dpsql.curator.prove.loss import Loss, LossNoise, RecordedPair, record_pair
+from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair
 from dpsql.ledger import ledger_entries
 from dpsql.local.mechanisms.channel import channel_of
 from dpsql.local.reported import ReportProvenance, write_items
@@ -116,7 +117,16 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
     if releases:  # what was drawn may have other parts than what was planned before keys were found
         spent = tuple((line.purpose, line.charge) for line in releases[0].plan.lines)
     charged, delta = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
-    loss = Loss(draws.losses, charged, ledger_entry.currency.name, spent, delta, draws.chance)
+    rounds = sum((line.amount for line in ledger_entry.spend_lines() if line.delta), Fraction(0))
+    moves = NEIGHBOURS[left.catalog.privacy.neighbours].moves
+    for keys in draws.moved:
+        step, slots = keys.step, max(keys.slots, moves * keys.step.keys)
+        if step.price.room > charged - rounds:
+            raise Distinguished("slots count on more than remains of the charge after all rounds of keys")
+        if slots * step.price.mu2 > step.charge or 2 * slots * step.price.delta > step.delta:
+            raise Distinguished("slots of neighbours cost more than their round is charged")
+    losses = (*(keys.loss() for keys in draws.moved), *draws.losses)
+    loss = Loss(losses, charged, ledger_entry.currency.name, spent, delta, draws.chance)
     return MeasuredPair(loss, draws, releases[0] if releases else None)
 
 
@@ -188,8 +198,8 @@ ODD = Manner(
 CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
 MANNERS = (DEAR, MANY, SPREAD, ODD)
 NEW = Manner("new", lambda at, beyond, rng: at(1.0), stands=0.5, new=True)
-MOST_CROWD, SURE = 2_000, 5
-"""Units that make private keys common, at most; standard deviations above the threshold that they aim at."""
+MOST_CROWD = 2_000
+"""Units that make private keys common, at most."""
 FIRST_LATER = 1_000
 """Number of the first unit beyond the crowd of other catalogs."""
 
@@ -444,8 +454,8 @@ class MadeUpStar:
     @cached_property
     def _later(self) -> int:
         """Units more than the crowd, so that private keys are shown: each holds most of three."""
-        people = [
-            2 * (step.threshold + SURE * sqrt(step.sigma2)) / key_weight(min(3, plan.column.per_unit))
+        people = [  # of her three keys as many count as may
+            2 * people_at(step.table, SURE) * max(1, 3 / step.keys)
             for plan in key_plans(self.catalog)
             for step in plan.rounds[-1:]
         ]

@@ -181,7 +181,16 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     lines += [allowed.line for allowed in report.allowed]
     lines += [cube.line for cube in report.cubes]
+    lines.append(f"it spends {report.cap_share:.3g} of the lineage's cap{_other_words(report)}")
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
+
+
+def _other_words(report: PlanReport) -> str:
+    """Widths of the same views in the other currency."""
+    if report.other_errors is None:
+        return ""
+    change, word = abs(1 - report.other_errors), "narrower" if report.other_errors < 1 else "wider"
+    return f"; `delta: {report.other_delta}` would make its intervals {change:.0%} {word}"
 
 
 def _mechanism_lines(report: PlanReport) -> list[str]:
@@ -201,13 +210,11 @@ def _keys_line(forecast: KeyForecast) -> str:
     """At how many people a key is shown."""
     if not forecast.people:
         return f"{forecast.column}: {forecast.supposed} keys, all listed before; nothing is spent on them"
-    (_, even, sure), *several = forecast.people
-    line = (
+    even, sure = forecast.people
+    return (
         f"{forecast.column}: {forecast.share:.3g}% of the budget finds its keys ({forecast.supposed} are assumed): "
-        f"a key of {even:,.0f} people is shown with chance .5, of {sure:,.0f} with .98"
+        f"a key that counts for {even:,} people is shown with chance .5, for {sure:,} with .98"
     )
-    more = [f"{keys} keys each: {half:,.0f} and {full:,.0f}" for keys, half, full in several]
-    return line + (f"; of people with {', with '.join(more)}" if more else "")
 
 
 def _refreshes_line(quota: Refreshes) -> str:

@@ -1,23 +1,23 @@
-"""Weights of keys that nobody listed, by one statement: what each unit gives to each of her keys, added up by key.
+"""Units of each key that nobody listed, by one statement; at most k keys of a unit count.
 
     p       unit, key: each once, over all counted rows that reach the column; without those that are listed already
-    n       unit, d, h: how many keys it has, and W(min(d, k)), what each of those that count weighs
+    c       unit, d: how many keys it has
     i       the keys of units with more than k, with their places in the unit's choice of her own
     w       the keys that count: all of units with at most k, the first k of others
-    ->      key, h: the sum of weights
+    ->      key, n: how many units
 
-Every engine runs the same text but for the words of its `Dialect`: windows, MD5, CASE and integers, no float.
+Every engine runs the same text but for the words of its `Dialect`: windows, MD5 and integers, no float.
 
 | here | there | unit |
 |---|---|---|
 | `key_sql` | what a key is: NULL where a value is none | - |
-| `weights_statement` | H of every key with rows | 2^-20 of a unit |
+| `counts_statement` | n of every key with rows | a unit |
 
 Which of more than k keys count is a choice of the unit's own: the first k by md5(secret, unit, key). Equal hashes go by
 the bytes of the key.
 
-**Privacy**: a unit's weights follow from her own rows, the listed keys and the secret. W(d)^2 min(d, k) <= 2^40, so one
-unit moves the sums by at most 2^40 in squares. What comes back is raw and goes to `publishing.selection` alone.
+**Privacy**: which keys of a unit count follows from her own rows, the listed keys and the secret, so one unit moves at
+most k counts, each by one. What comes back is raw and goes to `central.selection` alone.
 **Source**: docs/method/keys.md, "The step".
 """
 
@@ -26,17 +26,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpsql.budget.threshold import UNIT, key_weight
 from dpsql.catalog.columns import CONTROL
 from dpsql.catalog.private_columns import PrivateColumn
-from dpsql.engines.counting import cut
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import PlacedRows, placed_rows, side_tables, with_tables
 from dpsql.engines.values import BITS, type_word
 from dpsql.errors import SourceError
 
 HASHED = "{secret}{unit} {key}"
-"""The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than weigh: the
+"""The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than count: the
 secret's digits, the unit's key as the engine writes it as text, a blank, and the key as text."""
 
 LARGEST_KEY = 10**18
@@ -44,16 +42,16 @@ LARGEST_KEY = 10**18
 
 
 class KeyQuery(NamedTuple):
-    """Query for weighted keys of the rows.
+    """Query for the keys of the rows, with their units.
 
     Args:
-        per_unit: keys of one unit that weigh.
+        most: keys of one unit that count.
         secret: hex digits, drawn for the release.
-        listed: what stands after FROM for the keys that weigh nothing, a column `key`; empty where there are none.
+        listed: what stands after FROM for the keys that do not count, a column `key`; empty where there are none.
         clean: SQL of a key from the column `value0`; NULL where it is none.
     """
 
-    per_unit: int
+    most: int
     secret: str
     listed: str
     clean: str
@@ -103,8 +101,8 @@ def _unread(column: PrivateColumn, kind: str | None, declared: str) -> SourceErr
     )
 
 
-def weights_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: Dialect) -> str:
-    """The statement that weighs keys.
+def counts_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: Dialect) -> str:
+    """The statement that counts the units of keys.
 
     Args:
         sources: the counted rows that reach the column, which is `value0` of each.
@@ -112,7 +110,7 @@ def weights_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: D
         dialect: of the engine.
 
     Returns:
-        A SELECT of `key` and `h`, a BIGINT above 0.
+        A SELECT of `key` and `n`, a BIGINT above 0.
     """
     tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
     union = " UNION ALL ".join(_keys(rows, query) for rows in sources)
@@ -122,32 +120,22 @@ def weights_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: D
     present = f"FROM ({union}) AS r WHERE k IS NOT NULL{unlisted}"
     if sources[0].unit is None:
         # Each row is a unit with one key.
-        total = cut(dialect.total(str(UNIT), True), dialect)
-        return with_tables(tables, f"SELECT k AS key, {total} AS h {present} GROUP BY k")
+        return with_tables(tables, f"SELECT k AS key, count(*) AS n {present} GROUP BY k")
     texts = (dialect.literal(query.secret), dialect.text("p.unit"), dialect.literal(" "), dialect.text("p.k"))
     digest = dialect.text(f"md5({' || '.join(texts)})")
     place = f"row_number() OVER (PARTITION BY p.unit ORDER BY {digest}, p.k)"
-    most, once, joined = query.per_unit, dialect.materialised or "", "FROM p JOIN n ON p.unit = n.unit"
+    most, once, joined = query.most, dialect.materialised or "", "FROM p JOIN c ON p.unit = c.unit"
     tables += [
         f"p AS {once} (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
-        "c AS (SELECT unit, count(*) AS d FROM p GROUP BY unit)",
-        f"n AS {once} (SELECT unit, d, {_weight(most)} AS h FROM c)",
-        # whoever has no more keys than weigh makes no choice: a GROUP BY and a join cost a third of windows
-        f"i AS (SELECT p.k, n.h, {place} AS place {joined} WHERE n.d > {most})",
-        f"w AS (SELECT p.k, n.h {joined} WHERE n.d <= {most} UNION ALL SELECT k, h FROM i WHERE place <= {most})",
+        f"c AS {once} (SELECT unit, count(*) AS d FROM p GROUP BY unit)",
+        # whoever has no more keys than count makes no choice: a GROUP BY and a join cost a third of windows
+        f"i AS (SELECT p.k, {place} AS place {joined} WHERE c.d > {most})",
+        f"w AS (SELECT p.k {joined} WHERE c.d <= {most} UNION ALL SELECT k FROM i WHERE place <= {most})",
     ]
-    total = cut(dialect.total("h", True), dialect)
-    return with_tables(tables, f"SELECT k AS key, {total} AS h FROM w GROUP BY k")
+    return with_tables(tables, "SELECT k AS key, count(*) AS n FROM w GROUP BY k")
 
 
 def _keys(rows: PlacedRows, query: KeyQuery) -> str:
     """SELECT of the keys of one table's rows, with their units."""
     unit = "unit, " if rows.unit is not None else ""
     return f"SELECT {unit}{query.clean} AS k FROM ({placed_rows(rows, (), ())}) AS j"
-
-
-def _weight(most: int) -> str:
-    """SQL of W(min(d, most))."""
-    whens = " ".join(f"WHEN {keys} THEN {key_weight(keys)}" for keys in range(1, most))
-    last = str(key_weight(most))
-    return f"CASE d {whens} ELSE {last} END" if whens else last

@@ -1,4 +1,4 @@
-"""Weights of keys in every engine equal plain Python, over hostile keys; one unit moves their squares by 2^40 at most.
+"""Counts of keys in every engine equal plain Python, over hostile keys; one unit moves at most k of them, each by one.
 
 The star: sales with an item and a number of their own, and a shelf whose rows nobody owns, twice under one key.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 import pytest
 
-from dpsql.budget.threshold import SQUARED_SENSITIVITY, UNIT, key_weight
 from dpsql.catalog import Catalog
 from dpsql.catalog.columns import CONTROL, is_key
 from dpsql.catalog.load import parse_catalog
@@ -26,9 +26,9 @@ from dpsql.central import selection
 from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.selection import Key, KeyScan, key_statement, open_selection
-from dpsql.engines import key_weights
+from dpsql.engines import key_counts
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.key_weights import key_sql
+from dpsql.engines.key_counts import key_sql
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
@@ -95,23 +95,22 @@ def sales(rng: random.Random) -> list[Sale]:
     return rows + [Sale(99, f"own {i}", i, 1) for i in range(500)] + [Sale(99, item, 7, 4) for item in ITEMS]
 
 
-def weighed(
-    rows: Iterable[tuple[Any, Key]], per_unit: int, secret: str, listed: Sequence[Key] = ()
+def counted(
+    rows: Iterable[tuple[Any, Key]], most: int, secret: str, listed: Sequence[Key] = ()
 ) -> dict[Key, int]:
-    """H of every key, in plain Python."""
+    """Units of every key, in plain Python."""
     keys: defaultdict[Any, set[Key]] = defaultdict(set)
     for unit, key in rows:
         if unit is not None and key is not None and key not in listed:
             keys[unit].add(key)
-    weights: defaultdict[Key, int] = defaultdict(int)
+    counts: Counter[Key] = Counter()
     for unit, held in keys.items():
 
         def place(key: Key, unit: Any = unit) -> tuple[str, bytes]:
             return hashlib.md5(f"{secret}{unit} {key}".encode()).hexdigest(), str(key).encode()
 
-        for key in sorted(held, key=place)[:per_unit]:
-            weights[key] += key_weight(min(len(held), per_unit))
-    return dict(weights)
+        counts.update(sorted(held, key=place)[:most])
+    return dict(counts)
 
 
 def text_key(text: str | None) -> str | None:
@@ -130,7 +129,7 @@ def shelf_names() -> dict[int, str | None]:
 
 
 def expected(rows: Sequence[Sale], column: str, per_unit: int, listed: Sequence[Key] = ()) -> dict[Key, int]:
-    """H of every key of one column."""
+    """Units of every key of one column."""
     names = shelf_names()
     held = {
         "sales.item": lambda row: text_key(row.item),
@@ -139,7 +138,7 @@ def expected(rows: Sequence[Sale], column: str, per_unit: int, listed: Sequence[
         ),
         "shelf.name": lambda row: text_key(names.get(row.shelf)),
     }[column]
-    return weighed(((row.person_id, held(row)) for row in rows), per_unit, SECRET, listed)
+    return counted(((row.person_id, held(row)) for row in rows), per_unit, SECRET, listed)
 
 
 def star(kind: str, root: str, tables: dict[str, str], most: int = 20) -> Catalog:
@@ -152,14 +151,14 @@ def star(kind: str, root: str, tables: dict[str, str], most: int = 20) -> Catalo
 def columns_of(
     catalog: Catalog, listed: dict[str, Sequence[Key]]
 ) -> Iterator[tuple[str, int, dict[Key, int]]]:
-    """Each private column with its cap and the weights that the engine gives."""
+    """Each private column with its cap and the counts that the engine gives."""
     with closing(open_engine(catalog)) as engine:
         selection = open_selection(catalog, engine, listed_keys(catalog))
         prepare_tables(catalog, engine, selection.plan)
         scan = KeyScan(catalog, engine, selection.plan, ZeroNoise(), KEY)
         for column in private_columns(catalog):
-            statement = key_statement(scan, column, listed.get(column.name, ()))
-            pairs = [pair for batch in engine.relations("weighing").batches(statement) for pair in batch]
+            statement = key_statement(scan, column, column.per_unit, listed.get(column.name, ()))
+            pairs = [pair for batch in engine.relations("counting").batches(statement) for pair in batch]
             assert len(dict(pairs)) == len(pairs)
             yield column.name, column.per_unit, dict(pairs)
 
@@ -201,14 +200,14 @@ LISTED: dict[str, Sequence[Key]] = {"sales.item": ("tea", "é", "own 3"), "sales
 
 @pytest.mark.parametrize("listed", [{}, LISTED], ids=["all", "listed"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_duckdb_weighs_as_plain_python_does(
+def test_duckdb_counts_as_plain_python_does(
     tmp_path: Path, seed: int, listed: dict[str, Sequence[Key]]
 ) -> None:
     rng = random.Random(seed)
     rows = rng.sample(made := sales(rng), len(made))
     write(tmp_path, rows)
-    for name, per_unit, weights in columns_of(star("parquet", str(tmp_path), FILES), listed):
-        assert weights == expected(rows, name, per_unit, listed.get(name, ())), name
+    for name, per_unit, counts in columns_of(star("parquet", str(tmp_path), FILES), listed):
+        assert counts == expected(rows, name, per_unit, listed.get(name, ())), name
 
 
 def test_duckdb_leaves_out_the_characters_that_no_key_has_and_no_others() -> None:
@@ -222,28 +221,25 @@ def test_duckdb_leaves_out_the_characters_that_no_key_has_and_no_others() -> Non
     assert all(text == "a" + ("" if chr(code) in CONTROL else chr(code) * 2) + "b" for code, text in rows)
 
 
-def test_a_unit_moves_the_weights_by_at_most_the_square_that_is_paid_for(tmp_path: Path) -> None:
+def test_a_unit_moves_at_most_k_counts_each_by_one(tmp_path: Path) -> None:
     rows = sales(random.Random(3))
-    found = []
+    counts, caps = [], {}
     for number, some in enumerate((rows, [row for row in rows if row.person_id != 99])):
         folder = tmp_path / str(number)
         folder.mkdir()
         write(folder, some)
-        found.append({name: w for name, _, w in columns_of(star("parquet", str(folder), FILES), {})})
-    for name in found[0]:
-        with_her, without = found[0][name], found[1][name]
-        moved = {
-            key: with_her[key] - without.get(key, 0)
-            for key in with_her
-            if with_her[key] != without.get(key, 0)
-        }
-        assert 0 < sum(change**2 for change in moved.values()) <= SQUARED_SENSITIVITY
+        columns = list(columns_of(star("parquet", str(folder), FILES), {}))
+        counts.append({name: people for name, _, people in columns})
+        caps = {name: most for name, most, _ in columns}
+    for name, with_her in counts[0].items():
+        without = counts[1][name]
+        moved = [people - without.get(key, 0) for key, people in with_her.items()]
+        assert set(moved) <= {0, 1} and 0 < sum(moved) <= caps[name]
         assert without.keys() <= with_her.keys()
-    own = [weight for key, weight in found[0]["sales.item"].items() if key not in found[1]["sales.item"]]
-    assert own and set(own) == {key_weight(20)}
+    assert counts[0]["sales.item"].keys() - counts[1]["sales.item"].keys()
 
 
-def test_rows_that_are_units_weigh_one_each(tmp_path: Path) -> None:
+def test_rows_that_are_units_count_one_each(tmp_path: Path) -> None:
     rows = sales(random.Random(4))
     write(tmp_path, rows)
     text = (
@@ -255,15 +251,20 @@ def test_rows_that_are_units_weigh_one_each(tmp_path: Path) -> None:
     for name, place in FILES.items():
         text = text.replace(name.upper(), place)
     catalog = parse_catalog(text.replace("ROOT", str(tmp_path)))
-    ((_, _, weights), *_) = [each for each in columns_of(catalog, {}) if each[0] == "sales.item"]
+    ((_, _, counts), *_) = [each for each in columns_of(catalog, {}) if each[0] == "sales.item"]
     keys = [text_key(row.item) for row in rows if text_key(row.item) is not None]
-    assert weights == {key: UNIT * keys.count(key) for key in set(keys)}
+    assert counts == Counter(keys)
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=["none known", "tea known"])
 def test_the_methods_small_star(case: dict[str, Any]) -> None:
     rows = [(unit, text_key(key)) for unit, key in VECTORS["rows"]]
-    assert weighed(rows, VECTORS["per_unit"], VECTORS["secret"], case["known"]) == case["h"]
+    assert counted(rows, VECTORS["per_unit"], VECTORS["secret"], case["known"]) == kept_by(case)
+
+
+def kept_by(case: dict[str, Any]) -> Counter[str]:
+    """Units of each key by the lists of the vectors."""
+    return Counter(chain(*case["kept"].values()))
 
 
 def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +280,7 @@ def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for case in VECTORS["cases"]:
         catalog = star("parquet", str(tmp_path), FILES, VECTORS["per_unit"])
         found = {name: w for name, _, w in columns_of(catalog, {"sales.item": case["known"]})}
-        assert found["sales.item"] == case["h"]
+        assert found["sales.item"] == kept_by(case)
 
 
 def keyed_in_postgres(
@@ -302,19 +303,19 @@ def keyed_in_postgres(
     return star("postgresql", "${KEYS_DSN}", {name: f"{schema}.{name}" for name in FILES})
 
 
-def test_postgresql_weighs_as_plain_python_does(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgresql_counts_as_plain_python_does(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = sales(random.Random(5))
     catalog = keyed_in_postgres(postgres, "keyed", rows, monkeypatch)
-    for name, per_unit, weights in columns_of(catalog, LISTED):
-        assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name
+    for name, per_unit, counts in columns_of(catalog, LISTED):
+        assert counts == expected(rows, name, per_unit, LISTED.get(name, ())), name
 
 
-def test_spark_weighs_as_plain_python_does(spark: Any, tmp_path: Path) -> None:
+def test_spark_counts_as_plain_python_does(spark: Any, tmp_path: Path) -> None:
     rows = sales(random.Random(6))
     write(tmp_path, rows)
     tables = {name: str(tmp_path / place) for name, place in FILES.items()}
-    for name, per_unit, weights in columns_of(star("spark", "", tables), LISTED):
-        assert weights == expected(rows, name, per_unit, LISTED.get(name, ())), name
+    for name, per_unit, counts in columns_of(star("spark", "", tables), LISTED):
+        assert counts == expected(rows, name, per_unit, LISTED.get(name, ())), name
 
 
 KEYS_OF_BOUNDED_ROWS = "row_number() OVER (PARTITION BY unit ORDER BY k) <= 3"
@@ -322,23 +323,23 @@ KEYS_OF_BOUNDED_ROWS = "row_number() OVER (PARTITION BY unit ORDER BY k) <= 3"
 
 
 def unlike_python(folder: Path, seed: int = 7) -> set[str]:
-    """Columns whose weights in DuckDB are not those of plain Python."""
+    """Columns whose counts in DuckDB are not those of plain Python."""
     rows = sales(random.Random(seed))
     write(folder, rows)
-    weighings = columns_of(star("parquet", str(folder), FILES), {})
-    return {name for name, per_unit, weights in weighings if weights != expected(rows, name, per_unit)}
+    columns = columns_of(star("parquet", str(folder), FILES), {})
+    return {name for name, per_unit, counts in columns if counts != expected(rows, name, per_unit)}
 
 
 class TestPlanted:
-    """Each defect gives weights that plain Python does not."""
+    """Each defect gives counts that plain Python does not."""
 
     def test_nothing_is_found_without_a_defect(self, tmp_path: Path) -> None:
         assert unlike_python(tmp_path) == set()
 
     def test_keys_of_bounded_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        shipped = key_weights._keys
+        shipped = key_counts._keys
         monkeypatch.setattr(
-            key_weights,
+            key_counts,
             "_keys",
             lambda *given: f"SELECT * FROM ({shipped(*given)}) AS b QUALIFY {KEYS_OF_BOUNDED_ROWS}",
         )
@@ -371,5 +372,5 @@ class TestPlanted:
         rows = sales(random.Random(5))
         catalog = keyed_in_postgres(postgres, f"planted_{cleaning}", rows, monkeypatch)
         monkeypatch.setattr(selection, "key_sql", otherwise(cleaning))
-        (weights,) = [w for name, _, w in columns_of(catalog, LISTED) if name == "sales.item"]
-        assert weights != expected(rows, "sales.item", 20, LISTED["sales.item"])
+        (counts,) = [w for name, _, w in columns_of(catalog, LISTED) if name == "sales.item"]
+        assert counts != expected(rows, "sales.item", 20, LISTED["sales.item"])
