@@ -13,7 +13,7 @@ entry is the chance of a key that one person alone holds, and each pair of neigh
 |---|---|---|
 | `SlotPrice` | (m, eta given v) | mu^2, delta, mu^2 |
 | `slot_table` | t_1 < t_2 < .., the greedy table | 2^-64 |
-| `SlotInequality` | (S) for every u, decided at finitely many | - |
+| `slot_inequality` | (S) for every u, decided at finitely many | - |
 
 **Privacy**: docs/privacy/keys.md has the proof. Decimals bound dG from above and from below; floats only add, multiply
 and divide positive numbers, and `SPARE` is above what they lose.
@@ -23,12 +23,11 @@ and divide positive numbers, and `SPARE` is above what they lose.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,22 +58,13 @@ _POINT = 1 << 64  # logarithms, and where tangents touch, in multiples of 2^-64:
 FloatArray = npt.NDArray[np.float64]
 
 
-class SlotPrice(NamedTuple):
-    """Price of one slot, and what it is relative to.
-
-    Args:
-        mu2: m, the mu^2 that it costs.
-        delta: eta, the delta that it costs.
-        room: v, the mu^2 of Gaussian draws that certainly remain after it; > 0.
-    """
-
-    mu2: Fraction
-    delta: Fraction
-    room: Fraction
+SlotPrice = tuple[Fraction, Fraction, Fraction]
+"""(m, eta, v): the mu^2 and the delta that a slot costs, and the mu^2 of the Gaussian draws that certainly remain."""
 
 
-class SlotInequality:
-    """The inequality (S) at one price.
+@lru_cache(maxsize=16)
+def slot_inequality(price: SlotPrice) -> Callable[[int, int], bool]:
+    """The inequality (S) at one price, as a predicate of two chances in multiples of 2^-64.
 
     The left side is convex in u, and the right side lies above chords of tangents; so nodes u_j decide for all u >= 1,
     and beyond the last node the left side falls below eta. Both directions at u >= 1 decide for u < 1: the left side
@@ -83,49 +73,40 @@ class SlotInequality:
     Raises:
         PrivacyError: dG falls so fast between nodes that floats cannot interpolate it.
     """
+    cost, delta, room = price
+    whole, digits = (
+        room + cost,
+        4 * math.ceil((_SPARE_DIGITS - math.log10(delta)) / 4),
+    )  # few values: bounds are shared
+    mu = Fraction(math.isqrt(math.floor(whole * _POINT * _POINT)), _POINT)  # rounded down
+    step = min(Fraction(1, NODES_A_UNIT), Fraction(math.floor(mu / NODES_A_MU * _POINT), _POINT))
+    blocks, quarter = 1, Decimal(float(delta / 4))
+    while delta_bounds(whole, NODES_A_UNIT * blocks * step / 2, digits)[1] >= quarter:
+        blocks += 1
+    nodes, places, above = _upper_values(room, step, NODES_A_UNIT * blocks, digits)
+    limits, last = _lower_values(mu, step, nodes, digits, delta), float(delta * (1 - SPARE))
 
-    def __init__(self, price: SlotPrice) -> None:
-        whole = price.room + price.mu2
-        digits = 4 * math.ceil(
-            (_SPARE_DIGITS - math.log10(price.delta)) / 4
-        )  # a few values: rounds share bounds
-        mu = Fraction(math.isqrt(math.floor(whole * _POINT * _POINT)), _POINT)  # rounded down
-        step = min(Fraction(1, NODES_A_UNIT), Fraction(math.floor(mu / NODES_A_MU * _POINT), _POINT))
-        blocks = 1
-        while delta_bounds(whole, NODES_A_UNIT * blocks * step / 2, digits)[1] >= Decimal(
-            float(price.delta / 4)
-        ):
-            blocks += 1
-        self._nodes = _nodes(step, blocks)
-        self._places, self._above = _upper_values(price.room, step, blocks, digits)
-        self._limits = _lower_values(mu, step, self._nodes, digits, price.delta)
-        self._last = float(price.delta * (1 - SPARE))
+    def holds(first: int, second: int) -> bool:
+        return all(holds_one_way(q, p) for q, p in ((first, second), (second, first)))
 
-    def holds(self, first: int, second: int) -> bool:
-        """True if the slot with these two chances, multiples of 2^-64, has the price."""
-        return self._one_way(first, second) and self._one_way(second, first)
+    def holds_one_way(q: int, p: int) -> bool:
+        left = np.zeros(len(nodes))
+        for chance, ratio in ((q, p / q), (CHANCES - q, (CHANCES - p) / (CHANCES - q))):
+            # The argument is rounded down, where dG is larger. Chords lie above a convex function, and beyond the
+            # last node it falls.
+            left += chance / CHANCES * np.interp(nodes * (ratio * _DOWN), places, above)
+        return bool(left[-1] <= last and np.all(left <= limits))
 
-    def _one_way(self, q: int, p: int) -> bool:
-        # Arguments are rounded down, where dG is larger.
-        shown, hidden = p / q * _DOWN, (CHANCES - p) / (CHANCES - q) * _DOWN
-        left = q / CHANCES * self._chord(self._nodes * shown)
-        left += (CHANCES - q) / CHANCES * self._chord(self._nodes * hidden)
-        return bool(left[-1] <= self._last and np.all(left <= self._limits))
-
-    def _chord(self, u: FloatArray) -> FloatArray:
-        """At least dG(v; log u): chords lie above a convex function, and beyond the last node it falls."""
-        return np.interp(u, self._places, self._above)
-
-
-def _nodes(step: Fraction, blocks: int) -> FloatArray:
-    """u_j, near e^(j step): any growing numbers would do."""
-    return np.asarray(np.exp(float(step) * np.arange(NODES_A_UNIT * blocks + 1)))
+    return holds
 
 
 @lru_cache(maxsize=16)
-def _upper_values(room: Fraction, step: Fraction, blocks: int, digits: int) -> tuple[FloatArray, FloatArray]:
-    """Upper bounds of dG(v; log u) at 0, at the inverses of the nodes, and at the nodes."""
-    nodes = _nodes(step, blocks)
+def _upper_values(
+    room: Fraction, step: Fraction, count: int, digits: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nodes near e^(j step), any growing numbers would do; upper bounds of dG(v; log u), with their places: 0, the
+    inverses of the nodes, and the nodes."""
+    nodes = np.exp(float(step) * np.arange(count + 1))
     wide = Context(prec=40)
     logarithms = (math.floor(Fraction(wide.ln(Decimal(u))) * _POINT - 1) for u in nodes.tolist())
     bounds = [delta_bounds(room, Fraction(max(0, x), _POINT), digits)[1] for x in logarithms]
@@ -139,7 +120,7 @@ def _upper_values(room: Fraction, step: Fraction, blocks: int, digits: int) -> t
         raise PrivacyError(
             "keys cannot be found at so small a part of the budget", hint="raise epsilon or `share`"
         )
-    return places, values
+    return nodes, places, values
 
 
 def _lower_values(
@@ -163,9 +144,6 @@ def _lower_values(
     return np.array([float((value + delta) * (1 - SPARE)) for value in least])
 
 
-_inequality = lru_cache(maxsize=16)(SlotInequality)  # a second and more of decimals
-
-
 @lru_cache(maxsize=128)
 def slot_table(price: SlotPrice, first: int) -> tuple[int, ...]:
     """The greedy table: each entry is the largest that (S) allows after the one before it, to 2^-20 of it.
@@ -184,17 +162,17 @@ def slot_table(price: SlotPrice, first: int) -> tuple[int, ...]:
     """
     if first < LEAST_CHANCE:
         raise PrivacyError("keys cannot be found: no delta is left for them", hint="raise `key_delta`")
-    inequality, table, step = _inequality(price), [first], first
+    holds, table, step = slot_inequality(price), [first], first
     while table[-1] < CERTAIN:
         last = table[-1]
         low, high = last, CHANCES - 1
         step = max(1, min(step, high - low - 1))
-        while low + step < high and inequality.holds(low + step, last):
+        while low + step < high and holds(low + step, last):
             low, step = low + step, 2 * step
         high = min(high, low + step)
         while high - low > max(1, min(low, CHANCES - low) >> 20):
             middle = (low + high) // 2
-            low, high = (middle, high) if inequality.holds(middle, last) else (low, middle)
+            low, high = (middle, high) if holds(middle, last) else (low, middle)
         if low == last:
             raise PrivacyError(
                 "keys cannot be found at so small a part of the budget", hint="raise epsilon or `share`"
@@ -205,8 +183,8 @@ def slot_table(price: SlotPrice, first: int) -> tuple[int, ...]:
 
 def is_priced(price: SlotPrice, table: Sequence[int]) -> bool:
     """True if every pair of neighbouring entries of a table satisfies (S)."""
-    inequality = _inequality(price)
-    return all(low < high < CHANCES and inequality.holds(high, low) for low, high in pairwise(table))
+    holds = slot_inequality(price)
+    return all(low < high < CHANCES and holds(high, low) for low, high in pairwise(table))
 
 
 def people_at(table: Sequence[int], chance: Fraction) -> int:

@@ -30,13 +30,6 @@ FIRST_ROUND = Fraction(3, 10)
 """Part of what a column may spend that its first of two rounds has, for two fifths of the keys of a unit."""
 
 
-class RoundShare(NamedTuple):
-    """Part of its column's budget that a round has, and the keys of one unit that count in it."""
-
-    part: Fraction
-    keys: int
-
-
 class KeyUse(NamedTuple):
     """Counted rows that reach a column: their table, and the foreign keys to the column's."""
 
@@ -85,14 +78,14 @@ class PrivateColumn(NamedTuple):
         return self.keys.share if self.keys.share is not None else OWN_SHARE if self.per_unit == 1 else SHARE
 
     @property
-    def rounds(self) -> tuple[RoundShare, ...]:
-        """Each round of the column: two rounds where several keys of a unit may count."""
+    def rounds(self) -> tuple[tuple[Fraction, int], ...]:
+        """Part of the column's budget that each round has, and keys of a unit that count in it."""
         if not self.share:
             return ()
         if self.per_unit == 1:
-            return (RoundShare(Fraction(1), 1),)
+            return ((Fraction(1), 1),)
         first = round(Fraction(2 * self.per_unit, 5))
-        return RoundShare(FIRST_ROUND, first), RoundShare(1 - FIRST_ROUND, self.per_unit - first)
+        return (FIRST_ROUND, first), (1 - FIRST_ROUND, self.per_unit - first)
 
 
 def has_private_keys(catalog: CatalogFields) -> bool:

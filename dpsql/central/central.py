@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
@@ -39,7 +39,7 @@ from dpsql.central.hybrid import asked_supplements, counted_catalog
 from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
-from dpsql.central.selection import KeyWatch, open_selection, spend_lines, unwatched_keys
+from dpsql.central.selection import open_selection, spend_lines
 from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, table_digests
 from dpsql.engines.registry import open_engine
@@ -162,21 +162,6 @@ def undrawn(drawn: DrawnRelease) -> None:
     """Nobody looks."""
 
 
-class Watch(NamedTuple):
-    """Observer of a release of made-up rows while it is made.
-
-    Args:
-        drawn: the noisy integers before they are estimated, with the plan that they were drawn for.
-        keys: the private keys that a draw covers.
-    """
-
-    drawn: Callable[[DrawnRelease], None] = undrawn
-    keys: KeyWatch = unwatched_keys
-
-
-UNWATCHED = Watch()
-
-
 @machine("the release was not published", UNCHARGED)
 def publish_release(
     catalog: Catalog,
@@ -189,7 +174,7 @@ def publish_release(
     memory: LedgerMemory | None = None,
     compare: bool = False,
     other_people: str = "",
-    watch: Watch = UNWATCHED,
+    drawn: Callable[[DrawnRelease], None] = undrawn,
 ) -> Published:
     """Make a release and charge it.
 
@@ -204,7 +189,7 @@ def publish_release(
         memory: of this computer, by which a ledger that begins anew is noticed; None for made-up rows.
         compare: whether the rows of tables that are new to the lineage are compared with those of other lineages.
         other_people: why rows that are alike are about other people, in words.
-        watch: sees noisy integers and private keys of made-up rows; a proof is written from them.
+        drawn: sees the noisy integers of made-up rows before they are estimated; a proof is written from them.
 
     Returns:
         What was done.
@@ -251,14 +236,14 @@ def publish_release(
         def build(draft: Draft) -> None:
             if selection.finds:
                 progress(Stage("finding keys of", ", ".join(keys.column.name for keys in selection.plans)))
-            plan_drawn, keys = selection.chosen(noise, key, partial(draft.begin, keys=True), watch.keys)
+            plan_drawn, keys = selection.chosen(noise, key, partial(draft.begin, keys=True))
             if selection.finds or plan_drawn.decides:
                 draft.begin()
             scan = OpenSource(inside, with_raw, plan_drawn, noise, key)
-            drawn = draw_release(scan, progress)
-            watch.drawn(drawn)
+            release_drawn = draw_release(scan, progress)
+            drawn(release_drawn)
             progress(Stage("estimating and writing", target.name))
-            release = release_content(drawn, draft.release_id, insecure=noise.insecure)
+            release = release_content(release_drawn, draft.release_id, insecure=noise.insecure)
             for extra, metas in attached:
                 release = extra.released(release, scan, catalog, metas)
             promise = replace(release.privacy, values=declared_values(inside))

@@ -87,7 +87,7 @@ def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
             round_charge, round_delta = charge * column.share * part, _rounded_down(delta * part, KEY_GRAINS)
             # To replace a unit is to take one away and to add one: twice the slots, the new keys of either alone.
             slots = NEIGHBOURS[privacy.neighbours].moves * keys
-            price = SlotPrice(
+            price = (
                 _rounded_down(round_charge / slots, GRAIN),
                 _rounded_down(round_delta / (2 * slots), KEY_GRAINS),
                 room,

@@ -34,13 +34,13 @@ from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
-from dpsql.engines.key_counts import KeyQuery, counts_statement, key_sql
+from dpsql.engines.key_counts import counts_statement, key_sql
 from dpsql.errors import CatalogError, InternalError
 from dpsql.ledger import SpendLine
 from dpsql.noise import Noise
 from dpsql.release import Release
-from dpsql.release.format import KeyListMeta, KeyRoundMeta, written_chances
-from dpsql.release.structure import refused
+from dpsql.release.format import KeyListMeta, KeyRoundMeta
+from dpsql.release.structure import refused, written_chances
 from dpsql.release.write import KeyListPart
 
 Key = str | int
@@ -138,24 +138,10 @@ def fixed_list(column: PrivateColumn, listed: ListedKeys) -> KeyList:
     return _sorted_list(column, dict.fromkeys(listed.keys, 0))
 
 
-def fixed_lists(catalog: Catalog, listed: Mapping[str, ListedKeys]) -> dict[str, KeyList]:
-    """The lists of columns that find no keys of their own (`share: 0`)."""
-    columns = (column for column in private_columns(catalog) if not column.rounds)
-    return {column.name: fixed_list(column, listed[column.name]) for column in columns}
-
-
 def always_keys(column: PrivateColumn) -> tuple[Key, ...]:
     """The public values of `always`, as keys."""
     always = column.keys.always
     return always if column.spec.type == "string" else tuple(dict.fromkeys(map(int, always)))
-
-
-KeyWatch = Callable[[KeyPlan, KeyRound, Sequence[Key]], None]
-"""Sees which keys the next draw of a round covers, in its order: for made-up rows alone."""
-
-
-def unwatched_keys(plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
-    """Nobody looks."""
 
 
 class KeyScan(NamedTuple):
@@ -166,7 +152,6 @@ class KeyScan(NamedTuple):
         plan: the release planned with empty lists; says which row of a key counts where nobody owns the rows.
         noise: where noise comes from.
         key: 32 secret bytes, fresh for each release, kept nowhere.
-        watch: sees the keys of each draw.
     """
 
     catalog: Catalog
@@ -174,7 +159,6 @@ class KeyScan(NamedTuple):
     plan: ReleasePlan
     noise: Noise
     key: bytes
-    watch: KeyWatch = unwatched_keys
 
 
 def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, ListedKeys],
@@ -190,20 +174,19 @@ def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, Lis
     **Privacy**: spends each round's line once. What is returned is a function of what was shown, of listed keys and of
     the release's secret.
     """
-    lists, secret = {}, _secret(scan)
+    lists, secret = {}, key_secret(scan.key)
     for plan in plans:
         column = plan.column
         listed = known[column.name].keys
         found: dict[Key, int] = {}
         for number, step in enumerate(plan.rounds, start=1):
             found |= dict.fromkeys(_shown(scan, plan, step, [*listed, *found]), number)
-
-        def place(key: Key, found: Mapping[Key, int] = found) -> tuple[int, str]:
-            # The secret was unknown when keys were made: nobody can look for a text that comes first.
-            return found[key], hashlib.md5(f"{secret}{key}".encode()).hexdigest()
-
-        kept = sorted(found, key=place)[: max(0, limits[column.name] - len(listed))]
-        rounds: dict[Key, int] = dict.fromkeys(listed, 0) | {key: found[key] for key in kept}
+        # The secret was unknown when keys were made: nobody can look for a text that comes first.
+        order = sorted(
+            (number, hashlib.md5(f"{secret}{key}".encode()).hexdigest(), key) for key, number in found.items()
+        )
+        kept = order[: max(0, limits[column.name] - len(listed))]
+        rounds: dict[Key, int] = dict.fromkeys(listed, 0) | {key: number for number, _, key in kept}
         lists[column.name] = _sorted_list(column, rounds)
     return lists
 
@@ -217,14 +200,14 @@ def _shown(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) 
     relations = scan.raw.relations(f"counting keys of {plan.column.name}")
     for pairs in relations.batches(key_statement(scan, plan.column, step.keys, listed)):
         keys = [_plain(key) for key, _ in pairs]
-        scan.watch(plan, step, keys)
-        shown = scan.noise.shown(step.table, np.array([people for _, people in pairs], np.int64))
+        people = np.array([people for _, people in pairs], np.int64)
+        shown = scan.noise.shown(step.table, people, (plan.column.name, step), keys)
         yield from itertools.compress(keys, shown.tolist())
 
 
-def _secret(scan: KeyScan) -> str:
+def key_secret(key: bytes) -> str:
     """Hexadecimal digits that order keys; drawn for the release, stored nowhere."""
-    return hashlib.sha256(b"keys" + scan.key).hexdigest()
+    return hashlib.sha256(b"keys" + key).hexdigest()
 
 
 def _plain(key: object) -> Key:
@@ -239,9 +222,9 @@ def key_statement(scan: KeyScan, column: PrivateColumn, most: int, listed: Seque
     if listed:
         leaf = np.arange(len(listed), dtype=np.int64)
         relation = raw.lookup(name, SQL_TYPES[column.spec.type], listed, leaf)
-    query = KeyQuery(most, _secret(scan), relation, key_sql(column, "value0", kind, dialect))
     sources = [_source(scan, column, use, number) for number, use in enumerate(column.uses)]
-    return counts_statement(sources, query, dialect)
+    clean = key_sql(column, "value0", kind, dialect)
+    return counts_statement(sources, clean, relation, most, key_secret(scan.key), dialect)
 
 
 def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> PlacedRows:
@@ -331,31 +314,27 @@ class ReleaseSelection:
                 key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, 1, ())
 
     def chosen(
-        self, noise: Noise, key: bytes, begin: Callable[[], None], watch: KeyWatch = unwatched_keys
+        self, noise: Noise, key: bytes, begin: Callable[[], None]
     ) -> tuple[ReleasePlan, tuple[KeyListPart, ...]]:
         """The plan to draw, and the lists of its private columns; finds the keys where there are some to find.
 
         Args:
             noise, key: as of `KeyScan`.
             begin: tells the ledger that key rounds begin.
-            watch: sees the keys of each draw.
 
         **Privacy**: spends the lines of the steps, once they have begun in the ledger.
         """
-        if not self.finds:
-            return self.plan, tuple(
-                self._part(plan, fixed_list(plan.column, self.listed[plan.column.name]))
-                for plan in self.plans
-            )
-        begin()
-        scan = KeyScan(self.catalog, self.raw, self.plan, noise, key, watch)
+        if self.finds:
+            begin()
+        scan = KeyScan(self.catalog, self.raw, self.plan, noise, key)
         lists = choose_keys(scan, self.plans, self.listed, self.limits)
-        self.plan = self.replanned(lists)
-        return self.plan, tuple(self._part(plan, lists[plan.column.name]) for plan in self.plans)
-
-    def _part(self, plan: KeyPlan, found: KeyList) -> KeyListPart:
-        """A list as the release holds it."""
-        return list_part(plan, found, self.limits[found.column], self.listed[found.column].release_id)
+        if self.finds:
+            self.plan = self.replanned(lists)
+        return self.plan, tuple(
+            list_part(plan, lists[name], self.limits[name], self.listed[name].release_id)
+            for plan in self.plans
+            for name in (plan.column.name,)
+        )
 
 
 def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKeys]) -> ReleaseSelection:
@@ -390,7 +369,8 @@ def open_selection(catalog: Catalog, raw: Engine, listed: Mapping[str, ListedKey
         _within_charge(replanned(made_up_lists(catalog, limits)))
         plan = replanned(empty)
     else:
-        plan = replanned(fixed_lists(catalog, listed))
+        columns = private_columns(catalog)
+        plan = replanned({column.name: fixed_list(column, listed[column.name]) for column in columns})
     return ReleaseSelection(catalog, raw, _within_charge(plan), plans, limits, listed, replanned)
 
 

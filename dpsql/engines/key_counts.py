@@ -24,7 +24,6 @@ most k counts, each by one. What comes back is raw and goes to `central.selectio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dpsql.catalog.columns import CONTROL
 from dpsql.catalog.private_columns import PrivateColumn
@@ -39,22 +38,6 @@ secret's digits, the unit's key as the engine writes it as text, a blank, and th
 
 LARGEST_KEY = 10**18
 """Whole numbers below it are keys, as they are values of an `int` column."""
-
-
-class KeyQuery(NamedTuple):
-    """Query for the keys of the rows, with their units.
-
-    Args:
-        most: keys of one unit that count.
-        secret: hex digits, drawn for the release.
-        listed: what stands after FROM for the keys that do not count, a column `key`; empty where there are none.
-        clean: SQL of a key from the column `value0`; NULL where it is none.
-    """
-
-    most: int
-    secret: str
-    listed: str
-    clean: str
 
 
 def key_sql(column: PrivateColumn, value: str, kind: str | None, dialect: Dialect) -> str:
@@ -101,30 +84,33 @@ def _unread(column: PrivateColumn, kind: str | None, declared: str) -> SourceErr
     )
 
 
-def counts_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: Dialect) -> str:
+def counts_statement(
+    sources: Sequence[PlacedRows], clean: str, listed: str, most: int, secret: str, dialect: Dialect
+) -> str:
     """The statement that counts the units of keys.
 
     Args:
         sources: the counted rows that reach the column, which is `value0` of each.
-        query: what is asked of them.
+        clean: SQL of a key from `value0`; NULL where it is none.
+        listed: what stands after FROM for the keys that do not count, a column `key`; empty where there are none.
+        most: keys of one unit that count.
+        secret: hex digits, drawn for the release.
         dialect: of the engine.
 
     Returns:
         A SELECT of `key` and `n`, a BIGINT above 0.
     """
     tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
-    union = " UNION ALL ".join(_keys(rows, query) for rows in sources)
-    unlisted = (
-        f" AND NOT EXISTS (SELECT 1 FROM {query.listed} AS a WHERE a.key = r.k)" if query.listed else ""
-    )
+    union = " UNION ALL ".join(_keys(rows, clean) for rows in sources)
+    unlisted = f" AND NOT EXISTS (SELECT 1 FROM {listed} AS a WHERE a.key = r.k)" if listed else ""
     present = f"FROM ({union}) AS r WHERE k IS NOT NULL{unlisted}"
     if sources[0].unit is None:
         # Each row is a unit with one key.
         return with_tables(tables, f"SELECT k AS key, count(*) AS n {present} GROUP BY k")
-    texts = (dialect.literal(query.secret), dialect.text("p.unit"), dialect.literal(" "), dialect.text("p.k"))
+    texts = (dialect.literal(secret), dialect.text("p.unit"), dialect.literal(" "), dialect.text("p.k"))
     digest = dialect.text(f"md5({' || '.join(texts)})")
     place = f"row_number() OVER (PARTITION BY p.unit ORDER BY {digest}, p.k)"
-    most, once, joined = query.most, dialect.materialised or "", "FROM p JOIN c ON p.unit = c.unit"
+    once, joined = dialect.materialised or "", "FROM p JOIN c ON p.unit = c.unit"
     tables += [
         f"p AS {once} (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
         f"c AS {once} (SELECT unit, count(*) AS d FROM p GROUP BY unit)",
@@ -135,7 +121,7 @@ def counts_statement(sources: Sequence[PlacedRows], query: KeyQuery, dialect: Di
     return with_tables(tables, "SELECT k AS key, count(*) AS n FROM w GROUP BY k")
 
 
-def _keys(rows: PlacedRows, query: KeyQuery) -> str:
+def _keys(rows: PlacedRows, clean: str) -> str:
     """SELECT of the keys of one table's rows, with their units."""
     unit = "unit, " if rows.unit is not None else ""
-    return f"SELECT {unit}{query.clean} AS k FROM ({placed_rows(rows, (), ())}) AS j"
+    return f"SELECT {unit}{clean} AS k FROM ({placed_rows(rows, (), ())}) AS j"

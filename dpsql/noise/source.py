@@ -114,8 +114,13 @@ class Noise(Protocol):
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
-    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
-        """For each number of people >= 1 an independent event of its chance in a table of multiples of 2^-64."""
+    def shown(
+        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
+    ) -> BoolArray:
+        """For each number of people >= 1 an independent event of its chance in a table of multiples of 2^-64.
+
+        Only a source that compares neighbours reads whose numbers they are, a round of a column and its keys.
+        """
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,9 @@ class ExactNoise:
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
-    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+    def shown(
+        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
+    ) -> BoolArray:
         return full_words(people.size, self.entropy) < chances_of(table, people)
 
 
@@ -179,6 +186,8 @@ class ZeroNoise:
         """`exact` as it is, or `size` zeros."""
         return noised(exact, np.zeros(size, dtype=np.int64))
 
-    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
+    def shown(
+        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
+    ) -> BoolArray:
         """What a chance above 1/2 decides."""
         return chances_of(table, people) >= np.uint64(1 << 63)

@@ -20,7 +20,7 @@ Every row count follows from the catalog and the lists of keys, and so does ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -280,20 +280,6 @@ class KeyRoundMeta:
     room: str
     people: int
     table: str
-
-
-LONGEST_TABLE = 1 << 12
-"""Entries of a table that a file holds, 64 KiB; a budget of mu .008 has twice as many."""
-
-
-def written_chances(table: Sequence[int]) -> str:
-    """A table of chances as files hold it."""
-    return "".join(f"{chance:016x}" for chance in table[:LONGEST_TABLE])
-
-
-def read_chances(text: str) -> tuple[int, ...]:
-    """The chances that a file holds."""
-    return tuple(int(text[i : i + 16], 16) for i in range(0, len(text), 16))
 
 
 @dataclass(frozen=True)

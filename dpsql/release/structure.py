@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.reading import indices, stored_columns
 from dpsql.release.format import (
     FORMAT,
-    LONGEST_TABLE,
     AxisMeta,
     FamilyCovariance,
     KeyListMeta,
@@ -242,7 +241,20 @@ STEPS = frozenset(1 << k for k in range(63))
 MOST_COVARIANCES = 1 << 12
 AMOUNT = re.compile(rf"[0-9]{{1,{LONGEST}}}(/[1-9][0-9]{{0,{LONGEST - 1}}})?")
 """A fraction as releases write it; `1e999999999` is one too, which takes for ever to read."""
+LONGEST_TABLE = 1 << 12
+"""Entries of a table that a file holds, 64 KiB; a budget of mu .008 has twice as many."""
 TABLE = re.compile(rf"([0-9a-f]{{16}}){{1,{LONGEST_TABLE}}}")
+
+
+def written_chances(table: Sequence[int]) -> str:
+    """A table of chances as files hold it."""
+    return "".join(f"{chance:016x}" for chance in table[:LONGEST_TABLE])
+
+
+def read_chances(text: str) -> tuple[int, ...]:
+    """The chances that a file holds."""
+    return tuple(int(text[i : i + 16], 16) for i in range(0, len(text), 16))
+
 
 _SIZE = "SELECT count(*), sum(strlen(key) + strlen(value)) FROM (FROM meta LIMIT {})"
 

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.budget.slots import slot_table
+from dpsql.budget.slots import SlotPrice, slot_table
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, key_plans, selection
@@ -194,20 +194,21 @@ def every_second(catalog: Catalog, step: KeyRound) -> KeyRound:
     return step._replace(table=step.table[1::2])
 
 
-def fresh_table(step: KeyRound, keys: int = 1, **price: Fraction) -> KeyRound:
+def fresh_table(step: KeyRound, price: SlotPrice, keys: int = 1) -> KeyRound:
     """A round whose slots have another price."""
-    changed = step.price._replace(**price)
-    return step._replace(price=changed, table=slot_table(changed, keys * step.table[0]))
+    return step._replace(price=price, table=slot_table(price, keys * step.table[0]))
 
 
 def whole_column(catalog: Catalog, step: KeyRound) -> KeyRound:
     """Slots that count on all that the other columns leave."""
-    return fresh_table(step, room=step.price.room * 9 / 8)
+    mu2, delta, room = step.price
+    return fresh_table(step, (mu2, delta, room * 9 / 8))
 
 
 def half_the_keys(catalog: Catalog, step: KeyRound) -> KeyRound:
     """Slots that cost what half as many may."""
-    return fresh_table(step, 2, mu2=2 * step.price.mu2, delta=2 * step.price.delta)
+    mu2, delta, room = step.price
+    return fresh_table(step, (2 * mu2, 2 * delta, room), 2)
 
 
 @pytest.mark.parametrize("defect", ["a count left out", "room", "half the keys", "delta"])
@@ -245,7 +246,7 @@ def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> No
 class NoKeys(ExactNoise):
     """Noise that shows no key."""
 
-    def shown(self, table: Any, people: Any) -> Any:
+    def shown(self, table: Any, people: Any, step: Any, keys: Any) -> Any:
         return people < 0
 
 

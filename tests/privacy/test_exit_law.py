@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.central import central, selection
-from dpsql.central.central import Watch, publish_release
+from dpsql.central import selection
+from dpsql.central.central import publish_release
 from dpsql.curator.audit.blackbox import exact_bounds
 from dpsql.errors import Error, MachineFault
 from dpsql.ledger import budget_report
@@ -103,10 +103,7 @@ class Given:
     def __init__(self, seed: int, low: int, high: int) -> None:
         """Integers from `low` to `high`."""
         self.seed, self.low, self.high = seed, low, high
-        self.rng, self.keys = np.random.default_rng(seed), []
-
-    def label(self, plan: Any, step: Any, keys: Sequence[Any]) -> None:
-        self.keys = keys
+        self.rng = np.random.default_rng(seed)
 
     def give(self, shape: Any) -> Any:
         return self.rng.integers(self.low, self.high, shape, np.int64, endpoint=True)
@@ -126,8 +123,8 @@ class Given:
     def gaussian(self, sigma2: Fraction, size: int, exact: Any = None) -> Any:
         return self.give(size)
 
-    def shown(self, table: Any, people: Any) -> Any:
-        return np.array([self.shows(key) for key in self.keys], np.bool_)
+    def shown(self, table: Any, people: Any, step: Any, keys: Any) -> Any:
+        return np.array([self.shows(key) for key in keys], np.bool_)
 
     def shows(self, key: Any) -> bool:
         odd = hashlib.sha256(f"{self.seed} {key}".encode()).digest()[0] % 2
@@ -149,7 +146,7 @@ class Ended(NamedTuple):
     ledger: tuple[Any, ...]
 
 
-def ended(folder: Path, label: str, noise: Any, watch: Watch = central.UNWATCHED) -> Ended:
+def ended(folder: Path, label: str, noise: Any) -> Ended:
     """Publish and look at all that somebody beside the curator may see."""
     said: list[str] = []
 
@@ -159,9 +156,7 @@ def ended(folder: Path, label: str, noise: Any, watch: Watch = central.UNWATCHED
     catalog = load_catalog(folder / "shop.yaml")
     try:
         target = folder / f"{label}.dpsql"
-        published = publish_release(
-            catalog, target, noise=noise, key=b"k" * 32, label=label, progress=told, watch=watch
-        )
+        published = publish_release(catalog, target, noise=noise, key=b"k" * 32, label=label, progress=told)
         code, words = 0, published.summary()
         with closing(open_release(target, insecure=True)) as release:
             said += [str(keys.keys) for keys in release.meta.keys]
@@ -191,8 +186,7 @@ def both(left: Path, right: Path, label: str, seed: int, integers: tuple[int, in
     """How both sides end on the same noisy integers."""
     ends = []
     for side in (left, right):
-        noise = Given(seed, *integers)
-        ends.append(ended(side, label, noise, Watch(keys=noise.label)))
+        ends.append(ended(side, label, Given(seed, *integers)))
     return ends[0], ends[1]
 
 
@@ -249,7 +243,7 @@ def test_how_keys_fell_may_show_in_the_exit_only_once_it_is_charged(
 
     monkeypatch.setattr(selection, "choose_keys", failing)
     noise = Given(1, 0, 9)
-    first = ended(folder, "a", noise, Watch(keys=noise.label))
+    first = ended(folder, "a", noise)
     assert first.code == MachineFault("").exit_code and "c1" not in first.words
     spent, key_spent, (_, state, _, _) = first.ledger
     assert state == "ended" and spent > 0 and key_spent > 0

@@ -128,7 +128,7 @@ def test_new_keys_are_shown_as_often_as_their_entry_says() -> None:
     """A million keys of one person at a chance of 1/1000, and of more people, within five standard errors."""
     table, noise, draws = (CHANCES // 1000, CHANCES // 10, CHANCES // 2), ExactNoise(os_entropy()), 1_000_000
     for people, chance in ((1, 1e-3), (2, 0.1), (3, 0.5), (9, 0.5)):
-        share = noise.shown(table, np.full(draws, people)).mean()
+        share = noise.shown(table, np.full(draws, people), None, ()).mean()
         assert abs(share - chance) < 5 * math.sqrt(chance / draws)
 
 
@@ -151,7 +151,10 @@ def by_64_bits(shown: Callable[..., Any]) -> bool:
     people, (least, most) = np.array([1, 1, 2, 9, 2, 1]), TABLE
     expected = [True, False, True, True, False, False]
     try:
-        return shown(words(least - 1, least, most - 1, 0, most, most), TABLE, people).tolist() == expected
+        return (
+            shown(words(least - 1, least, most - 1, 0, most, most), TABLE, people, None, ()).tolist()
+            == expected
+        )
     except (AssertionError, InternalError):
         return False
 
@@ -160,13 +163,13 @@ def test_a_key_is_shown_by_64_bits_of_its_own() -> None:
     assert by_64_bits(ExactNoise.shown)
 
 
-def by_32_bits(noise: ExactNoise, table: Sequence[int], people: Any) -> Any:
+def by_32_bits(noise: ExactNoise, table: Sequence[int], people: Any, *names: Any) -> Any:
     """The upper half of a word alone decides."""
     low = full_words(people.size, noise.entropy) >> np.uint64(32)
     return low <= chances_of(table, people) >> np.uint64(32)
 
 
-def one_word(noise: ExactNoise, table: Sequence[int], people: Any) -> Any:
+def one_word(noise: ExactNoise, table: Sequence[int], people: Any, *names: Any) -> Any:
     """One number for all keys of a batch."""
     return full_words(1, noise.entropy) < chances_of(table, people)
 
@@ -178,7 +181,7 @@ def test_fewer_bits_are_noticed(planted: Callable[..., Any]) -> None:
 
 def test_a_key_that_nobody_has_is_refused() -> None:
     with pytest.raises(InternalError):
-        words(1).shown(TABLE, np.array([0]))
+        words(1).shown(TABLE, np.array([0]), None, ())
 
 
 class TestPlanted:
@@ -210,7 +213,7 @@ class TestPlanted:
         monkeypatch.setattr(
             key_plans,
             "slot_table",
-            lambda price, first: made(price._replace(delta=2 * price.delta), 2 * first),
+            lambda price, first: made((price[0], 2 * price[1], price[2]), 2 * first),
         )
         assert self.found("two columns", tmp_path)
 

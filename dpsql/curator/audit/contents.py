@@ -52,10 +52,10 @@ from dpsql.matrices.reconcile import node_sums
 from dpsql.mechanisms.designs.measurement import DrawParameters, DrawReplay, LinearRows
 from dpsql.mechanisms.distribution import NoisyRows, NoisyView, published
 from dpsql.release import Release
-from dpsql.release.format import LONGEST_TABLE, KeyListMeta, Meta, SpentAmount, read_chances, to_json
+from dpsql.release.format import KeyListMeta, Meta, SpentAmount, to_json
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
-from dpsql.release.structure import NODE
+from dpsql.release.structure import LONGEST_TABLE, NODE, read_chances
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
 from dpsql.scratch import scratch
 from dpsql.tree import Tree, kary_tree
@@ -454,16 +454,15 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
             )
 
 
-def _without_tables(meta: KeyListMeta) -> KeyListMeta:
-    return replace(meta, rounds=tuple(replace(step, people=0, table="") for step in meta.rounds))
-
-
 def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iterator[str]:
     """Faults of a key list."""
     column = plan.column
     expected = key_list_meta(plan, found, most, meta.known)
     # Whoever made the release may have had other floats: a table is right by its pairs, however it was searched.
-    if _without_tables(meta) != _without_tables(expected):
+    searched = (replace(step, people=0, table="") for step in meta.rounds)
+    if replace(meta, rounds=tuple(searched)) != replace(
+        expected, rounds=tuple(replace(step, people=0, table="") for step in expected.rounds)
+    ):
         yield "prices, deltas or sizes are not those of the catalog"
     for step, stored in zip(plan.rounds, meta.rounds, strict=False):
         table = read_chances(stored.table)

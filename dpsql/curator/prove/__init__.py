@@ -34,7 +34,6 @@ import numpy as np
 
 from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, SLACK
-from dpsql.budget.slots import SlotPrice
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.catalog.reported import reported_columns
@@ -67,7 +66,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
 from dpsql.mechanisms.integer_rows import PlacedTree, tree_of
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import Release, open_release
-from dpsql.release.format import written_chances
+from dpsql.release.structure import written_chances
 
 Record = dict[str, Any]
 
@@ -124,11 +123,11 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
     if loss.delta:
         rounds = [
             {
-                "column": keys.column, **dict(zip(SlotPrice._fields, map(str, keys.step.price), strict=True)),
-                "table": written_chances(keys.step.table), "hashed": HASHED,
-                "moved": [[key, *people] for key, people in keys.people.items()],
+                "column": column, **dict(zip(("mu2", "delta", "room"), map(str, step.price), strict=True)),
+                "table": written_chances(step.table), "hashed": HASHED,
+                "moved": [[key, *sides] for key, sides in people.items()],
             }
-            for keys in pair.draws.moved
+            for column, step, people in pair.draws.moved
         ]  # fmt: skip
         fields = {"key_delta": str(loss.delta), "key_loss": str(loss.chance), "rounds": rounds}
     return {

@@ -31,14 +31,14 @@ from fractions import Fraction
 from itertools import chain
 from math import exp
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import SLACK
 from dpsql.budget.slots import CHANCES, is_priced
-from dpsql.central.key_plans import KeyPlan, KeyRound
+from dpsql.central.key_plans import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import PrivacyError
 from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
@@ -147,10 +147,10 @@ class Loss:
         return float((self.mu2 if self.currency == "mu2" else self.epsilon) / self.claimed)
 
 
-KeyLabels = tuple[tuple[str, KeyRound], tuple[Key, ...]]
-"""Labels of a draw over private keys: the round of a column, and the keys in order."""
+RoundName = tuple[str, KeyRound]
+"""A column, and one of its rounds."""
 
-KeyRows = dict[tuple[str, KeyRound], dict[Key, int]]
+KeyRows = dict[RoundName, dict[Key, int]]
 """By round of a column: key -> its number of people, or whether it is shown."""
 
 
@@ -165,12 +165,7 @@ class LossNoise(ABC):
 
     def __init__(self, shown_keys: KeyRows) -> None:
         self.people, self.shown_keys = KeyRows(), shown_keys
-        self.tables: dict[tuple[str, KeyRound], tuple[int, ...]] = {}
-        self.labels: KeyLabels | None = None
-
-    def label(self, plan: KeyPlan, step: KeyRound, keys: Sequence[Key]) -> None:
-        """The next draw covers these keys."""
-        self.labels = (plan.column.name, step), tuple(keys)
+        self.tables: dict[RoundName, tuple[int, ...]] = {}
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         law = Law(_who_draws(), _flat(units), denominator, None)
@@ -195,23 +190,18 @@ class LossNoise(ABC):
         law = Law(_who_draws(), NO_UNITS, 0, sigma2)
         return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
 
-    def shown(self, table: Sequence[int], people: IntArray) -> BoolArray:
-        labels, self.labels = self.labels, None
-        if labels is None or len(labels[1]) != people.size:
-            raise Distinguished(f"{_who_draws()} shows keys without their names")
-        round_, keys = labels
+    def shown(self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[Key]) -> BoolArray:
+        round_ = cast(RoundName, step)
         self.tables[round_] = tuple(table)
         self.people.setdefault(round_, {}).update(zip(keys, people.tolist(), strict=True))
-        return self._shown(round_, keys, lambda noise: noise.shown(table, people))
+        return self._shown(round_, keys, lambda noise: noise.shown(table, people, step, keys))
 
     @abstractmethod
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         """Exact integers with what a law draws, noted."""
 
     @abstractmethod
-    def _shown(
-        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
-    ) -> BoolArray:
+    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
         """The private keys that are shown."""
 
 
@@ -228,9 +218,7 @@ class Witness(LossNoise):
         self.meetings.append(Meeting(law, _flat(covered), noisy))
         return noisy.copy()
 
-    def _shown(
-        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
-    ) -> BoolArray:
+    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
         shown = draw(self.noise)
         self.shown_keys.setdefault(round_, {}).update(zip(keys, shown.tolist(), strict=True))
         return shown
@@ -253,9 +241,7 @@ class NoiseReplay(LossNoise):
         self.exact.append(_flat(covered))
         return meeting.noisy.copy()
 
-    def _shown(
-        self, round_: tuple[str, KeyRound], keys: Sequence[Key], draw: Callable[[Noise], BoolArray]
-    ) -> BoolArray:
+    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
         shown = self.shown_keys.get(round_, {})
         return np.array([shown.get(key, False) for key in keys], np.bool_)
 
@@ -266,33 +252,24 @@ class NoiseReplay(LossNoise):
         return tuple(map(_draw_loss, self.meetings, self.exact))
 
 
-class MovedKeys(NamedTuple):
-    """Keys of one round whose numbers of people differ.
+MovedKeys = tuple[str, KeyRound, dict[Key, tuple[int, int]]]
+"""Keys of one round of a column whose numbers of people differ: of the left and of the right side, 0 where nobody has
+it."""
 
-    Args:
-        column: `table.column`.
-        step: the round.
-        people: key -> numbers of the left and of the right side; 0 where nobody has it.
-    """
 
-    column: str
-    step: KeyRound
-    people: dict[Key, tuple[int, int]]
+def slot_loss(keys: MovedKeys) -> DrawLoss:
+    """The price of the keys that both sides have."""
+    column, step, people = keys
+    slots, (mu2, delta, _) = sum(0 not in sides for sides in people.values()), step.price
+    where = f"dpsql.central.selection, keys of {column}"
+    return DrawLoss(where, slots, None, slots * mu2, slots * delta)
 
-    @property
-    def slots(self) -> int:
-        """Keys that both sides have."""
-        return sum(0 not in sides for sides in self.people.values())
 
-    def loss(self) -> DrawLoss:
-        """The price of the slots."""
-        where, (mu2, delta, _) = f"dpsql.central.selection, keys of {self.column}", self.step.price
-        return DrawLoss(where, len(self.people), None, self.slots * mu2, self.slots * delta)
-
-    def new_chance(self, side: int) -> Fraction:
-        """An upper bound of the chance that a side, 0 or 1, shows a key that the other does not have."""
-        new = [sides[side] for sides in self.people.values() if not sides[1 - side]]
-        return Fraction(sum(self.step.table[people - 1] for people in new), CHANCES)
+def _new_chance(keys: MovedKeys, side: int) -> Fraction:
+    """An upper bound of the chance that a side, 0 or 1, shows a key that the other does not have."""
+    _, step, people = keys
+    new = [sides[side] for sides in people.values() if not sides[1 - side]]
+    return Fraction(sum(step.table[number - 1] for number in new), CHANCES)
 
 
 Publish = Callable[[LossNoise], object]
@@ -316,8 +293,8 @@ class RecordedPair(NamedTuple):
     @property
     def chance(self) -> Fraction:
         """The delta of slots, and the chance with which one side, the worse, shows a key that the other lacks."""
-        new = max(sum((keys.new_chance(side) for keys in self.moved), Fraction(0)) for side in (0, 1))
-        return new + sum((keys.loss().delta for keys in self.moved), Fraction(0))
+        new = max(sum((_new_chance(keys, side) for keys in self.moved), Fraction(0)) for side in (0, 1))
+        return new + sum((slot_loss(keys).delta for keys in self.moved), Fraction(0))
 
 
 def record_pair(left: Publish, right: Publish, seed: int = 0) -> RecordedPair:
@@ -358,7 +335,7 @@ def _moved_keys(left: Witness, right: NoiseReplay) -> Iterator[MovedKeys]:
             raise Distinguished(f"a key of {column} moves by more than one person")
         if tables != {step.table} or not is_priced(step.price, step.table):
             raise Distinguished(f"keys of {column} are shown by a table that is not worth its price")
-        yield MovedKeys(column, step, moved)
+        yield column, step, moved
 
 
 LAWS = "dpsql.mechanisms.distribution"

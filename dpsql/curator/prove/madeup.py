@@ -41,10 +41,10 @@ from dpsql.catalog.reported import reported_columns
 from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease
-from dpsql.central.central import Watch, publish_release, undrawn
+from dpsql.central.central import publish_release, undrawn
 from dpsql.central.key_plans import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
-from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair
+from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair, slot_loss
 from dpsql.ledger import ledger_entries
 from dpsql.local.mechanisms.channel import channel_of
 from dpsql.local.reported import ReportProvenance, write_items
@@ -77,8 +77,7 @@ class NeighbourSide(NamedTuple):
     def publish(self, noise: LossNoise, drawn: Callable[[DrawnRelease], None] = undrawn) -> object:
         """Make the release; what is public of it. `drawn` sees its noisy integers, but those of a stream."""
         if not self.arrivals:
-            watch = Watch(drawn, noise.label)
-            published = publish_release(self.catalog, self.target, noise=noise, key=KEY, watch=watch)
+            published = publish_release(self.catalog, self.target, noise=noise, key=KEY, drawn=drawn)
             return _contents(published.path)
         for arrival in self.arrivals:
             chance = Chance(noise, insecure_test_entropy(STREAM_SECRET))
@@ -119,13 +118,14 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
     charged, delta = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
     rounds = sum((line.amount for line in ledger_entry.spend_lines() if line.delta), Fraction(0))
     moves = NEIGHBOURS[left.catalog.privacy.neighbours].moves
-    for keys in draws.moved:
-        step, slots = keys.step, max(keys.slots, moves * keys.step.keys)
-        if step.price.room > charged - rounds:
+    key_losses = tuple(map(slot_loss, draws.moved))
+    for (_, step, _), drawn in zip(draws.moved, key_losses, strict=True):
+        slots, (mu2, eta, room) = max(drawn.moved, moves * step.keys), step.price
+        if room > charged - rounds:
             raise Distinguished("slots count on more than remains of the charge after all rounds of keys")
-        if slots * step.price.mu2 > step.charge or 2 * slots * step.price.delta > step.delta:
+        if slots * mu2 > step.charge or 2 * slots * eta > step.delta:
             raise Distinguished("slots of neighbours cost more than their round is charged")
-    losses = (*(keys.loss() for keys in draws.moved), *draws.losses)
+    losses = (*key_losses, *draws.losses)
     loss = Loss(losses, charged, ledger_entry.currency.name, spent, delta, draws.chance)
     return MeasuredPair(loss, draws, releases[0] if releases else None)
 
