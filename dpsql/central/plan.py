@@ -217,7 +217,10 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
             continue
         members = [statistics[i] for i in group]
         laws = joint_laws([s.measure.name for s in members], indicators=indicators)
-        members = [_in_halves(s) if law.halves else s for s, law in zip(members, laws, strict=True)]
+        members = [  # a count of values whose drawn integers are halves of a row
+            replace(s, unit=2 * s.unit, factor=s.factor / 2) if law.halves else s
+            for s, law in zip(members, laws, strict=True)
+        ]
         sensitivities = [s.drawn_sensitivity for s in members]
         charge = sum((s.charge for s in members), Fraction(0)) / len(group)
         if too_many_tries(_spend(catalog, charge, laws[0]), laws, sensitivities):
@@ -229,11 +232,6 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
                 statistic, law=replace(law, widest=max(sensitivities)), charge=charge, spend=spend
             )
     return drawn
-
-
-def _in_halves(statistic: PlannedStatistic) -> PlannedStatistic:
-    """A count of values whose drawn integers are halves of a row."""
-    return replace(statistic, unit=2 * statistic.unit, factor=statistic.factor / 2)
 
 
 def _check_no_shares(catalog: Catalog, name: str) -> None:

@@ -332,8 +332,7 @@ class ReleaseSelection:
             self.plan = self.replanned(lists)
         return self.plan, tuple(
             list_part(plan, lists[name], self.limits[name], self.listed[name].release_id)
-            for plan in self.plans
-            for name in (plan.column.name,)
+            for name, plan in zip(lists, self.plans, strict=True)
         )
 
 

@@ -251,11 +251,6 @@ def written_chances(table: Sequence[int]) -> str:
     return "".join(f"{chance:016x}" for chance in table[:LONGEST_TABLE])
 
 
-def read_chances(text: str) -> tuple[int, ...]:
-    """The chances that a file holds."""
-    return tuple(int(text[i : i + 16], 16) for i in range(0, len(text), 16))
-
-
 _SIZE = "SELECT count(*), sum(strlen(key) + strlen(value)) FROM (FROM meta LIMIT {})"
 
 

@@ -84,6 +84,11 @@ class CountedZeroNoise:
         self.draws[f"gaussian {sigma2}"] += int(size)
         return ZeroNoise().gaussian(sigma2, size, *exact)
 
+    def shown(self, table: Any, people: Any, *names: Any) -> Any:
+        """What a source without noise answers."""
+        self.draws[f"shown by {table[0]} .. {table[-1]}"] += people.size
+        return ZeroNoise().shown(table, people, *names)
+
 
 def make_release(catalog: Path, out: Path) -> None:
     """Publish, append or collect, whatever the catalog is for."""

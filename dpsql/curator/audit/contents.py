@@ -55,7 +55,7 @@ from dpsql.release import Release
 from dpsql.release.format import KeyListMeta, Meta, SpentAmount, to_json
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.request import requested
-from dpsql.release.structure import LONGEST_TABLE, NODE, read_chances
+from dpsql.release.structure import LONGEST_TABLE, NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
 from dpsql.scratch import scratch
 from dpsql.tree import Tree, kary_tree
@@ -459,13 +459,12 @@ def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iter
     column = plan.column
     expected = key_list_meta(plan, found, most, meta.known)
     # Whoever made the release may have had other floats: a table is right by its pairs, however it was searched.
-    searched = (replace(step, people=0, table="") for step in meta.rounds)
-    if replace(meta, rounds=tuple(searched)) != replace(
-        expected, rounds=tuple(replace(step, people=0, table="") for step in expected.rounds)
-    ):
+    pairs = zip(expected.rounds, meta.rounds, strict=False)
+    as_stored = tuple(replace(step, people=stored.people, table=stored.table) for step, stored in pairs)
+    if meta != replace(expected, rounds=as_stored):
         yield "prices, deltas or sizes are not those of the catalog"
     for step, stored in zip(plan.rounds, meta.rounds, strict=False):
-        table = read_chances(stored.table)
+        table = [int(stored.table[i : i + 16], 16) for i in range(0, len(stored.table), 16)]
         whole = len(table) < LONGEST_TABLE
         if table[0] > step.table[0] or not is_priced(step.price, table) or (whole and table[-1] < CERTAIN):
             yield "a table of chances is not worth its price"
