@@ -201,7 +201,7 @@ def _shown(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) 
     for pairs in relations.batches(key_statement(scan, plan.column, step.keys, listed)):
         keys = [_plain(key) for key, _ in pairs]
         people = np.array([people for _, people in pairs], np.int64)
-        shown = scan.noise.shown(step.table, people, (plan.column.name, step), keys)
+        shown = scan.noise.shown(step.table, people, ((plan.column.name, step), keys))
         yield from itertools.compress(keys, shown.tolist())
 
 

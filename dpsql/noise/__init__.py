@@ -14,6 +14,7 @@ from dpsql.noise.discrete import discrete_gaussian, discrete_laplace, laplace_va
 from dpsql.noise.knorm import MOST_DRAWN, TreeNoise, expected_tries
 from dpsql.noise.source import (
     ExactNoise,
+    KeyNames,
     LeafNoise,
     Noise,
     ZeroNoise,
@@ -27,6 +28,7 @@ __all__ = [
     "MOST_DRAWN",
     "Entropy",
     "ExactNoise",
+    "KeyNames",
     "LeafNoise",
     "Noise",
     "TreeNoise",

@@ -64,6 +64,10 @@ def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:
     return drawn if exact is None else np.asarray(exact + drawn, dtype=np.int64)
 
 
+KeyNames = tuple[object, Sequence[str | int]]
+"""A round of a column and its keys, in the order of their numbers of people: for sources that compare neighbours."""
+
+
 def chances_of(table: Sequence[int], people: IntArray) -> npt.NDArray[np.uint64]:
     """Entries of a table, the last of which stands for all larger numbers of people."""
     if np.any(people < 1):  # place -1 would be the last
@@ -114,13 +118,8 @@ class Noise(Protocol):
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
-    def shown(
-        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
-    ) -> BoolArray:
-        """For each number of people >= 1 an independent event of its chance in a table of multiples of 2^-64.
-
-        Only a source that compares neighbours reads whose numbers they are, a round of a column and its keys.
-        """
+    def shown(self, table: Sequence[int], people: IntArray, names: KeyNames) -> BoolArray:
+        """For each number of people >= 1 an independent event of its chance in a table of multiples of 2^-64."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,7 @@ class ExactNoise:
     def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
-    def shown(
-        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
-    ) -> BoolArray:
+    def shown(self, table: Sequence[int], people: IntArray, names: KeyNames) -> BoolArray:
         return full_words(people.size, self.entropy) < chances_of(table, people)
 
 
@@ -186,8 +183,6 @@ class ZeroNoise:
         """`exact` as it is, or `size` zeros."""
         return noised(exact, np.zeros(size, dtype=np.int64))
 
-    def shown(
-        self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[str | int]
-    ) -> BoolArray:
+    def shown(self, table: Sequence[int], people: IntArray, names: KeyNames) -> BoolArray:
         """What a chance above 1/2 decides."""
         return chances_of(table, people) >= np.uint64(1 << 63)

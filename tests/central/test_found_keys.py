@@ -246,7 +246,7 @@ def test_a_rerun_opens_no_row(shop: Path, monkeypatch: pytest.MonkeyPatch) -> No
 class NoKeys(ExactNoise):
     """Noise that shows no key."""
 
-    def shown(self, table: Any, people: Any, step: Any, keys: Any) -> Any:
+    def shown(self, table: Any, people: Any, names: Any) -> Any:
         return people < 0
 
 

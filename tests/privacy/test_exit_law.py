@@ -123,8 +123,8 @@ class Given:
     def gaussian(self, sigma2: Fraction, size: int, exact: Any = None) -> Any:
         return self.give(size)
 
-    def shown(self, table: Any, people: Any, step: Any, keys: Any) -> Any:
-        return np.array([self.shows(key) for key in keys], np.bool_)
+    def shown(self, table: Any, people: Any, names: Any) -> Any:
+        return np.array([self.shows(key) for key in names[1]], np.bool_)
 
     def shows(self, key: Any) -> bool:
         odd = hashlib.sha256(f"{self.seed} {key}".encode()).digest()[0] % 2

@@ -128,7 +128,7 @@ def test_new_keys_are_shown_as_often_as_their_entry_says() -> None:
     """A million keys of one person at a chance of 1/1000, and of more people, within five standard errors."""
     table, noise, draws = (CHANCES // 1000, CHANCES // 10, CHANCES // 2), ExactNoise(os_entropy()), 1_000_000
     for people, chance in ((1, 1e-3), (2, 0.1), (3, 0.5), (9, 0.5)):
-        share = noise.shown(table, np.full(draws, people), None, ()).mean()
+        share = noise.shown(table, np.full(draws, people), (None, ())).mean()
         assert abs(share - chance) < 5 * math.sqrt(chance / draws)
 
 
@@ -152,7 +152,7 @@ def by_64_bits(shown: Callable[..., Any]) -> bool:
     expected = [True, False, True, True, False, False]
     try:
         return (
-            shown(words(least - 1, least, most - 1, 0, most, most), TABLE, people, None, ()).tolist()
+            shown(words(least - 1, least, most - 1, 0, most, most), TABLE, people, (None, ())).tolist()
             == expected
         )
     except (AssertionError, InternalError):
@@ -181,7 +181,7 @@ def test_fewer_bits_are_noticed(planted: Callable[..., Any]) -> None:
 
 def test_a_key_that_nobody_has_is_refused() -> None:
     with pytest.raises(InternalError):
-        words(1).shown(TABLE, np.array([0]), None, ())
+        words(1).shown(TABLE, np.array([0]), (None, ()))
 
 
 class TestPlanted:

@@ -41,7 +41,7 @@ from dpsql.budget.slots import CHANCES, is_priced
 from dpsql.central.key_plans import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import PrivacyError
-from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
+from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -163,8 +163,8 @@ class LossNoise(ABC):
 
     insecure = True
 
-    def __init__(self, shown_keys: KeyRows) -> None:
-        self.people, self.shown_keys = KeyRows(), shown_keys
+    def __init__(self, shown_keys: KeyRows, noise: Noise | None = None) -> None:
+        self.people, self.shown_keys, self.key_source = KeyRows(), shown_keys, noise
         self.tables: dict[RoundName, tuple[int, ...]] = {}
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
@@ -190,38 +190,33 @@ class LossNoise(ABC):
         law = Law(_who_draws(), NO_UNITS, 0, sigma2)
         return self._meet(law, exact, lambda noise: noise.gaussian(sigma2, size))
 
-    def shown(self, table: Sequence[int], people: IntArray, step: object, keys: Sequence[Key]) -> BoolArray:
-        round_ = cast(RoundName, step)
+    def shown(self, table: Sequence[int], people: IntArray, names: KeyNames) -> BoolArray:
+        round_, keys = cast(RoundName, names[0]), names[1]
         self.tables[round_] = tuple(table)
         self.people.setdefault(round_, {}).update(zip(keys, people.tolist(), strict=True))
-        return self._shown(round_, keys, lambda noise: noise.shown(table, people, step, keys))
+        decided = self.shown_keys.setdefault(round_, {})
+        if self.key_source is not None:
+            decided |= zip(keys, self.key_source.shown(table, people, names).tolist(), strict=True)
+        # What the left side does not have is struck out: it is not shown.
+        return np.array([decided.get(key, False) for key in keys], np.bool_)
 
     @abstractmethod
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         """Exact integers with what a law draws, noted."""
-
-    @abstractmethod
-    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
-        """The private keys that are shown."""
 
 
 class Witness(LossNoise):
     """The left side's noise: real draws, each meeting noted."""
 
     def __init__(self, noise: Noise) -> None:
-        super().__init__({})
-        self.noise, self.meetings = noise, list[Meeting]()
+        super().__init__({}, noise)
+        self.source, self.meetings = noise, list[Meeting]()
 
     def _meet(self, law: Law, exact: IntArray | None, draw: Drawn) -> IntArray:
         covered = _covered(law.where, exact)
-        noisy = noised(covered, draw(self.noise))
+        noisy = noised(covered, draw(self.source))
         self.meetings.append(Meeting(law, _flat(covered), noisy))
         return noisy.copy()
-
-    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
-        shown = draw(self.noise)
-        self.shown_keys.setdefault(round_, {}).update(zip(keys, shown.tolist(), strict=True))
-        return shown
 
 
 class NoiseReplay(LossNoise):
@@ -240,10 +235,6 @@ class NoiseReplay(LossNoise):
             raise Distinguished(f"{meeting.law.where} and {law.where} ask for different draws")
         self.exact.append(_flat(covered))
         return meeting.noisy.copy()
-
-    def _shown(self, round_: RoundName, keys: Sequence[Key], draw: Callable[[Noise], BoolArray]) -> BoolArray:
-        shown = self.shown_keys.get(round_, {})
-        return np.array([shown.get(key, False) for key in keys], np.bool_)
 
     def losses(self) -> tuple[DrawLoss, ...]:
         """The loss of each draw, once the right side is published."""
