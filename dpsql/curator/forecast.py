@@ -413,6 +413,7 @@ def plan_catalog(
                 alternatives[name] = (), tuple("does not fit" for _ in workload)
         statistics, predictions = planned
         beaten, allowed = _beaten(catalog, make, plan, statistics), allowed_selections(inside, make)
+    cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
     taus = {s.of: max(s.tau, 1) for s in statistics}
     views = {s.view: taus[s.of] for s in statistics}
     shown = _shown(predictions, seen.predictions, {s.view for s in statistics if not s.tau})
@@ -434,8 +435,8 @@ def plan_catalog(
         tuple(summed_words(catalog)), allowed,
         cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
         draw_forecasts(plan),
-        float(charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)),
-        *_other_currency(catalog, make, priced),
+        float(cap_share),
+        *_other_currency(catalog, make, priced, cap_share),
     )  # fmt: skip
 
 
@@ -443,21 +444,27 @@ COMPARED_DELTA = Fraction(1, 10**6)
 """Delta with which a pure catalog is compared."""
 
 
-def _other_currency(catalog: Catalog, make: AxisMaker, priced: Priced) -> tuple[str | None, float | None]:
-    """The other currency's delta, and its errors over this one's at the same cap; None where it cannot be had."""
-    delta = Fraction(0) if catalog.privacy.delta else COMPARED_DELTA
-    privacy = catalog.privacy.model_copy(update={"delta": delta, "key_delta": Fraction(0)})
-    other = counted_catalog(catalog.model_copy(update={"privacy": privacy}))
+def _other_currency(
+    catalog: Catalog, make: AxisMaker, priced: Priced, cap_share: Fraction
+) -> tuple[str | None, float | None]:
+    """The other currency's delta, and its errors over those here at the same part of the cap; None where it cannot be
+    had."""
+    privacy, delta = catalog.privacy, Fraction(0) if catalog.privacy.delta else COMPARED_DELTA
+    changed = {"delta": delta, "key_delta": Fraction(0)}
+    if privacy.epsilon is not None:
+        there = currency_at(delta, Fraction(0))
+        changed["epsilon"] = there.payable(cap_share * there.counted(privacy.cap))
+    other = counted_catalog(catalog.model_copy(update={"privacy": privacy.model_copy(update=changed)}))
     if (
         has_private_keys(catalog) or catalog.stream is not None
-    ):  # which need a delta, or are priced over their batches
+    ):  # need a delta, or are priced over their batches
         return None, None
     try:
-        there = {(s.view, s.measure): s.typical for s in forecast(priced_plan(other, make))}
+        errors = {(s.view, s.measure): s.typical for s in forecast(priced_plan(other, make))}
     except (CatalogError, PrivacyError):
         return None, None
     here = {(s.view, s.measure): s.typical for s in forecast(priced)}
-    ratios = [there[name] / error for name, error in here.items() if error and there.get(name)]
+    ratios = [errors[name] / error for name, error in here.items() if error and errors.get(name)]
     return (f"{float(delta):g}", math.exp(fmean(map(math.log, ratios)))) if ratios else (None, None)
 
 

@@ -257,3 +257,23 @@ views:
     assert f"compared by {plane.asked}" in plan_text(reports["refuse"], mechanisms=True)
     looked = next(s for s in reports["allow"].statistics if s.view == "plane")
     assert looked.asked == plane.asked
+
+
+@pytest.mark.parametrize(
+    "delta, other, said", [("1e-6", "0", "`delta: 0` would make its intervals 68% narrower"),
+                           ("0", "1e-06", "`delta: 1e-06` would make its intervals 211% wider")]
+)  # fmt: skip
+def test_a_plan_states_the_errors_in_the_other_currency(
+    tmp_path: Path, delta: str, other: str, said: str
+) -> None:
+    """One number with a whole cap: discrete Laplace noise of variance 1.84 for Gaussian noise of 1 / .056 = 17.85."""
+    file = tmp_path / "one.yaml"
+    file.write_text(
+        "dpsql: 1\nname: one\nsource: {kind: parquet, root: ., tables: {t: t.parquet}}\n"
+        f"privacy: {{lineage: one, cap: 1, epsilon: 1, unit: row, delta: {delta}}}\n"
+        "tables: {t: {role: fact, columns: {a: {type: string, categories: [x], other: drop}}}}\n"
+        "views: {v: {of: t, axes: [t.a], measures: [count], mechanism: identity}}\n"
+    )
+    report = api.plan(file)
+    assert (report.cap_share, report.other_delta) == (1.0, other)
+    assert said in plan_text(report)
