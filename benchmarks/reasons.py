@@ -25,7 +25,7 @@ REASONS: dict[str, str] = {
     ),
     "hybrid, coverage": LONG_BARS,
     "composite coverage": LONG_BARS,
-    "keys-step-cpu": (
+    "keys-step-cpu-over-plain-group-by": (
         "6 and 10 keys of a person count in place of 50, so everybody here chooses by MD5, twice; at 50 it takes a "
         "quarter less than weights did"
     ),
