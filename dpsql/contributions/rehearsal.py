@@ -107,9 +107,7 @@ class Guess:
 
     @property
     def median(self) -> float:
-        """q.5(n)."""
-        if self.typical is None and self.most is not None:
-            return float(np.median(self.amounts(min(self.units, MOST_UNITS))))
+        """q.5(n) of log-normal rows, at least 1."""
         return max(1.0, self.mean * exp(-1 / 2) if self.typical is None else self.typical)
 
     def amounts(self, number: int) -> IntArray:

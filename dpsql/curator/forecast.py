@@ -49,7 +49,6 @@ from dpsql.curator.dry_release import (
 from dpsql.curator.rehearsal import (
     ClassForecast,
     Foresight,
-    GuessSensitivity,
     Prediction,
     UnderpoweredTable,
     UninformativeView,
@@ -317,7 +316,6 @@ class PlanReport:
         classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
         hopeless: views of such tables that say nothing.
         blind: such tables with too few people for the noise.
-        weights: how much each guess matters, most first.
         stands_for: how many units each made-up unit stood for; 1 where none was sampled.
         not_taken: why other mechanisms were not taken.
         beaten: views that name a mechanism which `auto` beats.
@@ -343,7 +341,6 @@ class PlanReport:
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[UninformativeView, ...] = ()
     blind: tuple[UnderpoweredTable, ...] = ()
-    weights: tuple[GuessSensitivity, ...] = ()
     stands_for: int = 1
     not_taken: tuple[NotTaken, ...] = ()
     beaten: tuple[DominatedMechanism, ...] = ()
@@ -428,7 +425,7 @@ def plan_catalog(
     }
     return PlanReport(
         statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
-        seen.classes, hopeless(plan, seen.classes), seen.blind, seen.weights, seen.stands_for, not_taken(plan), beaten,
+        seen.classes, hopeless(plan, seen.classes), seen.blind, seen.stands_for, not_taken(plan), beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),

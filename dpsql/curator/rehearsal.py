@@ -368,28 +368,6 @@ class UnderpoweredTable:
     measures: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GuessSensitivity:
-    """Sensitivity of a forecast to a guess.
-
-    Args:
-        guess: its name, as of `Guess`.
-        stated: whether it was stated; supposed otherwise.
-        less, more: what typical errors are multiplied by where the truth is half of it or twice of it (`alike`: 0 or
-            1); None where intervals then have no upper end.
-    """
-
-    guess: str
-    stated: bool
-    less: float | None
-    more: float | None
-
-    @property
-    def size(self) -> float:
-        """The larger of the two changes."""
-        return max(inf if x is None else abs(float(np.log(x))) for x in (self.less, self.more))
-
-
 class Foresight(NamedTuple):
     """Forecast by rehearsals.
 
@@ -397,14 +375,12 @@ class Foresight(NamedTuple):
         predictions: of the statements, in their order, for columns of tables with `max_ids: auto`.
         classes: relative errors of typical questions.
         blind: what drowns in the noise.
-        weights: guesses, the one that matters most first.
         stands_for: the most units that one made-up unit stands for; above 1 tables were sampled.
     """
 
     predictions: tuple[Prediction, ...] = ()
     classes: tuple[ClassForecast, ...] = ()
     blind: tuple[UnderpoweredTable, ...] = ()
-    weights: tuple[GuessSensitivity, ...] = ()
     stands_for: int = 1
 
 
@@ -459,7 +435,6 @@ def foresee(
         tuple(_typical(of_statement) for of_statement in zip(*predictions, strict=True)),
         typical_of(classes),
         tuple(_blind(rehearsals)),
-        _weights(ask, guess, classes[0]),
         max(rehearsals[0].stands_for.values()),
     )
 
@@ -503,46 +478,3 @@ def _blind(rehearsals: Sequence[Rehearsal]) -> Iterator[UnderpoweredTable]:
     for of in dict.fromkeys(of for of, _ in often):
         names = tuple(name for table, name in often if table == of)
         yield UnderpoweredTable(of, () if "" in names else names)
-
-
-def variants(guess: Guess) -> dict[str, tuple[Guess, Guess]]:
-    """By name of a guess: the same with half and with twice of it, as far as a table may have it."""
-    mean, most = guess.mean, guess.most or guess.rows
-    fewer = None if guess.most is None else min(guess.most, max(1.0, guess.rows * 0.5))
-    found = {
-        "units and rows": (
-            replace(guess, units=max(1, guess.units // 2), rows=max(1, guess.rows // 2), most=fewer),
-            replace(guess, units=2 * guess.units, rows=2 * guess.rows),
-        ),
-        "typical": (
-            replace(guess, typical=max(1.0, guess.median / 2)),
-            replace(guess, typical=min(2 * guess.median, max(most, 1.0))),
-        ),
-    }
-    if guess.most is not None:
-        least = max(mean, guess.median)
-        found["most"] = (
-            replace(guess, most=max(guess.most / 2, least)),
-            replace(guess, most=min(2 * guess.most, guess.rows)),
-        )
-    found["alike"] = replace(guess, alike=0.0), replace(guess, alike=1.0)
-    return found
-
-
-def _weights(ask: Ask, guess: Guess, classes: Sequence[ClassForecast]) -> tuple[GuessSensitivity, ...]:
-    """Sensitivity to each guess, largest first."""
-    stated = {"units and rows": True, "typical": guess.typical is not None, "most": True}
-    found = [
-        GuessSensitivity(name, stated.get(name, False), *(_change(ask, each, classes) for each in pair))
-        for name, pair in variants(guess).items()
-    ]
-    return tuple(sorted(found, key=lambda weight: -weight.size))
-
-
-def _change(ask: Ask, guess: Guess, classes: Sequence[ClassForecast]) -> float | None:
-    """Factor on typical errors: the median over kinds of questions that had an end before."""
-    _, _, other = ask((), guess, 1)
-    pairs = [(a.error, b.error) for a, b in zip(classes, other, strict=True)]
-    ratios = [inf if b is None else b / a for a, b in pairs if a and not isinf(a)]
-    middle = float(np.median(ratios)) if ratios else 1.0
-    return None if isinf(middle) else max(middle, 1e-3)

@@ -217,7 +217,7 @@ def _laws(guess: Guess) -> dict[str, Guess]:
     return {
         "even": replace(guess, typical=max(1.0, guess.mean)),
         LOG_NORMAL: replace(guess, typical=guess.typical or max(1.0, guess.mean * exp(-1 / 2))),
-        SKEWED: replace(guess, typical=min(few, guess.median)),
+        SKEWED: replace(guess, typical=min(few, guess.typical or few)),
     }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Refreshes,
         StatisticForecast,
     )
-    from dpsql.curator.rehearsal import GuessSensitivity, UninformativeView
+    from dpsql.curator.rehearsal import UninformativeView
     from dpsql.curator.rehearse import RehearsalReport, RehearsedColumn, RehearsedQuestion
     from dpsql.executor.predict import PredictedColumn
 
@@ -378,7 +378,6 @@ def class_lines(report: PlanReport) -> list[str]:
             f"  table {blind.of} is blind: too few people for the noise, {what} will have a lower end only"
         )
     lines += [_hopeless_line(h) for h in report.hopeless]
-    lines += [_weight_line(w) for w in report.weights]
     if report.stands_for > 1:
         lines.append(
             f"  a sample was made up: each unit represents {report.stands_for}; totals may be better than stated"
@@ -389,26 +388,6 @@ def class_lines(report: PlanReport) -> list[str]:
 def _errors(measure: str, *errors: float | None) -> str:
     error, mean = ("without an upper end" if half is None else f"± {HALF * half:.1%}" for half in errors)
     return f"COUNT {error}" if measure == "count" else f"SUM of {measure} {error}, AVG {mean}"
-
-
-GUESSES = {
-    "units and rows": "the number of units and rows",
-    "typical": "rows of the median unit",
-    "most": "the most rows of a unit",
-    "alike": "how alike the rows of a unit are",
-}
-"""Guesses in words."""
-
-
-def _weight_line(weight: GuessSensitivity) -> str:
-    """Sensitivity to a guess."""
-    ends = ("at 0", "at 1") if weight.guess == "alike" else ("half of it", "twice of it")
-    changes = ", ".join(
-        f"{end}: errors {'without an upper end' if times is None else f'x {times:.2g}'}"
-        for end, times in zip(ends, (weight.less, weight.more), strict=True)
-    )
-    stated = "stated" if weight.stated else "assumed"
-    return f"  if {GUESSES[weight.guess]} ({stated}) is off, {changes}"
 
 
 def _hopeless_line(hopeless: UninformativeView) -> str:
