@@ -139,7 +139,7 @@ def quote(
     from dpsql.curator.forecast import plan_catalog
 
     workload = (statements,) if isinstance(statements, str) else tuple(statements)
-    return plan_catalog(read_purchase(catalog, workload, epsilon, ledger, keys_of), workload, compare=False)
+    return plan_catalog(read_purchase(catalog, workload, epsilon, ledger, keys_of), workload)
 
 
 def append(
@@ -414,7 +414,7 @@ def explain(
 
 
 def plan(
-    catalog: ReleasePath | Catalog, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None,
+    catalog: ReleasePath | Catalog, workload: Sequence[str] = (), *, guess: Guess | None = None,
     tables: Frames | None = None, keys: Mapping[str, int] | None = None,
 ) -> PlanReport:  # fmt: skip
     """Forecast a release's cost and errors before anything is spent.
@@ -422,7 +422,6 @@ def plan(
     Args:
         catalog: the YAML file, or a `dpsql.Catalog`.
         workload: statements to predict standard errors for.
-        compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
         guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
         tables: as for `publish`; public ones alone are read.
         keys: `table.column` -> keys that may be found of a column with `categories: private`; 400 unless it is said.
@@ -439,7 +438,7 @@ def plan(
     from dpsql.curator.frames import curated
 
     with curated(catalog, tables) as star:
-        return plan_catalog(star, workload, compare=compare, guess=guess, keys=keys or {})
+        return plan_catalog(star, workload, guess=guess, keys=keys or {})
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:

@@ -276,11 +276,6 @@ def _forecast(
     )  # fmt: skip
 
 
-ALTERNATIVES = {
-    "flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian", "residual": "residual"
-}  # fmt: skip
-"""What `--mechanisms` shows, and the catalog's word for it."""
-
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """Mean absolute error over standard error of normal noise."""
 
@@ -310,8 +305,6 @@ class PlanReport:
     Args:
         statistics: views and measures.
         queries: the workload.
-        comparison: mechanism -> for each row of `compared` its standard error, None where it does not fit.
-        compared: what is compared: columns of the workload, or the views' random ranges without one.
         break_even: over all COUNT columns of the workload (or all counts of views) together.
         classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
         hopeless: views of such tables that say nothing.
@@ -335,8 +328,6 @@ class PlanReport:
 
     statistics: tuple[StatisticForecast, ...]
     queries: tuple[QueryForecast, ...]
-    comparison: dict[str, tuple[float | None, ...]]
-    compared: tuple[str, ...]
     break_even: int | None
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[UninformativeView, ...] = ()
@@ -368,7 +359,7 @@ Answered = tuple[tuple[StatisticForecast, ...], tuple[Prediction, ...]]
 
 
 def plan_catalog(
-    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None,
+    catalog: Catalog, workload: Sequence[str], *, guess: Guess | None = None,
     keys: Mapping[str, int] = NO_SIZES,
 ) -> PlanReport:  # fmt: skip
     """Plan a catalog's release.
@@ -376,7 +367,6 @@ def plan_catalog(
     Args:
         catalog: a loaded catalog; of its source only public tables are opened.
         workload: statements.
-        compare: also plan the same views with each mechanism of `ALTERNATIVES`.
         guess: what is publicly known about tables with `max_ids: auto`, in the place of what the catalog states.
         keys: `table.column` -> keys that may be found of a column that lists none; some hundreds unless it is said.
 
@@ -401,13 +391,6 @@ def plan_catalog(
         if guess is not None:
             seen = foresee(priced, catalog, crowds(catalog, public, plan), workload, guess)
         planned = _answered(catalog, priced, workload, guess)
-        alternatives = {"auto": planned} if compare else {}
-        for name, word in ALTERNATIVES.items() if compare else ():
-            try:
-                other = _with_mechanism(catalog, word)
-                alternatives[name] = _answered(other, priced_plan(counted_catalog(other), make), workload)
-            except (CatalogError, PrivacyError):
-                alternatives[name] = (), tuple("does not fit" for _ in workload)
         statistics, predictions = planned
         beaten, allowed = _beaten(catalog, make, plan, statistics), allowed_selections(inside, make)
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
@@ -418,13 +401,8 @@ def plan_catalog(
         _query(catalog.privacy, sql, dry, prediction, views)
         for sql, dry, prediction in zip(workload, predictions, shown, strict=True)
     )
-    rows = _rows(catalog, planned, workload)
-    comparison = {
-        name: tuple(_rows(catalog, dry, workload).get(row) for row in rows)
-        for name, dry in alternatives.items()
-    }
     return PlanReport(
-        statistics, queries, comparison, tuple(rows), _overall(catalog, planned, views),
+        statistics, queries, _overall(catalog, planned, views),
         seen.classes, hopeless(plan, seen.classes), seen.blind, seen.stands_for, not_taken(plan), beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
@@ -519,18 +497,6 @@ def _beaten(
     return tuple(c for c in comparisons if c.looks or c.times > WORTH_A_WARNING)
 
 
-def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
-    """The catalog with one word for all views.
-
-    Raises:
-        CatalogError: a cube, which is measured by sets of axes.
-    """
-    if word != "residual" and any(view.ways is not None for view in catalog.views.values()):
-        raise CatalogError(f"views: {word} measures no cube", hint="write `mechanism: auto`")
-    views = {name: view.model_copy(update={"mechanism": word}) for name, view in catalog.views.items()}
-    return catalog.model_copy(update={"views": views})
-
-
 def _query(
     privacy: Privacy, sql: str, dry: Prediction, prediction: Prediction, taus: dict[str, int]
 ) -> QueryForecast:
@@ -551,20 +517,6 @@ def _overall(catalog: Catalog, planned: Answered, taus: dict[str, int]) -> int |
         counts = [s for s in statistics if s.measure == "count" and s.view in catalog.views]
         errors = [s.typical / max(s.tau, 1) for s in counts]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
-
-
-def _rows(catalog: Catalog, dry: Answered, workload: Sequence[str]) -> dict[str, float | None]:
-    """Standard errors compared, by name."""
-    statistics, predictions = dry
-    if not workload:
-        named = [s for s in statistics if s.view in catalog.views]
-        return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
-    return {
-        f"{number}. {column.name}": column.median
-        for number, prediction in enumerate(predictions, 1)
-        if not isinstance(prediction, str)
-        for column in prediction
-    }
 
 
 def break_even(stderr: float, privacy: Privacy) -> int:

@@ -250,27 +250,6 @@ def _upper_middle(errors: Sequence[float | None]) -> float | None:
     return None if isinf(middle) else middle
 
 
-def by_kind(
-    classes: Sequence[ClassForecast],
-) -> dict[tuple[str, str, str], tuple[float | None, float | None]]:
-    """Errors of each kind of question on a typical view of a table.
-
-    Args:
-        classes: what `ask_classes` says.
-
-    Returns:
-        (table, kind, measure) -> median error over views, and that of AVG.
-    """
-    found = {}
-    for key in dict.fromkeys((c.of, c.kind, c.measure) for c in classes):
-        mine = [c for c in classes if (c.of, c.kind, c.measure) == key]
-        errors = [inf if c.error is None else c.error for c in mine]
-        means = [c.mean_error for c in mine if c.mean_error is not None]
-        error = float(np.median(errors))
-        found[key] = None if isinf(error) else error, float(np.median(means)) if means else None
-    return found
-
-
 def hopeless(plan: ReleasePlan, classes: Sequence[ClassForecast]) -> tuple[UninformativeView, ...]:
     """The tables and views to coarsen or to drop, judged by their counts.
 

@@ -4,7 +4,7 @@
     route        the release, central or local, that answers a statement with the least error
     population   people that the reports of a local release represent; `sample_test` compares them with a central
     release raking       weights of a sample from the margins that both releases have common_groups groups of two
-    releases, however each of them cuts a column combine      one answer from several releases by inverse variance
+    releases, however each of them cuts a column population   one answer from several releases by inverse variance
     tables       tables and views of all releases together
 
 **Privacy**: post-processing of releases.

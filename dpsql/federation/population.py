@@ -29,13 +29,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsql.federation.combine import independent
 from dpsql.federation.sample_test import Sample, scaled_to
 from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
 from dpsql.matrices.pooled import BilinearForm, TotalInfluence
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
+from dpsql.release.promises import independent
 from dpsql.release.reports import StandsFor
 
 LARGEST = 1024

@@ -28,7 +28,6 @@ from typing import Any
 from dpsql.errors import DataError, Error, NotSupportedError, NoViewError, ProgrammingError, UnknownName
 from dpsql.executor.engine import ReleaseEngine, assemble_result
 from dpsql.executor.relation import Relation
-from dpsql.federation.combine import promise_together
 from dpsql.federation.population import Pool, as_everybody, pools
 from dpsql.federation.raking import raked
 from dpsql.federation.sample_test import Sample, SampleTest, best_total, sample_test
@@ -38,6 +37,7 @@ from dpsql.planner.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.planner.views import shown
 from dpsql.release import Release
+from dpsql.release.promises import promise_together
 from dpsql.release.request import requested
 from dpsql.results.result import Result
 from dpsql.row_expressions import identifier as quoted

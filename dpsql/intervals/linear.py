@@ -28,7 +28,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from dpsql.executor.recombine import TermEstimates
-from dpsql.federation.combine import independent
 from dpsql.intervals.reads import cell_variance, reads
 from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
@@ -36,6 +35,7 @@ from dpsql.planner.block import Linear
 from dpsql.planner.plan import Box
 from dpsql.planner.terms import Term
 from dpsql.release import Release
+from dpsql.release.promises import independent
 from dpsql.release.request import blocks, check
 
 MOST_WEIGHTS = 16

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dpsql.federation.combine import independent, promise_together
 from dpsql.release.format import Meta, Promise
+from dpsql.release.promises import independent, promise_together
 from dpsql.release.reports import LocalMeta, ManifestMeta
 from tests.release_fixture import bare_meta
 

@@ -133,7 +133,7 @@ def test_names_are_asked_by_cells_and_pairs_come_first(tmp_path: Path) -> None:
     """Groups and totals err more than by ranges, within their bounds, and pairs less than flat ones by hand."""
     axes = "sales.a, sales.c, sales.d"
     path = names(tmp_path, f"  all: {{of: sales, axes: [{axes}], ways: 2}}\n")
-    report = dpsql.plan(path, compare=True)
+    report = dpsql.plan(path)
     (cube,) = report.cubes
     assert cube.objective == (
         "pairs: cells of sales.a, sales.c, sales.d; groups of fewer axes and totals have bounds"

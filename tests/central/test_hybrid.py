@@ -327,8 +327,8 @@ def test_a_plan_counts_what_the_channel_adds(tmp_path: Path) -> None:
     asked = [
         f"SELECT {v} FROM sales JOIN customer USING (id) WHERE age < 38" for v in ("COUNT(*)", "SUM(amount)")
     ]
-    blind = plan_catalog(known, asked, compare=False)
-    seen = plan_catalog(known, asked, compare=False, guess=Guess(people, 3 * people, alike=0.0))
+    blind = plan_catalog(known, asked)
+    seen = plan_catalog(known, asked, guess=Guess(people, 3 * people, alike=0.0))
     assert (blind.unforeseen, seen.unforeseen) == (("customer.age",), ())
     publish_release(known, place / "r.dpsql", noise=ExactNoise(insecure_test_entropy(2)), key=KEY)
     with closing(open_release(place / "r.dpsql", insecure=True)) as release:

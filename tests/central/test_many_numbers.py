@@ -37,7 +37,7 @@ def shop(folder: Path, measures: int, epsilon: int, *, squares: bool = False, up
 
 
 def report(catalog: Catalog) -> PlanReport:
-    return plan_catalog(catalog, [], compare=False)
+    return plan_catalog(catalog, [])
 
 
 def test_a_plan_says_how_many_tries_its_draws_take(tmp_path: Path) -> None:

@@ -71,14 +71,14 @@ def shop(folder: Path, **parts: str) -> Path:
 def test_what_cannot_be_published_is_refused_before_a_row_is_opened(case: str, tmp_path: Path) -> None:
     parts, place = CASES[case]
     with pytest.raises(CatalogError) as refused:
-        plan_catalog(load_catalog(shop(tmp_path, **parts)), (), compare=False)
+        plan_catalog(load_catalog(shop(tmp_path, **parts)), ())
     assert place in str(refused.value)
 
 
 def test_a_plan_opens_no_private_file(tmp_path: Path) -> None:
     """The files of sales and customer do not exist."""
     table = "derive: {half: amount / 2, week: \"date_trunc('week', day)\", quarter: half / 2}"
-    assert plan_catalog(load_catalog(shop(tmp_path, table=table)), (), compare=False).statistics
+    assert plan_catalog(load_catalog(shop(tmp_path, table=table)), ()).statistics
 
 
 SURVEY = """

@@ -331,10 +331,10 @@ def test_guesses_that_no_table_has_are_refused(tmp_path: Path, few_seeds: None) 
     assert isinstance(half.exception, InterfaceError)
     unstated = CliRunner().invoke(plan, [str(catalog)])
     assert "write `guess: {units: .., rows: ..}` into the catalog" in unstated.output
-    assert "sales, one-way group" not in unstated.output
+    assert "days, one-way group" not in unstated.output
     stated_ = "--units 900 --rows 9000 --typical-rows 5 --most-rows 90 --alike 0.4 --mean sales.amount=20"
     told = CliRunner().invoke(plan, [str(catalog), *stated_.split()])
-    assert "sales, one-way group: COUNT" in told.output
+    assert "days, one-way group: COUNT" in told.output
 
 
 def test_units_of_one_row_count_almost_as_they_are(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ..
 def forecast(folder: Path, text: str, data: Path, questions: list[str]) -> PlanReport:
     marks = groups_of(open_marks(parse_catalog(text.replace("DATA", str(data)))))
     confirmed, _ = confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))
-    return plan_catalog(parse_catalog(confirmed), questions, compare=False)
+    return plan_catalog(parse_catalog(confirmed), questions)
 
 
 @pytest.mark.parametrize("name", by_default(QUESTIONS, 1))

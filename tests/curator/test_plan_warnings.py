@@ -26,7 +26,7 @@ views:
 
 def warnings(days: str, both: str = "blocks", last: int = 499) -> list[str]:
     text = CATALOG.replace("DAYS", days).replace("BOTH", both).replace("LAST", str(last))
-    shown = plan_text(plan_catalog(parse_catalog(text), (), compare=False))
+    shown = plan_text(plan_catalog(parse_catalog(text), ()))
     return [line.strip() for line in shown.splitlines() if "warning" in line]
 
 

@@ -71,7 +71,7 @@ def plan(catalog: Path, workload: Path | None, mechanisms: bool, **known: Any) -
     """
     sizes = dict(map(_size, known.pop("keys")))
     asked = statements(workload) if workload else ()
-    report = api.plan(catalog, asked, compare=mechanisms, guess=stated_guess(**known), keys=sizes)
+    report = api.plan(catalog, asked, guess=stated_guess(**known), keys=sizes)
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
@@ -162,7 +162,7 @@ def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
         lines += _mechanism_lines(report)
     elif report.statistics:
         lines.append("how each view is measured, and what was compared: --mechanisms")
-    return "\n".join([*lines, *_comparison_lines(report)])
+    return "\n".join(lines)
 
 
 def _release_lines(report: PlanReport) -> list[str]:
@@ -336,21 +336,8 @@ def _cut_words(column: PredictedColumn) -> str:
     )
 
 
-def _comparison_lines(report: PlanReport) -> list[str]:
-    """One line for each compared column, one column for each mechanism."""
-    if not report.comparison:
-        return []
-    title = "standard errors side by side (auto also weighs questions that leave an axis out)"
-    lines = [title, " ".join(f"{name:>12}" for name in report.comparison)]
-    for row, column in enumerate(report.compared):
-        cells = [errors[row] for errors in report.comparison.values()]
-        shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
-        lines.append(f"{' '.join(shown)}  {column}")
-    return lines
-
-
 def class_lines(report: PlanReport) -> list[str]:
-    """Kinds of questions over all views, then view by view, then what to coarsen or drop.
+    """Kinds of questions, view by view, then what to coarsen or drop.
 
     Args:
         report: a plan's report.
@@ -364,14 +351,10 @@ def class_lines(report: PlanReport) -> list[str]:
         ]
     if not report.classes:
         return []
-    from dpsql.curator.rehearsal import by_kind
-
     lines = ["relative errors of typical questions on made-up tables like yours (half of the 95% interval)"]
-    for (of, kind, measure), (error, mean) in by_kind(report.classes).items():
-        lines.append(f"  {of}, {kind}: {_errors(measure, error, mean)}")
-    for c in report.classes:
-        if c.view:
-            lines.append(f"    {c.view}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}")
+    lines += [
+        f"  {c.view or c.of}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}" for c in report.classes
+    ]
     for blind in report.blind:  # people drown in the noise
         what = f"sums of {', '.join(blind.measures)}" if blind.measures else "rows"
         lines.append(

@@ -14,7 +14,6 @@ from html import escape
 from typing import Any
 
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.federation.combine import promise_together
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.questions import RatedQuestion, totals, well_answered
 from dpsql.interfaces.web.page import SHARED, asset, document
@@ -22,7 +21,7 @@ from dpsql.interfaces.web.report.model import page_model
 from dpsql.planner.notes import PARTICIPATIONS
 from dpsql.release import Release
 from dpsql.release.format import Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
-from dpsql.release.promises import FREE, promise_words, short
+from dpsql.release.promises import FREE, promise_together, promise_words, short
 from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
 from dpsql.results.render import shown, split_margin
 
