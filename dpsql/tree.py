@@ -11,7 +11,7 @@ neighbours and a pass over the tree is a loop over levels. Intervals are half-op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -104,6 +104,14 @@ class Tree:
         """The node ids of each level, from the root down."""
         ends = np.searchsorted(self.level, np.arange(self.depth + 1))
         return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+    def remaining(self, keeps: FloatArray) -> FloatArray:
+        """Share of the whole that a path has left at each node, where nodes keep a share of what reaches them."""
+        remaining = np.ones(self.size)
+        for nodes in self.level_slices[1:]:
+            above = self.parent[nodes]
+            remaining[nodes] = remaining[above] * (1 - keeps[above])
+        return remaining
 
     @cached_property
     def child_count(self) -> IntArray:
@@ -404,3 +412,17 @@ def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -
     use = (1 - whole) * use
     use[0] += whole
     return use
+
+
+BOXES = 256
+
+
+def random_boxes(shape: Sequence[int]) -> list[FloatArray]:
+    """Masks of random ranges on every axis, shape (256, n) each; the same for the same shape."""
+    rng = np.random.default_rng(0)
+    masks = []
+    for n in shape:
+        ends = np.sort(rng.integers(0, n + 1, (BOXES, 2)), axis=1)
+        ends[ends[:, 0] == ends[:, 1]] = 0, n
+        masks.append(((np.arange(n) >= ends[:, :1]) & (np.arange(n) < ends[:, 1:])).astype(np.float64))
+    return masks

@@ -57,9 +57,9 @@ from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.streams.plan import whole_stream
+from dpsql.tree import random_boxes
 
 FloatArray = npt.NDArray[np.float64]
-BOXES = 256
 
 
 class GuessedSquares:
@@ -125,15 +125,9 @@ def typical_errors(release: Release, plan: ReleasePlan, catalog: Catalog) -> Map
         release: of what `foreseen` made.
         plan, catalog: as there.
     """
-    rng, errors = np.random.default_rng(0), {}
+    errors = {}
     for i in hybrid_statistics(plan, catalog):
-        masks = []
-        for axis in release.statistics[i].axes:
-            n = release.axes[axis].leaves
-            ends = np.sort(rng.integers(0, n + 1, (BOXES, 2)), axis=1)
-            ends[ends[:, 0] == ends[:, 1]] = 0, n
-            at = np.arange(n)
-            masks.append(((at >= ends[:, :1]) & (at < ends[:, 1:])).astype(np.float64))
+        masks = random_boxes([release.axes[axis].leaves for axis in release.statistics[i].axes])
         errors[i] = sqrt(float(np.mean(release.reading(i).covariance(masks).noise)))
     return errors
 

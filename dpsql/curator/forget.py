@@ -23,7 +23,7 @@ import duckdb
 
 from dpsql.catalog import load_catalog
 from dpsql.errors import DataError, InterfaceError, OperationalError
-from dpsql.ledger.files import PRIVATE_FILE, beside, sync
+from dpsql.ledger.files import PRIVATE_FILE, beside, put_in_place, sync
 from dpsql.ledger.rules import forget_sketches
 from dpsql.local.collector import token_prefix
 from dpsql.local.files import KEY_BYTES, SCHEMA, check_private, connect_file, token_key, unwritable
@@ -86,10 +86,7 @@ def forget_tokens(path: Path, tokens: Collection[str]) -> int:
         try:
             erased = _fill_without(fresh, path, prefix, sorted(set(tokens)))
             if erased:
-                aside.chmod(PRIVATE_FILE)
-                sync(aside)
-                aside.replace(path)  # while the old file is locked: nobody may add to it any more
-                sync(path.parent)
+                put_in_place(aside, path, PRIVATE_FILE)  # while the old file is locked: nobody may add to it
         finally:
             fresh.close()
             aside.unlink(missing_ok=True)

@@ -32,11 +32,11 @@ import numpy as np
 from dpsql.federation.sample_test import Sample, scaled_to
 from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
 from dpsql.matrices.pooled import BilinearForm, TotalInfluence
-from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
 from dpsql.release.promises import independent
 from dpsql.release.reports import StandsFor
+from dpsql.tree import random_boxes
 
 LARGEST = 1024
 """Numbers up to which cells are weighed one by one: solving takes a second there."""
@@ -113,7 +113,7 @@ def together(left: ViewTable | None, right: ViewTable, *, scaled_by_left: bool =
 
 def _by_one_weight(left: ViewTable, right: ViewTable, crossed: Crossed) -> ViewTable:
     """The weight with the least mean variance of boxes of the counts."""
-    boxes = _boxes(left.shape)
+    boxes = random_boxes(left.shape)
     pieces = (left.errors[COUNT, COUNT], right.errors[COUNT, COUNT], crossed(COUNT, COUNT))
     a, b, c = (
         float(np.mean(sum((p.between(boxes, boxes) for p in summands), np.zeros(1)))) for summands in pieces
@@ -132,18 +132,6 @@ def _by_one_weight(left: ViewTable, right: ViewTable, crossed: Crossed) -> ViewT
 
 POOL = "pooled"
 """The catalog's name of a table of several releases: no release is asked by it."""
-BOXES = 256
-
-
-def _boxes(shape: tuple[int, ...]) -> list[FloatArray]:
-    """Masks of ranges on every axis, the same for the same shape."""
-    rng = np.random.default_rng(0)
-    masks = []
-    for n in shape:
-        ends = np.sort(rng.integers(0, n + 1, (BOXES, 2)), axis=1)
-        ends[ends[:, 0] == ends[:, 1]] = 0, n
-        masks.append(((np.arange(n) >= ends[:, :1]) & (np.arange(n) < ends[:, 1:])).astype(np.float64))
-    return masks
 
 
 Pool = tuple[Release, tuple[str, ...]]

@@ -233,7 +233,7 @@ def read_table(
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
     counted = view.statistics[COUNT].id
     shared = {m: release.shared(counted, s.id) for m, s in usable.items() if m != COUNT}
-    names = [COUNT, *sorted(m for m, how in shared.items() if how is None or isinstance(how, ProductReading))]
+    names = [COUNT, *sorted(m for m, how in shared.items() if how is None or type(how) is ProductReading)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
     values, errors = {}, dict[tuple[str, str], tuple[BilinearForm, ...]]()
     grouping = None if groups is None else tuple(groups)

@@ -75,6 +75,14 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def put_in_place(fresh: Path, path: Path, mode: int) -> None:
+    """Replace a file by a finished one beside it, so that a crash leaves the old one or the new one."""
+    fresh.chmod(mode)
+    sync(fresh)
+    fresh.replace(path)
+    sync(path.parent)
+
+
 @contextmanager
 def made_aside(path: Path) -> Iterator[Path]:
     """Make a private file in a folder closed to others, then rename it: a crash leaves a whole file or none.
@@ -94,10 +102,7 @@ def made_aside(path: Path) -> Iterator[Path]:
     aside = folder / path.name
     try:
         yield aside
-        aside.chmod(PRIVATE_FILE)
-        sync(aside)
-        aside.replace(path)
-        sync(path.parent)
+        put_in_place(aside, path, PRIVATE_FILE)
     finally:
         remove_aside(path)
 

@@ -30,7 +30,7 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.duck import private_folder
 from dpsql.errors import DataError, InterfaceError, MachineFault, OperationalError
 from dpsql.faults import FAULTS, machine, reason
-from dpsql.ledger.files import PRIVATE_FILE, sync, write_private
+from dpsql.ledger.files import PRIVATE_FILE, put_in_place, sync, write_private
 from dpsql.release.write import ReleaseBuilder
 
 LARGEST_PLAN = 64 * 2**20
@@ -249,10 +249,7 @@ def _make(plan: Plan, path: Path, key: bytes) -> None:
             state.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
         finally:
             state.close()
-        aside.chmod(PRIVATE_FILE)
-        sync(aside)
-        aside.replace(path)
-        sync(path.parent)
+        put_in_place(aside, path, PRIVATE_FILE)
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum
+from dpsql.matrices.model import Columns, Components, Covariance, Reading
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
@@ -186,9 +186,6 @@ class BlockReading(Reading):
         noise, within = (np.maximum(values, 0.0) if other is None else values for values in scaled)
         return Covariance(noise, within_leaf=within)
 
-    def columns(self) -> tuple[Columns, ...]:
-        return tuple(model.columns() for model in self.pieces)
-
 
 @dataclass(frozen=True, eq=False)
 class SharedBlocks:
@@ -221,29 +218,11 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
 
 
 @dataclass(frozen=True)
-class LookedReading(Reading):
-    """Reading of a statistic measured axis by axis after a noisy number had selected that design.
+class LookedReading(ProductReading):
+    """Reading of a statistic measured axis by axis after a noisy number had selected that design."""
 
-    Args:
-        product: the axes.
-    """
-
-    product: ProductReading
     name: ClassVar[str] = "looked"
 
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return self.product.terms(masks)
-
-    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        return self.product.covariance(masks, other)
-
-    def matrix(self, masks: Masks) -> FloatArray:
-        return self.product.matrix(masks)
-
-    def columns(self) -> tuple[Columns, ...]:
-        return self.product.columns()
-
-
-def looked_reading(pieces: tuple[Any, ...], components: Components) -> LookedReading:
-    """The reading of the axes' splits."""
-    return LookedReading(ProductReading(pieces, components))
+    @property
+    def indices(self) -> int:
+        return 1

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Components, Covariance, Reading, zeros
+from dpsql.matrices.model import Columns, Components, Reading, zeros
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -101,14 +101,3 @@ class BoxReading(Reading):
     pieces: tuple[BoxVariance]
     components: Components
     name: ClassVar[str] = "boxes"
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` and `other`, as `Reading` says."""
-        (model,), (factor,) = self.pieces, self.components.values()
-        covariance = factor * model.covariance(masks, other)
-        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
-
-    def columns(self) -> tuple[Columns, ...]:
-        return tuple(model.columns() for model in self.pieces)

@@ -313,9 +313,6 @@ class GapReading(Reading):
         other_axes = [axis for axis in range(len(masks)) if axis != single.place]
         return Covariance(sigma2 * of_ranges * _along(masks, right, other_axes))
 
-    def columns(self) -> tuple[Columns, ...]:
-        return tuple(piece.columns() for piece in self.pieces)
-
 
 def _parts(mask: FloatArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
     """Ranges [i, j) that a mask takes, with their weights: one of leaves beside each other, and where some row has it
@@ -376,6 +373,3 @@ class TouchedReading(Reading):
         """Covariances under `masks` and `other`, as `Reading` says: cells are independent."""
         (sigma2,) = self.components.values()
         return Covariance(sigma2 * _along(masks, masks if other is None else other, range(len(masks))))
-
-    def columns(self) -> tuple[Columns, ...]:
-        return tuple(piece.columns() for piece in self.pieces)

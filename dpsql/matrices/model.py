@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -101,11 +100,14 @@ class Unknown:
         return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
 
 
-class Reading(ABC):
+class Reading:
     """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view.
 
     By default its answers are sums over nodes of the axes' look-up trees, and its noisy integers stand in one line.
     """
+
+    pieces: tuple[Any, ...]
+    components: Components
 
     @property
     def indices(self) -> int:
@@ -128,14 +130,16 @@ class Reading(ABC):
         """Terms whose sum is the answers under outer products of masks."""
         return (Sum("node_combination", tuple(masks)),)
 
-    @abstractmethod
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
     ) -> Covariance:
         """Covariances of the answers under `masks` with those under `other`, in squared stored units.
 
-        Without `other` they are variances, never below 0.
+        Without `other` they are variances, never below 0. By default those of the one model, times its factor.
         """
+        (model,), (factor,) = self.pieces, self.components.values()
+        covariance = factor * model.covariance(masks, other)
+        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
@@ -148,9 +152,9 @@ class Reading(ABC):
         )
         return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
-    @abstractmethod
     def columns(self) -> tuple[Columns, ...]:
         """The variance tables that a release holds for it, in the order of the statistic's `models`."""
+        return tuple(piece.columns() for piece in self.pieces)
 
 
 def zeros(shape: Sequence[int], most: int) -> FloatArray:

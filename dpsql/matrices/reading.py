@@ -29,7 +29,7 @@ from dpsql.matrices import (
     tree,
     workload,
 )
-from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
+from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading, shared_blocks
 from dpsql.matrices.boxes import BoxReading, BoxVariance
 from dpsql.matrices.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
@@ -148,7 +148,7 @@ READINGS: dict[str, StoredReading] = {
     distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
     BoxReading.name: StoredReading(BoxVariance, BoxReading),
     BlockReading.name: StoredReading(BlockVariance, BlockReading),
-    LookedReading.name: StoredReading(AxisSplit, looked_reading),
+    LookedReading.name: StoredReading(AxisSplit, LookedReading),
     StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
     ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
     EntropyReading.name: StoredReading(

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Components, Covariance, Reading, zeros
+from dpsql.matrices.model import Columns, Components, Reading, zeros
 from dpsql.tree import FloatArray, IntArray
 
 NEAR = 1e-6
@@ -176,23 +176,11 @@ class AskedReading(Reading):
         """True if the questions that were measured tell the sums."""
         return self.pieces[0].knows(*(_crossed(box) for box in boxes))
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` and `other`, as `Reading` says."""
-        (model,), (factor,) = self.pieces, self.components.values()
-        covariance = factor * model.covariance(masks, other)
-        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
-
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
         means = model.means(_crossed(masks))
         return np.asarray(factor * means @ model.covariance_of_classes @ means.T, np.float64)
-
-    def columns(self) -> tuple[Columns, ...]:
-        """The one table of the model."""
-        return tuple(model.columns() for model in self.pieces)
 
 
 def _crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:

@@ -34,6 +34,7 @@ from dpsql.sql.dependence import (
     Unknown,
     divided,
     final_parts,
+    noisy_lineages,
 )
 from dpsql.sql.follow import chooses, extreme, follow, moves, verbatim
 from dpsql.sql.statement import ADDED, AT, Statement
@@ -487,12 +488,9 @@ def _from(follows: Dependence, alias: str) -> Dependence:
 
 def _either(column: Sequence[Dependence]) -> Dependence:
     """Column of a UNION ALL: a quotient or function where all branches agree, else by cells."""
-    for dependence in column:
-        if isinstance(dependence, Unknown):
-            return dependence
-    noisy = [dependence for dependence in column if isinstance(dependence, NoisyLineage)]
-    if not noisy:
-        return None
+    noisy = noisy_lineages(column)
+    if not isinstance(noisy, list):
+        return noisy
     if len(noisy) == len(column) and all(dependence.shape == noisy[0].shape for dependence in noisy):
         return noisy[0]
     linear = all(dependence.linear for dependence in noisy)

@@ -5,7 +5,7 @@ Texts are DuckDB's; `sql.follow` reads them off an expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -248,6 +248,12 @@ def curved(argument: NoisyLineage, text: str, step: str, slope: str, constant: s
     curve = Curve(text, argument, (), ()) if argument.curve is None else argument.curve
     near = argument.denominators
     return NoisyLineage(times(argument.cells, slope), None, near, False, curve.then(step, constant))
+
+
+def noisy_lineages(dependences: Iterable[Dependence]) -> Unknown | list[NoisyLineage] | None:
+    """The values with noise among some; the first unknown one where there is one, None where none has noise."""
+    unknown = next((dependence for dependence in dependences if isinstance(dependence, Unknown)), None)
+    return unknown or [each for each in dependences if isinstance(each, NoisyLineage)] or None
 
 
 FIELDS = "LIST_TRANSFORM({}, LAMBDA dp_e : dp_e.{})"

@@ -34,6 +34,7 @@ from dpsql.sql.dependence import (
     curved,
     divided,
     final_parts,
+    noisy_lineages,
     scaled,
 )
 
@@ -133,11 +134,9 @@ def _negative(node: exp.Neg, names: NameResolver) -> Dependence:
 
 def _sides(node: exp.Binary, names: NameResolver) -> tuple[MovingOperand, MovingOperand] | Unknown | None:
     left, right = follow(node.left, names), follow(node.right, names)
-    for side in (left, right):
-        if isinstance(side, Unknown):
-            return side
-    if left is None and right is None:
-        return None
+    noisy = noisy_lineages([left, right])
+    if not isinstance(noisy, list):
+        return noisy
     texts = [f"CAST({operand.sql(dialect='duckdb')} AS DOUBLE)" for operand in (node.left, node.right)]
     return MovingOperand(texts[0], left), MovingOperand(texts[1], right)  # type: ignore[arg-type]
 
@@ -237,12 +236,9 @@ def _coalesce(node: exp.Coalesce, names: NameResolver) -> Dependence:
 
 def _one_of(dependences: list[Dependence], choose: Callable[[list[str]], str]) -> Dependence:
     """One of several values, chosen by what is public."""
-    for dependence in dependences:
-        if isinstance(dependence, Unknown):
-            return dependence
-    noisy = [dependence for dependence in dependences if isinstance(dependence, NoisyLineage)]
-    if not noisy:
-        return None
+    noisy = noisy_lineages(dependences)
+    if not isinstance(noisy, list):
+        return noisy
     if len(noisy) == 1:
         alone = noisy[0]
 
@@ -385,17 +381,17 @@ def _call(node: Node, names: NameResolver) -> Dependence:
     dependences = [follow(operand, names) for operand in values]
     if isinstance(argument, exp.Distinct) and any(dependences):
         return Unknown(f"{_called(call.function)} depends on which noisy values there are")
-    unknown = next((dependence for dependence in dependences if isinstance(dependence, Unknown)), None)
-    if unknown is not None:
-        return unknown
+    noisy = noisy_lineages(dependences)
+    if isinstance(noisy, Unknown):
+        return noisy
     name = _called(call.function)
     if call.rows:
         return Unknown(f"{name}: {call.rows}")
     if names.picked(call.over):
         return Unknown(f"{name}: {names.picked(call.over)}")
-    value = next((dependence for dependence in dependences if isinstance(dependence, NoisyLineage)), None)
-    if value is None or isinstance(call.function, exp.Count):
+    if noisy is None or isinstance(call.function, exp.Count):
         return None
+    value = noisy[0]
     if dependences[0] is not value:
         return Unknown(f"{name} depends on which noisy values there are")
     rule = CALLS.get(type(call.function))

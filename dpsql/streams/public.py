@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
-from dpsql.ledger.files import file_hash, sync
+from dpsql.ledger.files import file_hash, put_in_place, sync
 from dpsql.release.stream import MANIFEST, StreamSnapshot, listed_states
 from dpsql.release.stream import STREAM_FORMAT as FORMAT
 from dpsql.row_expressions import literal
@@ -218,10 +218,7 @@ def _write_json(path: Path, value: object) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     fresh.write_text(json.dumps(value, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.chmod(PUBLIC_FILE)
-    sync(fresh)
-    fresh.replace(path)
-    sync(path.parent)
+    put_in_place(fresh, path, PUBLIC_FILE)
 
 
 def check_segment(directory: Path, segment: Segment) -> None:

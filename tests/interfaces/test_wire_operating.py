@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ from dpsql.errors import CatalogError, OperationalError
 from dpsql.interfaces.pgwire.server import read_config
 from dpsql.interfaces.pgwire.workers import PAUSE
 from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.wire_client import Server, Wire, kinds, log_in, running, state, values
+from tests.interfaces.wire_client import Server, Wire, free_port, kinds, log_in, running, state, values
 from tests.interfaces_release import build
 from tests.thinned import by_default
 
@@ -55,12 +54,6 @@ class Production(NamedTuple):
             (self.folder / "log.jsonl").read_text().rpartition("\n")
         )  # the last line may be half written
         return [json.loads(line) for line in whole.splitlines()]
-
-
-def free_port() -> int:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
 class Server(NamedTuple):
     """A server that runs, and where it listens."""
 

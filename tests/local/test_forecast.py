@@ -20,6 +20,7 @@ from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.mechanisms.truncation import bit_cap
 from dpsql.local.run import write_plan
 from dpsql.local.survey import first_guess
+from tests.local.test_local_tau import run
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 CATALOG = """
@@ -41,14 +42,6 @@ views:
 def catalog(tmp_path: Path) -> Path:
     (tmp_path / "c.yaml").write_text(CATALOG)
     return tmp_path / "c.yaml"
-
-
-def run(*words: object) -> str:
-    import dpsql.interfaces.cli.collect  # noqa: F401 - commands register themselves
-
-    done = CliRunner().invoke(cli, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 @pytest.mark.long

@@ -9,10 +9,11 @@ import pytest
 
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
-from dpsql.local.estimate import AxisTable, Interaction, axis_table, table
+from dpsql.local.estimate import Interaction, axis_table, table
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.local.tallies import RespondentRows
 from dpsql.local.totals import centre_of, centred_on, total_of
+from tests.local.test_local_totals import known_of
 from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -39,10 +40,6 @@ def people(mean: float, lower: int, upper: int, rows: int = 1) -> RespondentRows
     leaves = np.stack([rng.integers(0, size, count) for size in SIZES], axis=1)
     amounts = np.clip(np.rint(rng.normal(mean, (upper - lower) / 30, count)), lower, upper).astype(np.int64)
     return RespondentRows(first, leaves, np.stack([amounts, rng.integers(0, 10, count)], axis=1))
-
-
-def known_of(plan: Plan, tallies: list) -> dict[int, AxisTable]:
-    return {a: axis_table(plan, tallies, a) for a in range(len(plan.axes))}
 
 
 @pytest.mark.parametrize(

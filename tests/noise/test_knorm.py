@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +14,9 @@ import pytest
 from dpsql.errors import InternalError
 from dpsql.noise import coins, insecure_test_entropy, knorm
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
+from tests.matrices.test_levels import vectors
 
-VECTORS = Path(__file__).parents[1] / "vectors"
 T = 1 << 20
-
-
-def vectors(name: str, key: str) -> list[dict]:
-    return json.loads((VECTORS / f"joint_{name}.json").read_text())[key]
 
 
 def ones(size: int, rate: float) -> np.ndarray:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import pytest
 from click.testing import CliRunner
 
 from dpsql.interfaces.cli import cli
+from tests.ledger.test_spend_memory import write
 
 CATALOG = """
 dpsql: 1
@@ -44,10 +44,6 @@ def make_shop(folder: Path) -> Path:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     return make_shop(tmp_path)
-
-
-def write(folder: Path, rows: str) -> None:
-    duckdb.sql(f"COPY ({rows}) TO '{folder}/raw/visits.parquet' (FORMAT parquet)")
 
 
 def publish(folder: Path, *options: str) -> Shown:

@@ -24,6 +24,7 @@ from tests.privacy.joints import (
     one_more,
     person,
 )
+from tests.privacy.test_joint_rows import bounds_without_tau
 
 BOUNDS = "max_ids: 4, clipped_share: 0,"
 COUNT = catalog(bounds=BOUNDS, mechanism="", measures="[count]")
@@ -69,20 +70,11 @@ def with_whole_leaves(was: Callable[..., object]) -> Callable[..., object]:
     return broken
 
 
-def without_tau(was: Callable[..., object]) -> Callable[..., object]:
-    """tau is divided out of the count's rate and not of the sum's."""
-
-    def broken(self, exacts, axes, spend, sensitivities, noise):
-        return was(self, exacts, axes, spend, [1, *sensitivities[1:]], noise)
-
-    return broken
-
-
 @pytest.mark.parametrize(
     ("attribute", "broken", "case"),
     [
         ("level_rates", with_whole_leaves, "tau rows in one leaf"),
-        ("draw_together", without_tau, "the middle moves the count alone"),
+        ("draw_together", bounds_without_tau, "the middle moves the count alone"),
     ],
 )
 def test_a_defect_put_back_is_found(

@@ -75,11 +75,7 @@ def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> Floa
         cost[parents] += below ** (1 / power)
     keeps = np.divide(node_cost, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
     keeps[tree.is_leaf] = 1.0  # nothing below a leaf could use what it leaves
-    remaining = np.ones(tree.size)
-    for nodes in tree.level_slices[1:]:
-        above = tree.parent[nodes]
-        remaining[nodes] = remaining[above] * (1 - keeps[above])
-    budget: FloatArray = (remaining * keeps) ** (1 / law.norm)
+    budget: FloatArray = (tree.remaining(keeps) * keeps) ** (1 / law.norm)
     return budget
 
 

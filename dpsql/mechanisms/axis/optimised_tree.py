@@ -36,11 +36,7 @@ def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Share that each node keeps of the whole, and of its path's rest; shape (size,)."""
     keeps = 1 / (1 + np.exp(-np.clip(logit, -_FAR, _FAR)))
     keeps[tree.is_leaf] = 1.0
-    remaining = np.ones(tree.size)
-    for nodes in tree.level_slices[1:]:
-        above = tree.parent[nodes]
-        remaining[nodes] = remaining[above] * (1 - keeps[above])
-    return remaining * keeps, keeps
+    return tree.remaining(keeps) * keeps, keeps
 
 
 def share_loss(

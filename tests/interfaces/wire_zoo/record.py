@@ -13,7 +13,6 @@ import csv
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.engines.servers import _ordinary, postgres_programs
+from tests.interfaces.wire_client import free_port
 from tests.interfaces.wire_zoo.measure import OIDS_OF_STAR
 from tests.interfaces.wire_zoo.programs import (
     FOLDER,
@@ -72,13 +72,6 @@ class Statement(NamedTuple):
     client: str
     text: str
     values: tuple[str | None, ...]
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
 
 
 @contextmanager
