@@ -29,7 +29,7 @@ from dpsql.axis.model import (
 from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, reachable
 from dpsql.catalog.columns import bin_starts
 from dpsql.errors import SourceError
-from dpsql.row_expressions.expression import row_expression
+from dpsql.row_expressions.expression import OF_TIMES, calendar_field, parse_one, row_expression
 
 
 class UniqueNames:
@@ -53,6 +53,7 @@ def derived_columns(
     path: tuple[str, ...],
     public: frozenset[str],
     names: UniqueNames,
+    spec: Column | None = None,
 ) -> tuple[tuple[AxisColumn, str], ...]:
     """Columns of `derive` that are functions of what the axis knows.
 
@@ -62,6 +63,7 @@ def derived_columns(
         path: foreign keys to it.
         public: columns whose value each atom fixes.
         names: hands out names.
+        spec: the column that the axis is over; None of a public table's rows, which are exact.
 
     Returns:
         (column, expression) for each derived column whose inputs all lie in `public`, in catalog order.
@@ -70,11 +72,23 @@ def derived_columns(
     fixed = {column.lower() for column in public}
     for column, text in table.derive.items():
         expression = row_expression(text)
-        if expression.columns and {used.lower() for used in expression.columns} <= fixed:
+        known = {used.lower() for used in expression.columns} <= fixed
+        if expression.columns and known and _is_fixed(text, spec):
             derived.append(
                 (AxisColumn(path, name, column, names.take(path, name, column), ""), expression.sql)
             )
     return tuple(derived)
+
+
+def _is_fixed(text: str, spec: Column | None) -> bool:
+    """True if an expression has one value for all times that share an atom: hours have no minute."""
+    if spec is None or spec.type not in ("date", "timestamp"):
+        return True
+    field = calendar_field(parse_one(text))
+    if spec.type == "date":  # days of a source are days, but for those of its times
+        return field is None or field.name not in OF_TIMES
+    finer = OF_TIMES[: {"hour": 1, "day": 2}.get(spec.grain, 0)]
+    return spec.grain == "second" or (field is not None and field.name not in finer)
 
 
 _NOT_A_NUMBER = object()
@@ -406,7 +420,7 @@ def _finish(
     other_leaf = size + (null is not None) + (missing is not None) if column.out_of_domain.keeps else None
     total = size + sum(special is not None for special in (null, missing, other_leaf))
     public = frozenset(c.column for c in columns) if atomic else frozenset()
-    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names)
+    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names, column)
     return Axis(
         axis.name, axis, total, null, missing, other_leaf, columns, derived, rule, atomic, leaf, values
     )
