@@ -29,6 +29,7 @@ from dpsql.catalog.columns import Column
 from dpsql.errors import NotSupportedError
 from dpsql.planner.terms import Expression, Predicate
 from dpsql.release import AxisMeta, ColumnMeta, Release
+from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted
 
 UNKNOWN = 2.0**-28
@@ -52,6 +53,8 @@ FIELD = re.compile(r"(?<![)'\d] )\b(microsecond|millisecond|second|minute|hour)s
 """Fields of a time; the unit of an interval follows a number, a text or a bracket, and is none."""
 FIELDS = {"microsecond": 1, "millisecond": 1000, **GRAIN_MICROSECONDS}
 PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
+READS_TEXT = re.compile(r"\b(CAST|STRPTIME)\(", re.IGNORECASE)
+"""Calls that fail where a text is not what they read."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +221,12 @@ class LeafValues:
             column.number for column in self.ranges
             if column.number in expression.columns and _cuts(column, expression, grouped)
         }  # fmt: skip
-        return PLACEHOLDER.sub(
+        sql = PLACEHOLDER.sub(
             lambda match: f"dp_p{match[1]}" if int(match[1]) in inside else match[0], expression.sql
+        )
+        # the word of unlisted texts, such as `(other)`, is no date and no number
+        return (
+            f"CASE WHEN dp_kind = {OTHER} THEN TRY({sql}) ELSE {sql} END" if READS_TEXT.search(sql) else sql
         )
 
     def truth(self, predicate: Predicate) -> str:

@@ -30,9 +30,11 @@ tables:
       minutes: {type: int, lower: 0, upper: 20, measure: true}
       price: {type: decimal, scale: 2, lower: 0, upper: 20, out_of_domain: other, nullable: true}
       day: {type: date, lower: "2025-01-01", upper: "2025-03-31", out_of_domain: other}
+      written: {type: string, categories: ["2025-01-01", "2025-02-01"]}
 views:
   prices: {of: calls, axes: [{axis: calls.price, cuts: [0, 2, 8, 10, 20]}], measures: [count]}
   days: {of: calls, axes: [calls.day], measures: [count]}
+  written: {of: calls, axes: [calls.written], measures: [count]}
   places: {of: calls, axes: [calls.place, person.age], measures: [count, calls.minutes]}
   people: {of: calls, axes: [calls.place], measures: [count, people]}
   weeks:
@@ -59,6 +61,8 @@ OPEN = [
     "SELECT COUNT(*) FROM calls WHERE day < '2025-02-01'",
     "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-04-02'",
     "SELECT COUNT(*) FILTER (WHERE MONTH(day) = 12) FROM calls",
+    "SELECT COUNT(*) FROM calls WHERE CAST(written AS DATE) < '2025-01-15'",
+    "SELECT n FROM (SELECT MONTH(CAST(written AS DATE)) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
     "SELECT n FROM (SELECT YEAR(day) AS y, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE y = 2025",
     "SELECT n FROM (SELECT MONTH(day) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
     "SELECT COUNT(*) FROM calls WHERE day NOT IN ('2025-02-01', '2025-02-02')",
@@ -82,7 +86,8 @@ def released(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngi
             f"SELECT i AS id, CASE WHEN i % 11 = 0 THEN NULL WHEN i % 3 = 0 THEN 'north' "
             f"WHEN i % 5 < {west} THEN 'west' WHEN i % 7 = 0 AND {west} > 0 THEN 'forest' ELSE 'south' END AS place, "
             "i % 21 AS minutes, CASE WHEN i % 7 > 0 THEN (i % 3000) / 100 - 1 END::DECIMAL(9, 2) AS price, "
-            "DATE '2024-12-01' + CAST(i % 150 AS INTEGER) AS day FROM range(2000) AS t(i)"
+            "DATE '2024-12-01' + CAST(i % 150 AS INTEGER) AS day, "
+            "CAST(DATE '2024-12-01' + CAST(i % 3 * 31 AS INTEGER) AS VARCHAR) AS written FROM range(2000) AS t(i)"
         ),
         "person": "SELECT i AS id, i % 10 AS age FROM range(2000) AS t(i)",
     }
