@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dpsql.executor.relation import Relation
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.estimated import quantile
+from dpsql.planner.axis_query import key_list
 from dpsql.planner.block import is_form, one
 from dpsql.planner.notes import Note
 
@@ -90,6 +91,10 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
         forms.sort(key=lambda form: len(form.sides))  # an average says that there are rows, not how many
         if not rows or not forms or len(rows) > MOST_GROUPS:
             continue
+        for question in relation.answered[0].plan.questions:
+            listed = key_list(relation.answered[0].errors.release, question.axis)
+            if question.groups and listed is not None:
+                yield Note(listed.among, flag=True)
         place = relation.names.index(f"v{relation.block.values.index(forms[0])}")
         values = [relation.columns[place][row] for row in rows]
         errors = relation.at(rows).errors_of(STDERR, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows)

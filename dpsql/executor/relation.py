@@ -30,11 +30,13 @@ from dpsql.matrices.model import PERHAPS
 from dpsql.planner import answerability, domain_values
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, ShapePlans, Value
+from dpsql.planner.domain_values import FUNCTIONS
 from dpsql.planner.notes import (
     Note,
     absent_value_notes,
     bias_notes,
     bounding_notes,
+    chosen_texts,
     counted_null_notes,
     domain_notes,
     reported_notes,
@@ -323,7 +325,9 @@ def answer_block(
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = domain_values.catalog_plan(block, release, schema)
-        source = "the answer comes from the catalog; no noise"
+        subjects = [*block.groups, *(known.expression for known in domain_values.catalog_values(block))]
+        shown = ", ".join(dict.fromkeys(subject.words() for subject in subjects))
+        source = f"from the catalog, no noise: {shown or 'the answer'}"
         if quantiles_of(block):
             source = "the groups come from the catalog; quantiles come from noisy counts along the axis"
         notes += [Note(source), *domain_values.reached_notes(block, schema)]
@@ -424,6 +428,8 @@ def _assemble(
         types.append(plan.cells[position].types[place])
         columns.append([keys[g][place] for g in index[position]])
         is_added = _is_added(plan.cells[position], release.axes[plan.questions[position].axis])
+        chosen = {text for test in plan.questions[position].filters for text in chosen_texts(test)}
+        is_added &= np.array([key[place] not in chosen for key in keys], bool)
         added += is_added[index[position]].astype(object) * (1 << j)
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
@@ -438,8 +444,8 @@ def _assemble(
         for k in prefixes if k.extreme
     ]  # fmt: skip
     notes += [
-        Note(f"COUNT(DISTINCT {value.expression.words()}) is how many the catalog lists, not how many occur")
-        for value in block.values if isinstance(value, CatalogValue) and value.function == "count"
+        Note(f"{FUNCTIONS[known.function].format(known.expression.words())} {OF_CATALOG}")
+        for known in domain_values.catalog_values(block) if known.function in FUNCTIONS
     ]  # fmt: skip
     relation = Relation(block, (), (), (), answered, tuple(notes), prefixes)
     for i, value in enumerate(block.values):
@@ -449,6 +455,9 @@ def _assemble(
         columns.append(column)
     bits = tuple(added.tolist())
     return replace(relation, names=tuple(names), types=tuple(types), columns=tuple(columns), added=bits)
+
+
+OF_CATALOG = "is of the values that the catalog lists, not of those that occur"
 
 
 def _is_added(cells: AxisCells, axis: AxisMeta) -> np.ndarray:

@@ -289,7 +289,8 @@ def key_notes(block: Block, plans: Sequence[ViewPlan], release: Release, schema:
     """
     queries = [(query, [*query.groups, *query.factors]) for plan in plans for query in plan.questions]
     queries += [
-        (known_query(known, block, plans[0], schema)[1], [known.expression]) for known in _known(block)
+        (known_query(known, block, plans[0], schema)[1], [known.expression])
+        for known in catalog_values(block)
     ]
     notes = (note for query, values in queries for note in _dangling(query, values, block, release, schema))
     return list(dict.fromkeys(notes))
@@ -338,7 +339,7 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
     """
     counted = {
         known_query(known, block, plan, schema)[1].axis
-        for known in _known(block)
+        for known in catalog_values(block)
         if known.function in FUNCTIONS
     }
     grouped = {query.axis for query in plan.questions if query.groups and not plan.view.statistics}
@@ -349,11 +350,11 @@ def catalog_notes(block: Block, plan: ViewPlan, release: Release, schema: Schema
             column, keys = f"{axis.table}.{axis.columns[0].column}", key_list(release, number)
             text = f"{column}: values outside the catalog's domain are left out"
             if keys is not None:
-                text = f"{column}: of the {keys.keys} keys shown; {keys.missing}"
+                text = keys.among
             notes.append(Note(text, flag=number in counted))  # a list shows what it holds, a number does not
     return list(dict.fromkeys(notes))
 
 
-def _known(block: Block) -> list[CatalogValue]:
+def catalog_values(block: Block) -> list[CatalogValue]:
     subjects = (value.subject for value in block.values)
     return list(dict.fromkeys(subject for subject in subjects if isinstance(subject, CatalogValue)))

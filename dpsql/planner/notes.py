@@ -19,8 +19,7 @@ Texts in conditions that no leaf of an axis lists: an answer of 0 with the spell
 
 `region = 'Scotlnd'` is 0 by the catalog, without noise, and looks like an answer about Scotland.
 
-**Privacy**: functions of the statement and of public axis tables. Columns with keys that were found are left to
-`unlisted_keys`: their lists are no declared domains.
+**Privacy**: functions of the statement, of public axis tables and of lists of keys that were published.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entr
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import Predicate, Term
+from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.release import Release
 from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
 from dpsql.row_expressions import identifier
@@ -358,21 +357,36 @@ def _absent_values(question: AxisQuery, release: Release) -> Iterator[Note]:
     columns = {column.name: column for column in axis.columns if column.type == "VARCHAR"}
     for predicate in (*question.filters, *question.classes):
         numbers = predicate.expression.columns & names.keys()
-        if not axis.atomic or len(predicate.expression.columns) != 1 or not numbers:
-            continue
-        column = columns.get(names[min(numbers)])
-        if column is None or release.meta.key_list(column.table, column.column) is not None:
-            continue
-        yield from _of_condition(predicate, column, question.axis, release)
+        column = columns.get(names[min(numbers)]) if axis.atomic and numbers else None
+        if column is not None and len(predicate.expression.columns) == 1:
+            yield from _of_condition(predicate, column, question, release)
 
 
-def _of_condition(predicate: Predicate, column: ColumnMeta, axis: int, release: Release) -> Iterator[Note]:
-    expression, words = predicate.expression, predicate.expression.words()
-    texts = [text.replace("''", "'") for text in _TEXT.findall(words)]
-    constants = expression.choices or expression.barred
+def texts_of(expression: Expression) -> list[str]:
+    """Texts that an expression is written with."""
+    return [text.replace("''", "'") for text in _TEXT.findall(expression.words())]
+
+
+def chosen_texts(predicate: Predicate) -> list[str]:
+    """Texts of which a condition wants a column to be one."""
+    return texts_of(predicate.expression) if predicate.expression.choices and not predicate.negated else []
+
+
+def _of_condition(
+    predicate: Predicate, column: ColumnMeta, question: AxisQuery, release: Release
+) -> Iterator[Note]:
+    expression, words, axis = predicate.expression, predicate.expression.words(), question.axis
+    texts, constants = texts_of(expression), expression.choices or expression.barred
     if not texts or not (constants or " LIKE " in words.upper()):
         return
+    keys = release.meta.key_list(column.table, column.column)
+    lists = "the catalog lists" if keys is None else f"the list of {keys.keys} keys has"
     among = "its rows are among those of unlisted values, and intervals allow for them"
+    if not expression.barred and any(
+        group.sql == f"dp_c{min(expression.columns)}" for group in question.groups
+    ):
+        among = "its rows are in no group"
+    among += f"; {keys.missing} shown" if keys is not None else ""
     if release.axes[axis].other_leaf is None:
         if predicate.negated or (not expression.choices and constants):
             return  # no row has another value, so nothing is barred
@@ -387,14 +401,14 @@ def _of_condition(predicate: Predicate, column: ColumnMeta, axis: int, release: 
         if absent:
             more = f" and {len(absent) - MOST_TEXTS} more" if len(absent) > MOST_TEXTS else ""
             described = ", ".join(_with_nearest(text, listed) for text in absent[:MOST_TEXTS])
-            yield Note(f"the catalog lists no value {described}{more} for {name}; {among}", flag=True)
+            yield Note(f"{lists} no value {described}{more} for {name}; {among}", flag=True)
         return
     values = (
         f"SELECT {identifier(column.name)} AS dp_c{min(expression.columns)} FROM axis_{axis} WHERE kind = 0"
     )
     met = f"SELECT COUNT(*) FROM ({values}) WHERE {expression.sql}"
     if not predicate.negated and not release.kept(met, lambda: run(release, met).rows[0][0]):
-        yield Note(f"the catalog lists no value of {name} with {words}; {among}", flag=True)
+        yield Note(f"{lists} no value of {name} with {words}; {among}", flag=True)
 
 
 def _with_nearest(text: str, listed: list[str]) -> str:

@@ -316,6 +316,11 @@ class KeyListMeta:
             return "keys that were not listed before are not"
         return f"keys of fewer than about {self.people:,} people are not"
 
+    @property
+    def among(self) -> str:
+        """Note under numbers that count keys, or list them."""
+        return f"{self.column}: of the {self.keys} keys shown; {self.missing}"
+
 
 @dataclass(frozen=True)
 class RunnerUp:

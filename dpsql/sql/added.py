@@ -17,6 +17,9 @@ leaves them out:
 Every query hands the column on. A group of an outer GROUP BY has the bits that all of its rows have, and a key that
 rows are grouped by is not tested inside of the group: the average month of `(other)` is one of months.
 
+Rows of a list that is joined by the key are those of the list, whatever they name; so are groups that a condition on
+rows names (`relation`).
+
 The bit `UNSEEN` marks rows of groups whose own intervals hold 0. Nothing sets it but the second reading of a statement
 (`outer.readings`), which leaves them out of what is counted.
 """
@@ -185,6 +188,9 @@ class _Walk:
             self._drop_unjoined(select, sources, compared)
         flag = _either([source.flag for source in flagged], nullable=len(sources) > 1)
         bits = reduce(or_, (source.bits for source in flagged), 0) & ~compared
+        sides = {join.args.get("side") or "" for join in select.args.get("joins") or []}
+        if 0 < len(flagged) < len(sources) and sides <= ({""} if sources[0].flagged else {"", "LEFT"}):
+            bits &= ~_compared(select, sources)  # rows of a list: a LIMIT counts them whatever they name
         return _Select(self, select, scope, sources, flag, bits).rows(wanted)
 
     def _source(self, node: Node, scope: Scope) -> Rows:

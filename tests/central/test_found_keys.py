@@ -124,6 +124,17 @@ def test_the_ledger_holds_each_round_with_its_delta(shop: Path) -> None:
     assert sum(line.amount for line in entry.lines) == charge
 
 
+@pytest.mark.parametrize(("sql", "words"), [
+    ("SELECT item, COUNT(*) FROM sales WHERE item IN ('item 1', 'canary0') GROUP BY 1", "no value 'canary0'"),
+    ("SELECT item, COUNT(*) FROM sales WHERE item LIKE 'canary%' GROUP BY 1 LIMIT 5", "its rows are in no group"),
+    ("SELECT COUNT(*), AVG(n) FROM (SELECT item, COUNT(*) AS n FROM sales GROUP BY 1) AS g", "keys shown; keys of"),
+    ("SELECT item, COUNT(*) FROM sales GROUP BY 1 ORDER BY 2 DESC LIMIT 50", "keys shown; keys of fewer than about"),
+])  # fmt: skip
+def test_a_list_of_keys_says_what_it_lacks(shop: Path, sql: str, words: str) -> None:
+    """412 items were twelve, and rows of `canary0` no row, in silence."""
+    assert any(words in flag for flag in api.query(sql, release=shop).flags)
+
+
 def test_parts_add_up(shop: Path) -> None:
     import dpsql
 

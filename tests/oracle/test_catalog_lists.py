@@ -87,7 +87,9 @@ def test_how_many_are_listed_is_not_how_many_occur(by_country):
     rows = "FROM rental JOIN customer USING (customer_id) JOIN country USING (country_id)"
     answer = answerer.query(f"SELECT COUNT(DISTINCT age) {rows} WHERE age < 30")
     assert answer.rows == ((12,),)
-    assert any("how many the catalog lists, not how many occur" in note for note in answer.notes)
+    assert any(
+        "of the values that the catalog lists, not of those that occur" in note for note in answer.notes
+    )
     assert answerer.query(f"SELECT age < 30, COUNT(DISTINCT age) {rows} GROUP BY 1").rows == (
         (True, 12),
         (False, 10),

@@ -130,6 +130,26 @@ def test_statements_over_groups_are_those_of_the_domain(clinic, raw, key, statem
     check(clinic, raw, groups.format("") + sql, groups.format(f"WHERE {IN[key]}") + statement, but)
 
 
+BY_NAME = (
+    "SELECT k, COUNT(*) FROM v WHERE k IN ('(other)', 'north') GROUP BY 1 ORDER BY 2 LIMIT 5",
+    "SELECT k, COUNT(*) FROM v WHERE k = '(other)' GROUP BY k LIMIT 1 OFFSET 0",
+    "SELECT t.k, n FROM (VALUES ('north'), ('(other)'), ('x')) AS t(k) LEFT JOIN g ON g.k = t.k LIMIT 3",
+    "SELECT t.k, n FROM (VALUES ('north'), ('(other)')) AS t(k) JOIN g ON g.k = t.k LIMIT 3",
+)
+
+
+@pytest.mark.parametrize("statement", BY_NAME)
+@pytest.mark.parametrize("key", ["region", "shade"])
+def test_groups_that_a_condition_or_a_list_names_are_groups_like_others(clinic, raw, key, statement):
+    """A LIMIT dropped `(other)` from a list that named it."""
+    listed = f"CASE WHEN {IN[key]} THEN {key} ELSE '(other)' END"
+    over = "WITH g AS (SELECT {} AS k, COUNT(*) AS n FROM visits GROUP BY 1) "
+    over += statement.replace("north", {"region": "north", "shade": "red"}[key])
+    sql = over.replace("v WHERE k", f"visits WHERE {key}").replace("SELECT k,", f"SELECT {key} AS k,")
+    raw_sql = over.replace("FROM v ", f"FROM (SELECT {listed} AS k FROM visits) AS v ").format(listed)
+    check(clinic, raw, sql.format(key), raw_sql)
+
+
 SUMS = (
     "SELECT SUM(n), SUM(s) FROM ({}) AS g",
     "SELECT SUM(n) FROM (SELECT k, SUM(n) AS n FROM ({}) AS g GROUP BY k) AS h",
