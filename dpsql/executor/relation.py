@@ -26,7 +26,6 @@ from dpsql.intervals import partial_bins
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.intervals.estimated import nullable
-from dpsql.matrices.model import PERHAPS
 from dpsql.planner import answerability, domain_values
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, ShapePlans, Value
@@ -520,8 +519,8 @@ def _occupied(plan: ViewPlan) -> np.ndarray:
         for axis, mask in enumerate(plan.box_masks(box)):
             along = [1] * len(plan.shape)
             along[axis] = -1
-            open_leaf = np.arange(mask.shape[1]) == plan.cells[axis].open_leaf
-            in_box &= (mask > np.where(open_leaf, PERHAPS, 0.0)).any(axis=1).reshape(along)
+            # unlisted values that perhaps meet WHERE are shown too, with an interval that says so
+            in_box &= (mask > 0).any(axis=1).reshape(along)
         occupied |= in_box
     return occupied
 

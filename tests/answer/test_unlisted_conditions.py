@@ -62,6 +62,7 @@ OPEN = [
     "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-04-02'",
     "SELECT COUNT(*) FILTER (WHERE MONTH(day) = 12) FROM calls",
     "SELECT COUNT(*) FROM calls WHERE CAST(written AS DATE) < '2025-01-15'",
+    "SELECT COUNT(*) FROM calls WHERE LENGTH(place) > 4 OR place LIKE 's%' GROUP BY place HAVING place = 'north'",
     "SELECT n FROM (SELECT MONTH(CAST(written AS DATE)) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
     "SELECT n FROM (SELECT YEAR(day) AS y, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE y = 2025",
     "SELECT n FROM (SELECT MONTH(day) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",

@@ -131,7 +131,6 @@ def test_the_ledger_holds_each_round_with_its_delta(shop: Path) -> None:
     ("SELECT item, COUNT(*) FROM sales GROUP BY 1 ORDER BY 2 DESC LIMIT 50", "keys shown; keys of fewer than about"),
 ])  # fmt: skip
 def test_a_list_of_keys_says_what_it_lacks(shop: Path, sql: str, words: str) -> None:
-    """412 items were twelve, and rows of `canary0` no row, in silence."""
     assert any(words in flag for flag in api.query(sql, release=shop).flags)
 
 
