@@ -62,18 +62,9 @@ class Mark(NamedTuple):
         return PROMISE if self.path == (PROMISE,) else "(its key and role)"
 
 
-class ConfirmedTable(NamedTuple):
-    """One line of the record.
-
-    Args:
-        group: the table, or the promise.
-        rounder: whether rounder bounds were written where there are some.
-        marks: what was confirmed.
-    """
-
-    group: str
-    rounder: bool
-    marks: tuple[Mark, ...]
+ConfirmedTable = tuple[str, bool, tuple[Mark, ...]]
+"""One line of the record: a table or the promise, whether rounder bounds were written where there are some, and what
+was confirmed."""
 
 
 def open_marks(catalog: Catalog) -> tuple[Mark, ...]:
@@ -173,17 +164,22 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
     """
     catalog = parse_catalog(text)
     marks = open_marks(catalog)
-    check_waiting(marks, choices)
+    groups = groups_of(marks)
+    for name in choices:
+        if name not in groups:
+            hint = f"these do: {', '.join(groups)}" if groups else "every place is confirmed: publish it"
+            raise InterfaceError(f"nothing in {name} needs confirmation", hint=hint)
     confirmed = [
-        ConfirmedTable(group, rounder, tuple(mark for mark in marks if mark.group == group))
+        (group, rounder, tuple(mark for mark in marks if mark.group == group))
         for group, rounder in choices.items()
     ]
     root = yaml.compose(text, Loader=yaml.BaseLoader)
     assert isinstance(root, yaml.MappingNode)  # it was read as a catalog
+    chosen = [mark for mark in marks if mark.group in choices]
     changes = [
-        change for table in confirmed for mark in table.marks for change in _changes(text, root, mark, table)
+        change for mark in chosen for change in _changes(text, root, mark, rounder=choices[mark.group])
     ]
-    moved = {mark.path: mark for table in confirmed if table.rounder for mark in table.marks if mark.rounder}
+    moved = {mark.path: mark for mark in chosen if choices[mark.group] and mark.rounder}
     changes += _moved_cuts(catalog, root, moved)
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
@@ -191,27 +187,13 @@ def confirm_tables(text: str, choices: Mapping[str, bool]) -> tuple[str, tuple[C
     return text, tuple(confirmed)
 
 
-def check_waiting(marks: Sequence[Mark], names: Iterable[str]) -> None:
-    """Every name is a table, or the promise, that waits for confirmation.
-
-    Raises:
-        InterfaceError: one is not.
-    """
-    groups = groups_of(marks)
-    for name in names:
-        if name not in groups:
-            hint = f"these do: {', '.join(groups)}" if groups else "every place is confirmed: publish it"
-            raise InterfaceError(f"nothing in {name} needs confirmation", hint=hint)
-
-
 Change = tuple[int, int, str]
 
 
-def _changes(text: str, root: yaml.MappingNode, mark: Mark, table: ConfirmedTable) -> Iterator[Change]:
+def _changes(text: str, root: yaml.MappingNode, mark: Mark, *, rounder: bool) -> Iterator[Change]:
     """Edits of the text: marks are removed, and rounder bounds replace those that were read."""
-    node = root
-    for key in mark.path:
-        node = next(value for name, value in node.value if name.value == key)
+    node = _node(root, mark.path)
+    assert isinstance(node, yaml.MappingNode)  # the mark was read there
     pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]] = node.value
     at = next(i for i, (name, _) in enumerate(pairs) if name.value == "confirm")
     start, stop = pairs[at][0].start_mark.index, pairs[at][1].end_mark.index
@@ -223,7 +205,7 @@ def _changes(text: str, root: yaml.MappingNode, mark: Mark, table: ConfirmedTabl
     else:
         yield start, pairs[1][0].start_mark.index if len(pairs) > 1 else stop, ""
     for name, value in pairs:
-        if table.rounder and name.value in mark.rounder:
+        if rounder and name.value in mark.rounder:
             yield value.start_mark.index, value.end_mark.index, quoted(mark.rounder[name.value])
 
 
@@ -321,17 +303,14 @@ def append_record(catalog: Path, confirmed: Iterable[tuple[str, ConfirmedTable]]
         confirmed: names, and what each of them confirmed.
         text: the catalog as it then was.
     """
-    with record_of(catalog).open("a", encoding="utf-8") as lines:
-        lines.writelines(_record_line(table, by, text) for by, table in confirmed)
-
-
-def _record_line(table: ConfirmedTable, by: str, text: str) -> str:
-    places = {
-        ".".join(mark.path): {"read": mark.shown, "written": (table.rounder and mark.rounder) or "as read"}
-        for mark in table.marks
-    }
-    line = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"), "by": by, "of": table.group, "places": places,
-        "sha256": sha256(text.encode()).hexdigest(),
-    }  # fmt: skip
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    for by, (group, rounder, marks) in confirmed:
+        places = {
+            ".".join(mark.path): {"read": mark.shown, "written": (rounder and mark.rounder) or "as read"}
+            for mark in marks
+        }
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"), "by": by, "of": group, "places": places,
+            "sha256": sha256(text.encode()).hexdigest(),
+        }  # fmt: skip
+        with record_of(catalog).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")

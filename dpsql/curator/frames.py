@@ -9,16 +9,15 @@ mark is left.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import yaml
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 
 from dpsql import catalog as star
 from dpsql.catalog.source import PARQUET
@@ -27,7 +26,7 @@ from dpsql.curator.confirm import (
     ConfirmedTable,
     Mark,
     append_record,
-    check_waiting,
+    confirm_tables,
     groups_of,
     open_marks,
 )
@@ -35,7 +34,7 @@ from dpsql.curator.design import design_catalog
 from dpsql.curator.draft import CuratorChoices, draft
 from dpsql.curator.draft.profile import SourceFiles
 from dpsql.engines.frames import Frames, framed, written_frames
-from dpsql.errors import CatalogError, InterfaceError
+from dpsql.errors import InterfaceError
 
 
 class Catalog(star.Catalog):
@@ -100,25 +99,10 @@ class Catalog(star.Catalog):
             CatalogError: a rounder bound does not fit the rest.
         """
         tables = [group for group in groups_of(self.marks) if group != PROMISE] if tables is None else tables
-        check_waiting(self.marks, tables)
         if not by.strip():
             raise InterfaceError("the person who confirms is not named", hint="pass by=NAME")
-        content = json.loads(self.to_json())
-        confirmed = [
-            ConfirmedTable(group, rounder, tuple(mark for mark in self.marks if mark.group == group))
-            for group in tables
-        ]
-        for mark in (mark for table in confirmed for mark in table.marks):
-            place = content
-            for key in mark.path:
-                place = place[key]
-            del place["confirm"]
-            place.update(mark.rounder if rounder else {})
-        try:
-            bare = self.model_validate(content)
-        except ValidationError as error:
-            reason = f"a rounder bound does not fit the catalog: {error.errors()[0]['msg']}"
-            raise CatalogError(reason, hint="confirm this table as read") from None
+        text, confirmed = confirm_tables(self.to_yaml(), dict.fromkeys(tables, rounder))
+        bare = self.model_validate(json.loads(star.parse_catalog(text, self.name).to_json()))
         catalog = bare.model_copy(update={"source": self.source, "ledger": self.ledger})
         catalog._confirmed = (*self._confirmed, *((by, table) for table in confirmed))
         return catalog
@@ -144,27 +128,8 @@ class Catalog(star.Catalog):
             raise InterfaceError(f"{path} exists", hint="choose another file, or remove it")
         text = self.to_yaml()
         path.write_text(text, encoding="utf-8")
-        if self._confirmed:
-            append_record(path, self._confirmed, text)
+        append_record(path, self._confirmed, text)
         return path
-
-    def _repr_html_(self) -> str:
-        """Tables, what each column is, and what waits for confirmation."""
-        rows = [
-            (table, column, _words(spec), "to confirm" if spec.confirm else "")
-            for table, described in self.tables.items() for column, spec in described.columns.items()
-        ]  # fmt: skip
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        counts = f"{len(self.views)} views, {len(self.marks)} places to confirm"
-        promise = f"{self.name}: unit {self.privacy.unit.name}, {counts}"
-        head = "<tr><th>table</th><th>column</th><th>values</th><th></th></tr>"
-        return f"<table><caption>{html.escape(promise)}</caption>{head}{body}</table>"
-
-
-def _words(spec: Any) -> str:
-    if spec.listed:
-        return f"{spec.type}, {len(spec.listed)} categories"
-    return spec.type if spec.lower is None else f"{spec.type}, {spec.lower} to {spec.upper}"
 
 
 @contextmanager

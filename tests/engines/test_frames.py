@@ -207,7 +207,7 @@ def test_a_catalog_of_frames_is_confirmed_published_and_known_again(tmp_path: Pa
     with pytest.raises(InterfaceError, match="the person who confirms is not named"):
         drafted.confirm(by=" ")
     catalog = drafted.confirm(by="ada", rounder=True, tables=["sales"]).confirm(by="bob")
-    assert catalog.marks == () and "to confirm" in drafted._repr_html_()
+    assert catalog.marks == ()
     assert dpsql.publish(catalog, tmp_path / "r.dpsql", tables=frames, ledger=ledger).receipt.drawn
     assert dpsql.query("SELECT COUNT(*) FROM person", release=tmp_path / "r.dpsql").scalar() is not None
     file = catalog.write(tmp_path / "shop.yaml")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
+from dpsql.catalog import load_catalog
 from dpsql.examples.retail import make_star, write_star
 from tests.command import dpsql_command
 
@@ -16,8 +17,8 @@ SELECT AVG(amount) FROM sales;
 SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age < 40;
 """
 DRAFT = ["", "", "", "4", "1", "", "800 3000 40"]
-"""Where the catalog goes, whose privacy, what is public, the most, what is spent, whether noisy numbers may choose,
-and guesses; an empty line takes the proposal."""
+"""Where the catalog goes, whose privacy, which tables are lists of things, the most, what is spent, whether noisy
+numbers may choose, and guesses; an empty line takes the proposal."""
 
 
 @pytest.fixture
@@ -43,6 +44,8 @@ def test_a_folder_becomes_a_release_that_answers_the_questions(folder: Path) -> 
         "dpsql publish",
     ):
         assert f"$ {step}" in told
+    assert "lists of things, not of people" in told and "product: " in told
+    assert not load_catalog(folder / "data.yaml").public_tables
     result = dpsql.query(QUESTIONS.split(";")[0], release=folder / "data.dpsql")
     assert len(result.rows) >= 4 and result.noisy
     assert "dpsql explore data.dpsql" in told

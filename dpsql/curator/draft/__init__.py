@@ -3,13 +3,13 @@
     words     what names tell
     look      what stands in the tables: columns, types, few values, bounds
     links     which column names which table's rows, by names and by inclusion of values
-    roles     facts, dimensions and bridges; whose the rows are; what may be public
+    roles     facts, dimensions and bridges; whose the rows are; what looks like a list of things
     domains   columns as axes and measures: bounds, cuts, categories in their order; ids and free text left out
     unread    what no question reads is left out, where questions were given
     summaries rows, first and last time of a person in each fact, where no questions were given
     views     a first view of every fact, where no questions were given
 
-This module writes all of it as YAML. Every bound, category list and public table that came from data gets
+This module writes all of it as YAML. Every table is private unless the curator named it. What came from data gets
 ``confirm: true``, and so does the promise unless the curator states it: publishing refuses while a mark is left,
 since a bound that one person decides would tell on that person. The draft is a valid catalog as it is written.
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,7 @@ from dpsql.curator.draft.roles import (
     first_views,
     read_tables,
     roles_of,
+    why_private,
 )
 from dpsql.errors import InterfaceError, visible
 from dpsql.row_expressions.expression import CalendarField
@@ -78,7 +80,7 @@ class CuratorChoices:
 
     Args:
         unit: `row` or `table.key`.
-        public: names of public tables.
+        public: tables whose rows anybody may see; None, as where it is empty, for no table.
         epsilon: what one release spends.
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
@@ -92,11 +94,6 @@ class CuratorChoices:
     data_dependent: bool | None = None
     guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    @property
-    def complete(self) -> bool:
-        """True if nothing of the promise is left open."""
-        return None not in (self.unit, self.epsilon, self.cap)
-
 
 @dataclass(frozen=True)
 class Sketch:
@@ -106,13 +103,11 @@ class Sketch:
         tables: what was read.
         links: keys and foreign keys.
         whose: the privacy unit.
-        public: tables that may be public.
     """
 
     tables: tuple[TableFacts, ...]
     links: Links
     whose: Whose
-    public: frozenset[str]
 
 
 def leave_open(sketch: Sketch) -> CuratorChoices:
@@ -144,7 +139,9 @@ class CatalogDraft:
         open: places that wait for confirmation.
         question: what is asked about the privacy unit; empty where it is plain.
         foreign_keys: how many were found.
-        public: tables proposed as public.
+        public: tables that the curator named as public.
+        candidates: private tables that look like lists of things, where she was not asked which are public.
+        notes: how those become public, and why a table that she named was no candidate.
         dropped: columns of private tables that it leaves out.
         unmatched: foreign keys with rows that name nothing, or nobody, and how many; private.
         unread: files that are not read, and lines of others that are no rows; private.
@@ -157,6 +154,8 @@ class CatalogDraft:
     question: str
     foreign_keys: int
     public: tuple[str, ...]
+    candidates: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     dropped: tuple[DroppedColumn, ...] = ()
     unmatched: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -179,24 +178,27 @@ def draft(
     """
     tables = look(reader, named(statements))
     links = find_links(reader, tables)
-    plain = roles_of(tables, links, None, None)
-    choices = ask(Sketch(tables, links, plain.whose, plain.public))
+    choices = ask(Sketch(tables, links, roles_of(tables, links, None, frozenset()).whose))
+    named_public = choices.public or frozenset()
     _check(choices, tables)
-    if choices.unit or choices.public:
-        links = find_links(reader, tables, choices.unit, choices.public or ())
-    roles = roles_of(tables, links, choices.unit, choices.public)
+    if choices.unit or named_public:
+        links = find_links(reader, tables, choices.unit, named_public)
+    roles = roles_of(tables, links, choices.unit, named_public)
+    reasons = why_private(tables, links, roles.whose.unit)
     tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
     every_table, every_link = tables, links
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
-    read = roles_of(every_table, links, roles.whose.unit, roles.public)
-    roles = replace(read, whose=roles.whose, public=roles.public)
+    roles = replace(roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose)
+    candidates = tuple(t.name for t in tables if choices.public is None and t.name not in reasons)
+    notes = _to_be_named(candidates) if candidates else []
     lines = _header(name, reader, tables, links, roles, choices)
+    lines += ["", *(f"# {visible(line)}" for line in notes), "tables:"]
     # questions say what they need to know of people
     summaries, of_people = ([], []) if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
         guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
-        lines += _table(table, links, roles, fields, guess, confirmed=choices.public is not None)
+        lines += _table(table, links, roles, fields, guess)
         if table.name == roles.unit_table and summaries:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
             lines += [f"      {line}" for line in summaries]
@@ -205,6 +207,7 @@ def draft(
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
     public = tuple(t.name for t in tables if t.name in roles.public)
+    notes += [f"{t} is public since you named it, though {reasons[t]}" for t in public if t in reasons]
     dropped = [column for table in tables for column in _dropped(table, links, roles)]
     dropped += [
         column
@@ -212,11 +215,22 @@ def draft(
         for column in _unread(table, unread.get(table.name, ()), every_link, roles)
     ]
     return CatalogDraft(
-        text, marks, roles.whose.question, link_count, public, tuple(dropped),
+        text, marks, roles.whose.question, link_count, public, candidates, tuple(notes), tuple(dropped),
         (*_unmatched(links), *_of_nobody(tables, links, roles.unit_table)),
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
+
+
+def _to_be_named(candidates: Sequence[str]) -> list[str]:
+    """Sentences on private tables that look like lists of things: how they become public, and what privacy costs."""
+    options = " ".join(f"--public {shlex.quote(name)}" for name in candidates)
+    return [
+        f"every table is private; these look like lists of things, not of people: {', '.join(candidates)}",
+        f"where anybody may see every row, draft again with: {options}",
+        "private, their columns need declared domains, a value that nobody listed counts as (other), and groups are "
+        "the declared values",
+    ]
 
 
 def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
@@ -339,9 +353,7 @@ def _header(
         f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
         f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
         f"  delta: {'1e-6' if bounded else '0'}",
-        *([] if choices.complete else ["  confirm: true"]),
-        "",
-        "tables:",
+        *(["  confirm: true"] if None in (choices.unit, choices.epsilon, choices.cap) else []),
     ]
 
 
@@ -359,8 +371,6 @@ def _table(
     roles: TableRoles,
     fields: Sequence[CalendarField],
     guess: Sequence[int],
-    *,
-    confirmed: bool,
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
@@ -375,7 +385,7 @@ def _table(
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
     nobodys = _nobodys(table, links, roles.unit_table)
-    marked = unlisted or nobodys or by_rows or headless or table.left_out or (is_public and not confirmed)
+    marked = unlisted or nobodys or by_rows or headless or table.left_out
     lines += ["    confirm: true"] if marked else []
     lines += ["    # numbers or dates in its first line: is that a row, not a header?"] if headless else []
     unread = f"    # {table.left_out:,} of its lines {NO_ROWS}. Private: remove this line too."

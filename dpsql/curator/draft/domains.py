@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from math import log10
 from typing import NamedTuple
 
 from dpsql.catalog.base import alike_but_for_blanks
@@ -332,11 +331,11 @@ def roomy(value: Decimal, largest: Decimal) -> Decimal:
     """
     if value <= 0:
         return Decimal(0)
-    bound = _above(_first(value))
+    bound = _above(round_width(value))
     return _above(bound) if bound == largest else bound
 
 
-def _first(value: Decimal) -> Decimal:
+def round_width(value: Decimal) -> Decimal:
     """The first of 1, 2 and 5 times a power of ten from a value on."""
     power = Decimal(1).scaleb(value.adjusted())
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
@@ -344,13 +343,7 @@ def _first(value: Decimal) -> Decimal:
 
 def _above(bound: Decimal) -> Decimal:
     """The following number of that series."""
-    return _first(bound + Decimal(1).scaleb(bound.adjusted() - 6))
-
-
-def round_width(width: Decimal) -> Decimal:
-    """The next of 1, 2, 5 times a power of ten."""
-    power = Decimal(10) ** int(log10(width) // 1)
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= width)
+    return round_width(bound + Decimal(1).scaleb(bound.adjusted() - 6))
 
 
 def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:

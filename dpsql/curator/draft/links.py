@@ -72,11 +72,36 @@ TRAITS = words(
 )
 """What only people have."""
 
+CONTACTS = words(
+    "address addresses addr street house home residence apartment postcode postal zip zipcode latitude longitude lat "
+    "lon lng gps phone mobile telephone tel fax email mail contact owner manager spouse mother father guardian birth "
+    "born fname lname ssn passport iban"
+)
+"""Where people live, how they are reached, and who they are."""
+
+GIVEN = words("first last middle given family full maiden sur fore nick")
+"""Before `name`: of a person."""
+
 EVENTS = words(
     "order invoice purchase transaction visit trip claim session booking ticket account payment click sale event "
     "admission prescription loan rental subscription contract response review post message"
 )
 """What people did: rows that are as private as they are."""
+
+
+def is_personal(column: str) -> bool:
+    """True if a column is called like a trait, a name or a home of people; `name` alone may be a product's.
+
+    >>> [is_personal(column) for column in ("birth_year", "firstName", "customer_name", "c_phone", "driver_id")]
+    [True, True, True, True, True]
+    >>> [is_personal(column) for column in ("name", "product_name", "last_update", "user_rating", "city")]
+    [False, False, False, False, False]
+    """
+    named, people = words(column), SERVED | STAFF
+    bare_words = frozenset(word.removesuffix("name") for word in named) - NAMES - {""}
+    called = bare_words & (people | GIVEN) if is_name(named) else frozenset()
+    persons = bare_words and bare_words <= people | words("first last")
+    return bool(named & (TRAITS | CONTACTS) or called or persons)
 
 
 KEY_ENDINGS = ("id", "key", "code", "no", "number", "nr", "sk", "uid")
@@ -148,21 +173,20 @@ def find_links(
     keyless = [t for t in tables if t.name in public and not keys[t.name]]
     keys |= {t.name: t.unique_columns[0] for t in keyless if t.unique_columns}
     keys |= {t.name: key for t in tables if t.name == holder and key in t.unique_columns}
-    foreign: dict[str, dict[str, str]] = {}
-    unlisted: dict[str, dict[str, float]] = {}
+    foreign: dict[str, dict[str, str]] = {table.name: {} for table in tables}
+    links = Links(keys, foreign, {table.name: {} for table in tables})
     for table in tables:
         targets: dict[str, str] = {}
-        unlisted[table.name] = {}
         for column, name, sure in sorted(_named(table, tables, keys), key=lambda link: -link[2]):
             target = next(t for t in tables if t.name == name)
-            if column in targets or name == table.name or table.name in _beyond(foreign, name):
+            if column in targets or name == table.name or table.name in links.reached(name):
                 continue
             lacking = _unlisted(reader, table, column, sure, target, str(keys[name]))
             if lacking is not None:
                 targets[column] = name
-                unlisted[table.name] |= {column: lacking} if lacking else {}
+                links.unlisted[table.name] |= {column: lacking} if lacking else {}
         foreign[table.name] = {c.name: targets[c.name] for c in table.columns if c.name in targets}
-    return Links(keys, foreign, unlisted)
+    return links
 
 
 def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
@@ -288,16 +312,6 @@ def _sure(name: str, key: str, root: str, called: tuple[str, ...]) -> int:
     if any(stem(name).endswith(end) for end in ends):
         return 2
     return 1 if any(name[:ALIKE] == end[:ALIKE] and len(end) > ALIKE for end in ends) else 0
-
-
-def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
-    """Tables that links found so far lead to."""
-    seen, frontier = {start}, [start]
-    while frontier:
-        fresh = [t for t in foreign.get(frontier.pop(), {}).values() if t not in seen]
-        seen.update(fresh)
-        frontier += fresh
-    return frozenset(seen)
 
 
 def _unlisted(

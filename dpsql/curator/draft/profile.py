@@ -171,7 +171,6 @@ class ColumnFacts:
         nature: what its values are; None for types that no catalog has.
         scale: digits behind the point.
         low, high: smallest and largest number or time as text, without the odd ones; None where there is none.
-        odd: whether values lie beyond them.
         inner: the values between which 99.8% of the rows lie, as text.
         ends: the smallest and the largest value, as text.
         distinct: how many different values.
@@ -190,7 +189,6 @@ class ColumnFacts:
     scale: int = 0
     low: str | None = None
     high: str | None = None
-    odd: bool = False
     inner: tuple[str, str] | None = None
     ends: tuple[str, str] | None = None
     distinct: int = 0
@@ -525,8 +523,7 @@ def _with_bounds(facts: ColumnFacts, reader: SelectReader, relation: str) -> Col
     first, last, start, end = (_number(text, facts.nature) for text in (minimum, maximum, low, high))
     odd = not last - first <= 2 * (end - start)  # else what lies beyond is as near as the rest
     return replace(
-        facts, low=low if odd else minimum, high=high if odd else maximum, odd=odd, inner=(low, high),
-        ends=(minimum, maximum),
+        facts, low=low if odd else minimum, high=high if odd else maximum, inner=(low, high), ends=(minimum, maximum),
     )  # fmt: skip
 
 

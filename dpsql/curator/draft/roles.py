@@ -1,15 +1,16 @@
-"""Roles of tables: what each is for, whose rows it has, and which may be public.
+"""Roles of tables: what each is for, whose rows it has, and which look like lists of things.
 
     fact        nobody refers to it; one that holds nothing but keys is a bridge, and is counted like a fact
     dimension   others name its rows
     people      called so, or holding what only people have: two of birthdate, sex, income, ..
     event       a private dimension that is not people, and whose rows are somebody's: orders above their lines
-    public      a dimension that is neither people nor an event, and from which no key leads to people
+    public      what the curator named; the draft names none
+    candidate   a list of things, not of people, their homes or what they do: the draft asks about it (`why_private`)
 
 The unit is the people's table that facts lead to. Where none does, or several could be meant, the draft asks: a row is
 never the unit in silence.
 
-**Privacy**: looks at names and keys. What it proposes as public waits for confirmation, since its rows would be shown.
+**Privacy**: looks at names and keys. No table is public unless the curator names it, since all of its rows are shown.
 
 Columns that no question reads: a draft for some questions omits them, so that nobody is asked to confirm
 their bounds.
@@ -33,7 +34,7 @@ Classes of counts are the same for every source, up to twenty times the mean; ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple
@@ -50,10 +51,11 @@ from dpsql.curator.draft.links import (
     TEXTS,
     TRAITS,
     Links,
+    is_personal,
     words,
 )
 from dpsql.curator.draft.profile import DAY, TEXT, ColumnFacts, TableFacts
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, InterfaceError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.aggregate import parse_aggregate
 from dpsql.row_expressions.expression import column_name
@@ -82,7 +84,7 @@ class TableRoles:
         counted: facts and events, whose rows are counted.
         bridges: facts that hold nothing but keys.
         people: tables whose rows are people.
-        public: tables that may be public.
+        public: tables that the curator named as public.
         whose: the privacy unit.
     """
 
@@ -101,7 +103,7 @@ class TableRoles:
 
 
 def roles_of(
-    tables: Sequence[TableFacts], links: Links, unit: str | None, public: frozenset[str] | None
+    tables: Sequence[TableFacts], links: Links, unit: str | None, public: frozenset[str]
 ) -> TableRoles:
     """Role of each table.
 
@@ -109,23 +111,58 @@ def roles_of(
         tables: what was read of them.
         links: their keys.
         unit: the curator's answer, `row` or `table.key`; None where she was not asked.
-        public: her public tables; None where she was not asked.
+        public: her public tables.
     """
-    facts = frozenset(table.name for table in tables if table.name not in links.referred)
+    # a table may be public though nothing names its rows
+    facts = frozenset(table.name for table in tables if table.name not in links.referred) - public
     people = frozenset(table.name for table in tables if _rank(table) > 0)
     linking = {t.name for t in tables if len(links.foreign[t.name]) > 1 and not links.values(t)}
     bridges = facts & linking
     whose = _whose(tables, links, people) if unit is None else Whose(unit, (unit,))
     holder = whose.unit.partition(".")[0]
-    proposed = frozenset(
-        table.name for table in tables
-        if table.name not in facts | people | {holder}
-        and not words(table.name) & EVENTS and not links.reached(table.name) & people
-    )  # fmt: skip
-    seen = proposed if public is None else public - {holder}
-    facts -= seen  # a table may be public though nothing names its rows
-    events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - seen
-    return TableRoles(facts, facts | events, bridges, people, seen, whose)
+    if holder in public:
+        hint = f"leave {holder} out of the public tables, or name another unit"
+        raise InterfaceError(f"{holder} has the people whose privacy this is, so it is private", hint=hint)
+    events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - public
+    return TableRoles(facts, facts | events, bridges, people, public, whose)
+
+
+def why_private(tables: Sequence[TableFacts], links: Links, unit: str) -> dict[str, str]:
+    """Tables that do not look like lists of things, each with the reason; numbers of rows decide nothing.
+
+    Args:
+        tables: what was read of them.
+        links: their keys.
+        unit: the privacy unit, `row` or `table.key`.
+    """
+    people = {table.name for table in tables if _rank(table) > 0} | {unit.partition(".")[0]}
+    persons, reasons = set(people), dict[str, str]()
+    for table in tables:
+        name, foreign = table.name, links.foreign[table.name]
+        # a foreign key is judged by where it leads
+        names = [name, *(column.name for column in table.columns if column.name not in foreign)]
+        personal = next((text for text in names if is_personal(text)), None)
+        if name in people:
+            reasons[name] = "its rows are people"
+        elif name not in links.referred:
+            reasons[name] = "no other table names its rows, as of what is counted"
+        elif words(name) & EVENTS:
+            reasons[name] = "its name is one of events"
+        elif links.reached(name) & people:
+            reasons[name] = "its keys lead to people"
+        elif personal is not None:
+            persons.add(name)
+            reasons[name] = f"`{personal}` looks like a trait, a name or a home of people"
+    # what only people's tables name tells of people too: in a home's town one of them may live alone
+    for target in [table.name for table in tables] * len(tables):
+        pointers = [(t, c) for t in tables for c, to in links.foreign[t.name].items() if to == target]
+        once = [t.name for t, c in pointers if t.column(c).distinct == t.column(c).present]
+        causes = [f"{name} names each of its rows once" for name in once if name in reasons]
+        causes += ["only people name its rows"] if {t.name for t, _ in pointers} <= persons else []
+        if target not in reasons and causes:
+            persons.add(target)
+            reasons[target] = causes[0]
+    return reasons
 
 
 def _rank(table: TableFacts) -> int:
@@ -259,7 +296,8 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
             continue
         axes = _axes(table, {each.name: each for each in tables}, links, roles)
         measures = ", ".join(["count", *_sums(table, links, roles)])
-        lines += [_line(table.name, each, measures) for each in [*((axis,) for axis in axes), *_pairs(axes)]]
+        for view_axes in [*((axis,) for axis in axes), *_pairs(axes)]:
+            lines.append(_line(table.name, {axis.name: axis.written for axis in view_axes}, measures))
     return lines
 
 
@@ -331,9 +369,8 @@ def _pairs(axes: Sequence[FirstAxis]) -> list[tuple[FirstAxis, FirstAxis]]:
     return [(a, b) for a in first for b in second]
 
 
-def _line(table: str, axes: Sequence[FirstAxis], measures: str) -> str:
-    name = f"{table}_by_" + "_".join(axis.name for axis in axes)
-    written = ", ".join(axis.written for axis in axes)
+def _line(table: str, axes: Mapping[str, str], measures: str) -> str:
+    name, written = f"{table}_by_" + "_".join(axes), ", ".join(axes.values())
     return f"  {quoted(name)}: {{of: {quoted(table)}, axes: [{written}], measures: [{measures}]}}"
 
 
@@ -367,7 +404,7 @@ def drafted_summaries(
         words = _names(fact.name if len(facts) > 1 else "", taken)
         visits = next(words)
         lines.append(f"{quoted(visits)}: {{of: {quoted(fact.name)}, is: count(*), {_counts(fact, people)}}}")
-        views.append(_view(people.name, visits))
+        views.append(_line(people.name, {visits: quoted(f"{people.name}.{visits}")}, "count"))
         timed = next(_times(fact, links), None)
         if timed is not None:
             column, keys = timed
@@ -376,7 +413,8 @@ def drafted_summaries(
                 f"{quoted(name)}: {{of: {quoted(fact.name)}, is: {quoted(f'{function}({_spelt(column)})')}, {keys}}}"
                 for name, function in ends
             ]
-            views.append(_view(people.name, *(name for name, _ in ends)))
+            axes = {name: quoted(f"{people.name}.{name}") for name, _ in ends}
+            views.append(_line(people.name, axes, "count"))
     return lines, views
 
 
@@ -417,8 +455,3 @@ def _spelt(column: str) -> str:
     except CatalogError:
         read = None
     return column if read is not None and read == ("", column) else identifier(column)
-
-
-def _view(people: str, *names: str) -> str:
-    axes = ", ".join(quoted(f"{people}.{name}") for name in names)
-    return f"  {quoted(f'{people}_by_' + '_'.join(names))}: {{of: {quoted(people)}, axes: [{axes}], measures: [count]}}"

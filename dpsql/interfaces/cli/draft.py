@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,10 @@ SELECTED = ("refuse", "allow")
 @click.option("--name", help="catalog name (default: the source's)")
 @click.option("--unit", help="whose privacy: row, or table.key of the people's table")
 @click.option(
-    "--public", multiple=True, metavar="TABLE", help="a table whose rows anybody may see; `none`: no table"
+    "--public",
+    multiple=True,
+    metavar="TABLE",
+    help="a table whose rows anybody may see; `none`: no table",
 )
 @click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
 @click.option("--epsilon", help="what the first release spends; for instance 1")
@@ -54,17 +57,17 @@ def init(
 
     Keys and foreign keys, facts and dimensions, whose rows they are, bounds, cuts and categories in their order are
     proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
-    until you have replaced or confirmed each of them. What you say here is not marked.
+    until you have replaced or confirmed each of them. What you say here is not marked. Every table is private unless
+    --public names it; the draft names those that look like lists of things.
     """
     from dpsql.curator.draft import CuratorChoices, DraftWorkload
 
     guess = stated_guess(said["units"], said["rows"], said["most_rows"])
     allows = None if said["data_dependent"] is None else bool(SELECTED.index(said["data_dependent"]))
     public = frozenset(said["public"]) - {"none"} if said["public"] else None
-    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows)
-    if guess is not None:
-        numbers = (said["units"], said["rows"], said["most_rows"])
-        choices = replace(choices, guesses={"": tuple(number for number in numbers if number is not None)})
+    numbers = tuple(n for n in (said["units"], said["rows"], said["most_rows"]) if n is not None)
+    guesses = {"": numbers} if numbers else {}
+    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses)
     if interactive and workload is None:
         workload = _questions()
     questions = None if workload is None else DraftWorkload(statements(workload), guess)
@@ -73,6 +76,7 @@ def init(
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
+        "candidates": list(drafted.candidates), "notes": list(drafted.notes),
         "dropped": [column._asdict() for column in drafted.dropped], "unmatched": list(drafted.unmatched),
         "unread": list(drafted.unread),
     }  # fmt: skip
@@ -95,7 +99,7 @@ def _questions() -> Path | None:
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
     lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
     lines += [*drafted.unread, *drafted.unmatched]
-    lines += [f"proposed as public: {', '.join(drafted.public)}"] if drafted.public else []
+    lines += drafted.notes
     lines += [f"{drafted.question} If not, pass --unit TABLE.KEY."] if drafted.question else []
     lines += [] if drafted.design is None else _design_lines(drafted.design)
     lines += _dropped_lines(drafted.dropped)
@@ -210,7 +214,7 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
             say(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
         unit = options.unit or _unit(sketch)
-        public = _public(sketch) if options.public is None else options.public
+        public = _public(sketch, unit) if options.public is None else options.public
         cap = options.cap or _amount(
             "Most that these people may ever lose, in epsilon (for instance 4)", None
         )
@@ -278,19 +282,24 @@ def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
     return {table: numbers for table, numbers in guesses.items() if numbers}
 
 
-def _public(sketch: Sketch) -> frozenset[str]:
-    """Tables whose rows anybody may see; a dash for none."""
-    proposed, names = " ".join(sorted(sketch.public)) or "-", {table.name for table in sketch.tables}
+PUBLIC = "Which of these are lists of things, not of people (anybody may see their rows; empty: none)? {}"
+
+
+def _public(sketch: Sketch, unit: str) -> frozenset[str]:
+    """Tables whose rows anybody may see; nothing is proposed, and a table that is not listed may be named too."""
+    from dpsql.curator.draft.roles import why_private
+
+    names = {table.name for table in sketch.tables} - {unit.partition(".")[0]}
+    candidates = sorted(names - why_private(sketch.tables, sketch.links, unit).keys())
 
     def read(text: str) -> frozenset[str]:
-        tables = frozenset(text.replace(",", " ").split()) - {"-"}
+        tables = frozenset(text.replace(",", " ").split())
         if unknown := sorted(tables - names):
-            raise click.UsageError(f"no table {unknown[0]}; there are {', '.join(sorted(names))}")
+            raise click.UsageError(f"no table {unknown[0]} to name; there are {', '.join(sorted(names))}")
         return tables
 
-    answer: frozenset[str] = click.prompt(
-        "Tables whose rows anybody may see (- for none)", default=proposed, value_proc=read, err=True
-    )
+    prompt = PUBLIC.format(", ".join(candidates) or "no table looks so")
+    answer: frozenset[str] = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
     return answer
 
 

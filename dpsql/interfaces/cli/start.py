@@ -72,11 +72,11 @@ def confirm(
         return CommandOutput(value, "\n".join(_lines(marks)) or "nothing needs confirmation", result=True)
     confirmed = confirm_file(catalog, choices, by or login()) if choices else ()
     left_open = [group for group in groups if group not in choices]
-    names = ", ".join(f"{table.group}{' (rounder)' if table.rounder else ''}" for table in confirmed)
+    names = ", ".join(f"{group}{' (rounder)' if rounder else ''}" for group, rounder, _ in confirmed)
     told = f"still open: {', '.join(left_open)}" if left_open else f"every place in {catalog} is confirmed"
     if confirmed:
         told = f"confirmed {names}; {told}; recorded in {record_of(catalog)}"
-    return CommandOutput({"confirmed": [table.group for table in confirmed], "open": left_open}, told)
+    return CommandOutput({"confirmed": [group for group, _, _ in confirmed], "open": left_open}, told)
 
 
 def login() -> str:
