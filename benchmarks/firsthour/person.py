@@ -26,7 +26,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROMPTS = [
     r"Where the catalog goes \[.*?\]: ", r"Whose privacy \(.*?\) \[.*?\]: ",
     r"lists of things, not of people.*?\? .*?: ", r"ever lose, in epsilon.*?: ", r"spends of it.*?: ",
-    r"which they say \[Y/n\]: ",
+    r"with a note \[Y/n\]: ", r"empty: no forecast\): ",
     r"\[r\]ead, r\[o\]under, \[l\]ater \[o\]: ", r"\[r\]ead, \[l\]ater \[r\]: ",
     r"cannot be undone \[y/N\]: ", pexpect.EOF,
 ]  # fmt: skip
@@ -47,7 +47,7 @@ def person(star: UnseenStar, folder: Path) -> float:
     (folder / "data").mkdir(parents=True)
     star.write(folder / "data")
     shutil.copy(QUESTIONS / f"{star.name}.sql", folder / "questions.sql")
-    answers = ["", star.unit, " ".join(star.public), "4", "1", "", "", "", "y"]
+    answers = ["", star.unit, " ".join(star.public), "4", "1", "", "", "", "", "y"]
     world = {**os.environ, "DPSQL_STATE": "/dev/null", "TERM": "dumb", "COLUMNS": "120"}
     line = "dpsql start data questions.sql --no-page"
     keys, begun = len(line) + 1, time.monotonic()

@@ -245,15 +245,6 @@ def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
 
 
-@pytest.mark.parametrize(("unit", "said"), [("x", "together"), (None, "each row by itself")])
-def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str, tmp_path: Path) -> None:
-    write_tables(tmp_path, {"rider": "SELECT i AS rider_id FROM range(50) AS r(i)"})
-    choices = CuratorChoices(unit="rider.rider_id" if unit else "row")
-    made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, lambda _: choices)
-    (line,) = (line for line in made.text.splitlines() if line.startswith("  unit:"))
-    assert said in line.partition("#")[2]
-
-
 @pytest.mark.parametrize(("strays", "found"), [(0, True), (4, True), (20, True), (60, False)])
 def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
     strays: int, found: bool, tmp_path: Path
