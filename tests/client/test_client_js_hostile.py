@@ -74,19 +74,8 @@ def test_hostile_plans_are_refused_by_both_clients() -> None:
 
 def test_weights_are_exact_floors() -> None:
     epsilons = [
-        "1",
-        "0.5",
-        "1/3",
-        "2",
-        "3",
-        "4",
-        "5",
-        "16",
-        "0.000001",
-        "7/13",
-        "1.0986122886681098",
-        "12.345",
-    ]
+        "1", "0.5", "1/3", "2", "3", "4", "5", "16", "0.000001", "7/13", "1.0986122886681098", "12.345"
+    ]  # fmt: skip
     epsilons += [f"{i}/100" for i in range(1, 1600, 7)]
     found = run("for (const text of given) out.push(largestWeight(exact(text)))", epsilons)
     assert found == [largest_weight(Fraction(text)) for text in epsilons]

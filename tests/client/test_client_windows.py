@@ -14,18 +14,8 @@ from pathlib import Path
 from tests.local_plans import plan_text, view
 
 POSIX_MODULES = [
-    "fcntl",
-    "grp",
-    "pwd",
-    "resource",
-    "syslog",
-    "termios",
-    "tty",
-    "pty",
-    "readline",
-    "crypt",
-    "nis",
-]
+    "fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty", "pty", "readline", "crypt", "nis"
+]  # fmt: skip
 POSIX_NAMES = [
     "fork", "forkpty", "getuid", "geteuid", "getgid", "getegid", "getgroups", "setuid", "setsid", "getpgid", "chown",
     "fchown", "fchmod", "fchdir", "lchown", "mkfifo", "mknod", "nice", "openpty", "pread", "pwrite",

@@ -33,23 +33,9 @@ TEXT = st.text(
     max_size=12,
 ).filter(lambda text: "\0" not in text)  # fmt: skip
 WORDS = [
-    "null",
-    "~",
-    "true",
-    "Yes",
-    "1",
-    "1.0",
-    "-",
-    "- a",
-    "a: b",
-    "# x",
-    "2026-01-01",
-    "!!str x",
-    "",
-    "&a",
-    "*a",
-    "<<",
-]
+    "null", "~", "true", "Yes", "1", "1.0", "-", "- a", "a: b", "# x", "2026-01-01", "!!str x", "", "&a", "*a",
+    "<<"
+]  # fmt: skip
 
 
 def drafted(source: Path, output: Path) -> Catalog:

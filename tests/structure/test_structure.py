@@ -71,6 +71,8 @@ def test_what_no_entry_point_reaches_is_listed(tmp_path: Path) -> None:
     inner += "def dead(): return deeper()\ndef deeper(): return UNUSED\n"
     made = "class Made:\n    def told(self): return self._own()\n"
     made += "    def _own(self): ...\n    def dead_too(self): ...\n"
+    (tmp_path / "README.md").write_text("")
+    (tmp_path / "pyproject.toml").write_text("")
     found = reach.unreached(package(tmp_path, interface=interface, inner=inner, made=made), tmp_path)
     assert [line.split()[1] for line in found] == [
         "dpsql.inner.UNUSED", "dpsql.inner.dead", "dpsql.inner.deeper", "dpsql.made.Made.dead_too"
