@@ -223,7 +223,7 @@ def list_words(keys: KeyListMeta) -> str:
     >>> list_words(KeyListMeta("t.x", "VARCHAR", 387, 400, 1, (step,)))
     'keys of t.x: private, 387 shown, of about 46 people or more each'
     """
-    shown = f"of about {keys.people:,} people or more each" if keys.rounds else "all listed before"
+    shown = f"of about {keys.rounds[-1].people:,} people or more each" if keys.rounds else "all listed before"
     return f"keys of {keys.column}: private, {keys.keys} shown, {shown}"
 
 

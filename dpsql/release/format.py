@@ -10,7 +10,6 @@
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` and measure | as `MeasureScale` |
 | `keys_<i>` | one per key of a column with private keys, sorted | key, round (0: listed before) |
-| `difference_<s>` | one per noisy integer of what a factor leaves out | r1..rd, value |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
 
@@ -305,16 +304,11 @@ class KeyListMeta:
     known: str | None = None
 
     @property
-    def people(self) -> int:
-        """Units that must have a key for the last round to show it with chance 1/2, where theirs all count."""
-        return self.rounds[-1].people
-
-    @property
     def missing(self) -> str:
         """Keys that are not shown."""
         if not self.rounds:
             return "keys that were not listed before are not"
-        return f"keys of fewer than about {self.people:,} people are not"
+        return f"keys of fewer than about {self.rounds[-1].people:,} people are not"
 
     @property
     def among(self) -> str:

@@ -445,7 +445,7 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
     for plan, meta in zip(plans, release.meta.keys, strict=True):
         wrong = list(_faults(plan, meta, made.lists[meta.column], made.limits[meta.column]))
         what = "were shown by the catalog's chances" if meta.rounds else "were listed before"
-        people = f", each of about {meta.people} people or more" if meta.rounds else ""
+        people = f", each of about {meta.rounds[-1].people} people or more" if meta.rounds else ""
         detail = ", ".join(wrong) or f"{meta.keys} keys{people}"
         yield Check(f"keys of {meta.column} {what}", not wrong, detail)
         if meta.known is not None:
