@@ -12,7 +12,6 @@ import pytest
 from dpsql.errors import CatalogError
 from tests.engines.servers import postgres_or_skip
 from tests.privacy.meetings import ENTRIES, PAIRS, Chosen, chosen, measured
-from tests.privacy.test_key_releases import Steps
 
 REFUSED: dict[frozenset[str], str] = {
     frozenset({"Laplace", "private keys"}): "private keys need a delta",
@@ -53,12 +52,8 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("entries", cases())
-def test_where_two_features_meet(
-    entries: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_where_two_features_meet(entries: Chosen, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     where = request.getfixturevalue("server") if entries["source"] == "PostgreSQL" else ""
-    if entries["axis"] == "private keys":
-        Steps(frozenset()).install(monkeypatch)  # she has no key of her own: the list is the same
     refused = [words for pair, words in REFUSED.items() if pair <= set(entries.values())]
     if refused:
         with pytest.raises(CatalogError) as refusal:
