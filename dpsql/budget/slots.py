@@ -74,10 +74,8 @@ def slot_inequality(price: SlotPrice) -> Callable[[int, int], bool]:
         PrivacyError: dG falls so fast between nodes that floats cannot interpolate it.
     """
     cost, delta, room = price
-    whole, digits = (
-        room + cost,
-        4 * math.ceil((_SPARE_DIGITS - math.log10(delta)) / 4),
-    )  # few values: bounds are shared
+    whole = room + cost
+    digits = 4 * math.ceil((_SPARE_DIGITS - math.log10(delta)) / 4)  # few values: bounds are shared
     mu = Fraction(math.isqrt(math.floor(whole * _POINT * _POINT)), _POINT)  # rounded down
     step = min(Fraction(1, NODES_A_UNIT), Fraction(math.floor(mu / NODES_A_MU * _POINT), _POINT))
     blocks, quarter = 1, Decimal(float(delta / 4))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from math import comb, exp, inf
+from math import comb, inf
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -216,8 +216,8 @@ def _laws(guess: Guess) -> dict[str, Guess]:
     few = max(1.0, guess.mean / 4)
     return {
         "even": replace(guess, typical=max(1.0, guess.mean)),
-        LOG_NORMAL: replace(guess, typical=guess.typical or max(1.0, guess.mean * exp(-1 / 2))),
-        SKEWED: replace(guess, typical=min(few, guess.typical or few)),
+        LOG_NORMAL: replace(guess, typical=guess.median),
+        SKEWED: replace(guess, typical=min(few, guess.median)),
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker, open_public
 from dpsql.contributions.rehearsal import Guess
@@ -322,6 +323,13 @@ def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path
     assert run.returncode == 0, run.stderr
     said = run.stdout + run.stderr
     assert "views.old: `workload` of customer.age is not used" in said and "workload: [[" not in said
+
+
+def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
+    output = tmp_path / "drafted.yaml"
+    run = dpsql_command("init", shop / "shop.duckdb", "-o", output, "--workload", shop / "q.sql")
+    assert run.returncode == 0 and "2 of 2 questions are served" in run.stdout + run.stderr
+    assert all(each.refusal is None for each in api.plan(output, QUESTIONS[:2]).queries)
 
 
 def test_the_command_shows_views_and_errors(shop: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from dpsql.catalog import Catalog, load_catalog, parse_catalog
 from dpsql.central.central import publish_release
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source, leave_open
-from dpsql.errors import InterfaceError, SourceError, UnknownName
+from dpsql.errors import CatalogError, InterfaceError, SourceError, UnknownName
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command
 from tests.releases import published, write_tables
@@ -98,6 +98,13 @@ def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> Non
     assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines", "orders"}
     written = (tmp_path / "shop.yaml").read_text()
     assert "  friends:  # a bridge: its rows link others\n    role: fact\n" in written
+
+
+def test_publish_refuses_a_draft_until_every_mark_is_gone(tmp_path: Path) -> None:
+    source, output = make_duckdb(tmp_path), tmp_path / "shop.yaml"
+    drafted(source, output)
+    with pytest.raises(CatalogError, match=r"privacy: .*not confirmed"):
+        api.publish(output, tmp_path / "shop.dpsql")
 
 
 PEOPLE_AND_LISTS = {
@@ -227,6 +234,15 @@ def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     assert f"# {made.question}" in made.text
     rides = load_catalog(tmp_path / "rides.yaml")
     assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
+
+
+@pytest.mark.parametrize(("unit", "said"), [("x", "together"), (None, "each row by itself")])
+def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str, tmp_path: Path) -> None:
+    write_tables(tmp_path, {"rider": "SELECT i AS rider_id FROM range(50) AS r(i)"})
+    choices = CuratorChoices(unit="rider.rider_id" if unit else "row")
+    made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, lambda _: choices)
+    (line,) = (line for line in made.text.splitlines() if line.startswith("  unit:"))
+    assert said in line.partition("#")[2]
 
 
 @pytest.mark.parametrize(("strays", "found"), [(0, True), (4, True), (20, True), (60, False)])
@@ -364,6 +380,19 @@ def test_repeated_rows_of_a_public_table_are_put_together(tmp_path: Path) -> Non
     assert shop.source is not None and shop.source.tables["zones"].startswith("SELECT DISTINCT")
     assert list(shop.tables["rides"].foreign_keys) == ["from_zone_id", "to_zone_id"]
     assert len(api.plan(tmp_path / "rides.yaml").statistics) > 2
+
+
+def test_the_command_asks_and_writes(tmp_path: Path) -> None:
+    source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
+    typed = "\n\nstores\n4\n0.5\n\n\n\n\n\n"
+    run = dpsql_command("init", source, "-o", output, "--interactive", text=typed)
+    assert run.returncode == 0, run.stderr
+    shop = load_catalog(output)
+    assert (shop.privacy.unit.name, str(shop.privacy.epsilon)) == ("customers.c_custkey", "1/2")
+    assert "privacy" not in shop.unconfirmed()
+    assert {view.data_dependent for view in shop.views.values()} == {"allow"}
+    again = dpsql_command("init", source, "-o", output)
+    assert again.returncode == 2 and "exists" in again.stderr
 
 
 @pytest.mark.usefixtures("publishes")

@@ -38,17 +38,9 @@ STAY = {
 }
 """Commands that stay until they are stopped, or ask, and who runs them."""
 DEAR = {
-    "init",
-    "rehearse",
-    "design",
-    "audit",
-    "certificate",
-    "append",
-    "forget",
-    "simulate",
-    "collect",
-    "collection-plan",
-}
+    "init", "rehearse", "design", "audit", "certificate", "append", "forget", "simulate", "collect",
+    "collection-plan"
+}  # fmt: skip
 
 
 def shown(command: click.Command) -> list[str]:

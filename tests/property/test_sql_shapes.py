@@ -22,27 +22,12 @@ from tests.release_fixture import make_rows, write_fixture
 pytestmark = pytest.mark.long
 
 OTHERS = {
-    "whole": [
-        "0",
-        "1",
-        "2",
-        "5",
-        "10",
-        "18",
-        "20",
-        "21",
-        "25",
-        "30",
-        "39",
-        "40",
-        "2025",
-        "999999999999999999",
-    ],
+    "whole": ["0", "1", "2", "5", "10", "18", "20", "21", "25", "30", "39", "40", "2025", "999999999999999999"],
     "decimal": ["0.5", "20.0", "12.25", "100.0", "25.5"],
     "day": ["2025-01-01", "2025-01-31", "2025-02-15", "2025-03-31", "2024-12-31", "2026-01-01"],
     "instant": ["2025-01-01 00:00:00", "2025-02-01 12:30:00", "2025-03-01 00:00:00"],
     "text": ["north", "south", "food", "drinks", "tea", "nowhere", "", "%o%", "month", "2025-01-1"],
-}
+}  # fmt: skip
 """Constants by their kind: few, so that some are equal and some lie outside of every domain."""
 
 PEOPLE = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"

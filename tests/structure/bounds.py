@@ -204,7 +204,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 366),
-    "code-lines": Bound(62500, 65660),
+    "code-lines": Bound(62500, 65658),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 893),
     "value-classes-built-in-at-most-one-place": Bound(120, 259),
@@ -240,7 +240,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 10.2)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_370)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_364)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_311)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (

@@ -1,8 +1,8 @@
-"""Definitions that nobody uses: functions, classes, methods and constants that only tests name, or nobody.
+"""Definitions that no entry point reaches: functions, classes, methods and constants that only tests name, or nobody.
 
-Used are names in the package (not where they are imported), in what docs and examples import, and in pyproject.toml.
-What only unused definitions name is unused too. Names are not resolved: a definition that is listed is used under no
-name at all; one that is not may still be dead.
+Reached is what a name stands for that entry points, modules as they load, docs or examples use, and then what a reached
+definition names. Names are not resolved: a definition that is listed is reached under no name at all; one that is not
+may still be dead. A name counts where it is read, not where it is imported.
 
 Decorated definitions (commands, validators), and methods of classes with a base of a library or a Protocol's, are
 called by others.
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from tests.structure.source import Module, Package, identifier, imported
@@ -39,38 +37,39 @@ class Definition:
     node: ast.stmt
     owner: ast.ClassDef | None = None
 
-    @cached_property
-    def names(self) -> Counter[str]:
-        """What it names itself."""
-        return _names(self.node)
-
 
 def unreached(package: Package, project: Path) -> list[str]:
-    """Every definition that nobody uses, with its place."""
-    uses = Counter(CALLED) + Counter(_documented(project))
-    for module in package.modules:
-        uses.update(_names(module.tree))
+    """Every definition that no entry point reaches, with its place."""
     left = [d for module in package.modules for d in _definitions(package, module)]
-    dead = list[Definition]()
-    while found := next((d for d in left if uses[d.name] <= d.names[d.name]), None):
-        uses.subtract(found.names)
-        dead.append(found)
-        left = [d for d in left if d is not found and d.owner is not found.node]
-    lines = ((d.module, d.node, d.owner.name + "." if d.owner else "", d.name) for d in dead)
-    return sorted(f"{module.place(node)} {module.name}.{owner}{name}" for module, node, owner, name in lines)
+    own = {d.node for d in left}
+    names = {*CALLED, *_documented(project)}
+    for module in package.modules:
+        names.update(_names(module.tree, own))
+    while reached := {d for d in left if d.name in names and (d.owner is None or d.owner.name in names)}:
+        left = [d for d in left if d not in reached]
+        for definition in reached:
+            names.update(_names(definition.node, own))
+    nodes = {d.node for d in left}
+    return sorted(
+        f"{d.module.place(d.node)} {d.module.name}.{d.owner.name + '.' if d.owner else ''}{d.name}"
+        for d in left
+        if d.owner not in nodes
+    )
 
 
-def _names(syntax: ast.AST) -> Counter[str]:
-    """Names that are read, attributes, and texts that could be one: getattr, and annotations as text."""
-    found = Counter[str]()
-    for node in ast.walk(syntax):
+def _names(syntax: ast.AST, apart: Set[ast.stmt]) -> Iterator[str]:
+    """Names that are read, attributes, and texts that could be one (getattr, annotations as text); not inside of
+    definitions that are looked at apart."""
+    waiting = [syntax]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found[node.id] += 1
+            yield node.id
         elif isinstance(node, ast.Attribute):
-            found[node.attr] += 1
+            yield node.attr
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            found[node.value] += 1
-    return found
+            yield node.value
+        waiting += [child for child in ast.iter_child_nodes(node) if child not in apart]
 
 
 def _documented(project: Path) -> Iterator[str]:

@@ -68,7 +68,7 @@ def test_what_no_entry_point_reaches_is_listed(tmp_path: Path) -> None:
     interface = "from dpsql.inner import used\nfrom dpsql.made import Made\n"
     interface += "def main():\n    used()\n    return Made().told()\n"
     inner = "LIMIT = 3\nUNUSED = 4\ndef used(): return LIMIT\n"
-    inner += "def dead(): return deeper()\ndef deeper(): return UNUSED\n"
+    inner += "def dead(): return deeper()\ndef deeper(): return UNUSED, dead\n"
     made = "class Made:\n    def told(self): return self._own()\n"
     made += "    def _own(self): ...\n    def dead_too(self): ...\n"
     (tmp_path / "README.md").write_text("")

@@ -63,16 +63,8 @@ def main() -> None:
             names = [given.columns[i][0] for i in kept]
             rows[table] = [names, *([row[i] for i in kept] for row in given.rows)]
         numbers = {name: number for number, name in asker.ask("SELECT oid::int8, proname FROM pg_proc").rows}
-        for name in (
-            "typinput",
-            "typoutput",
-            "typreceive",
-            "typsend",
-            "typmodin",
-            "typmodout",
-            "typanalyze",
-            "typsubscript",
-        ):
+        functions = ("input", "output", "receive", "send", "modin", "modout", "analyze", "subscript")
+        for name in (f"typ{function}" for function in functions):
             head, *lines = rows["pg_type"]
             if name in head:
                 place = head.index(name)
