@@ -1,1 +1,1 @@
-"""Customers who own many rows: figures, and benchmarks/results/userlevel.md."""
+"""Customers who own many rows: figures."""

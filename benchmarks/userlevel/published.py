@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.userlevel.questions import Questions, answers
 from benchmarks.userlevel.releases import Release, Star
-from benchmarks.userlevel.simulator import releases, simulated
+from benchmarks.userlevel.simulator import People, releases, simulated
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -76,7 +76,7 @@ def matched(star: Star, asked: Sequence[Questions], catalog: Path, number: int, 
             simulated_values[key].append(values)
     whole = list(published(catalog, number))  # before the engine is put aside
     inside, apart = list[bool](), 0.0
-    with simulated(star) as people:
+    with simulated(People(star)) as people:
         for seed, release in enumerate(whole):
             again = dict(_values(people.drawn(publish_noise(seed)), asked, star.measure))
             for key, values in _values(release, asked, star.measure):

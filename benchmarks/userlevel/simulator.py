@@ -134,6 +134,7 @@ class People:
 
     def make_weights(self, norms: str, of: str, clip: int) -> str:
         """See `sql.make_weights`."""
+        self.clip = clip
         ratio = np.divide(float(UNIT) ** 2 * clip, self.norm, out=np.zeros(self.number), where=self.norm > 0)
         self.weight = np.floor(np.sqrt(np.minimum(ratio, float(UNIT) ** 2)))
         return "weights"
@@ -141,7 +142,7 @@ class People:
     def make_pure_weights(self, rows: str, of: str, tau: int, bounds: Sequence[tuple[str, int]]) -> str:
         """See `sql.make_pure_weights`."""
         ((value, bound),) = bounds
-        mid = self.mid(value)
+        self.clip, mid = tau, self.mid(value)
         if mid not in self._sizes:
             sizes = np.abs(self.value - (mid or 0))
             self._sizes = {mid or 0: np.bincount(self.unit, sizes, self.number).astype(np.int64)}
@@ -176,12 +177,11 @@ class Weighted:
 
 
 @contextlib.contextmanager
-def simulated(star: Star) -> Iterator[Star]:
+def simulated(people: People) -> Iterator[Star]:
     """The star with its people in the place of its engine.
 
     **Yields**: a star whose `release` draws noise alone.
     """
-    people = People(star)
     asked = {
         selection: ("people_per_bin", "clipped_total"),
         clipping: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
@@ -201,11 +201,11 @@ def simulated(star: Star) -> Iterator[Star]:
                 )
         stack.enter_context(mock.patch.object(selection, "make_people", lambda *_: "people"))
         stack.enter_context(mock.patch.object(content, "axis_parts", lambda a: kept[0] if kept else once(a)))
-        yield replace(star)
+        yield replace(people.star)
 
 
 def releases(star: Star, draws: int, first: int = 1) -> Iterator[Release]:
     """So many simulated releases of a star."""
-    with simulated(star) as people:
+    with simulated(People(star)) as drawn:
         for seed in range(first, first + draws):
-            yield people.release(seed)
+            yield drawn.release(seed)
