@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.catalog import parse_catalog
 from dpsql.errors import CatalogError
 
 CENTRAL = """

@@ -592,7 +592,7 @@ def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None
     **Privacy**: spends nothing and opens no private table. The views become public with the release, and reveal what
         the statements reveal if private rows suggested them.
     """
-    from dpsql.catalog.load import catalog_text
+    from dpsql.catalog.catalog import catalog_text
     from dpsql.curator.design import design_catalog
 
     return design_catalog(catalog_text(Path(catalog)), Path(catalog), workload, guess)

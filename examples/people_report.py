@@ -13,7 +13,7 @@ from pathlib import Path
 import dpsql
 from dpsql.client import Plan, decode, read_plan, respond, to_json
 from dpsql.client.entropy import system_entropy
-from dpsql.client.rows import to_rows
+from dpsql.client.device import to_rows
 
 CATALOG = Path(__file__).resolve().parents[1] / "catalog" / "survey.yaml"
 PEOPLE = 4000

@@ -31,8 +31,7 @@ from benchmarks.figures import Figures
 from dpsql.errors import Error
 from dpsql.federation.session import open_session
 from dpsql.interfaces.python.scan import InputPiece
-from dpsql.interfaces.shell import evaluate
-from dpsql.interfaces.shell.commands import ShellState
+from dpsql.interfaces.shell import ShellState, evaluate
 from dpsql.release.request import LIMIT
 from dpsql.results.render import render
 from tests.interfaces.wire_client import Server, Wire, running

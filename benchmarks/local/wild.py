@@ -13,8 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from dpsql.client.device import leaf_of, units
 from dpsql.client.plan import read_axis
-from dpsql.client.rows import leaf_of, units
 
 CLIENT = Path(__file__).parents[2] / "clients" / "js" / "dpsql-rows.js"
 AXES: tuple[dict[str, Any], ...] = (

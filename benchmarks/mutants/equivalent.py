@@ -69,19 +69,19 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "1",
     ): "budgets are at least 1 and never empty",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0",
         "0.0",
         "1.0",
     ): "one more coin of a smaller part of the exponent: the same chance",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "rounds = np.maximum(np.floor(exponent + slack), 0.0) + 1.0",
         "1.0",
         "2.0",
     ): "one more coin of a smaller part of the exponent: the same chance",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "heads = (word + 1.0) * 2.0**-53 <= middle - width",
         "1.0",
         "2.0",
@@ -165,13 +165,13 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "more digits than the proof needs",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):",
         "53",
         "54",
     ): "more coins are decided by fractions, as they would have been",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "heads = (word + 1.0) * 2.0**-53 <= middle - width",
         "(word + 1.0) * 2.0 ** (-53) <= middle - width",
         "(word + 1.0) * 2.0 ** (-53) < middle - width",
@@ -244,7 +244,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "_SPARE_DIGITS - math.ceil(math.log10(max(1.0, float(mu2))))",
     ): "fewer digits, of an mu^2 that can be had still far more than the half that is subtracted",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "if bound & (bound - 1) == 0:",
         "1",
         "2",
@@ -280,7 +280,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "2 // high",
     ): "the guess above is large enough, so the loop is not entered",
     (
-        "dpsql/noise/coins.py",
+        "dpsql/noise/discrete.py",
         "for j in np.flatnonzero(~heads & (word * 2.0**-53 < middle + width)):",
         "word * 2.0 ** (-53) < middle + width",
         "word * 2.0 ** (-53) <= middle + width",

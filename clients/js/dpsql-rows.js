@@ -1,4 +1,4 @@
-// From what a page or a device holds to rows of leaves, as in Python's dpsql.client.rows. Every value has a leaf, or its
+// From what a page or a device holds to rows of leaves, as in Python's dpsql.client.device. Every value has a leaf, or its
 // row is left out as the catalog says; none makes the client fail, which would tell it.
 
 // What texts say: docs/values.md.

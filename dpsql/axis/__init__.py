@@ -17,8 +17,9 @@ from dpsql.axis.model import (
     KeyRule,
     OrderedRule,
     PublicTable,
+    leaf_sql,
+    table_sql,
 )
-from dpsql.axis.sql import leaf_sql, table_sql
 
 __all__ = [
     "IN_DOMAIN",

@@ -4,7 +4,14 @@
 `spec_hash` names the specification.
 """
 
-from dpsql.catalog.catalog import Catalog, spec_hash
+from dpsql.catalog.catalog import (
+    Catalog,
+    catalog_from_json,
+    load_catalog,
+    made_view,
+    parse_catalog,
+    spec_hash,
+)
 from dpsql.catalog.collection import Collection, JointGrid, Service, service_shares
 from dpsql.catalog.columns import Column, Cuts
 from dpsql.catalog.graph import (
@@ -23,7 +30,6 @@ from dpsql.catalog.graph import (
     view_axes,
     view_measures,
 )
-from dpsql.catalog.load import catalog_from_json, load_catalog, made_view, parse_catalog
 from dpsql.catalog.model import AxisSpec, Privacy, Stream, View
 from dpsql.catalog.source import Source, expand
 from dpsql.catalog.tables import ForeignKey, Measure, Table

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import LARGEST_UNITS
-from dpsql.catalog.moments import PREFIX
+from dpsql.catalog.derived import PREFIX
 from dpsql.central.placed_rows import measure_digits
 from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step, lowered
 from dpsql.contributions.selection import Buy, Divided

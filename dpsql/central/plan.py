@@ -50,7 +50,7 @@ from dpsql.mechanisms.designs.question import (
 )
 from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import NoiseDistribution, laws_for
-from dpsql.noise.coins import HEADROOM
+from dpsql.noise.discrete import HEADROOM
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""

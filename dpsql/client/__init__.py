@@ -8,9 +8,7 @@ Standard library only, so that it can be read in one sitting and carried anywher
 | entropy | bytes to exact uniform integers |
 | oracles | the four randomizers, by integer weights, and their payloads |
 | plan    | reading a collection plan, and refusing one |
-| report  | report bytes, version 1, and their JSON twin |
-| device  | view, item, perturbation; once a person and collection |
-| rows    | joining and looking values up |
+| device  | rows to leaves, view, item, perturbation; report bytes and their JSON twin; once a person and collection |
 """
 
 from dpsql.client.device import Memory, Report, decode, encode, from_json, respond, to_json

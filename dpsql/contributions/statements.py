@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.axis.sql import search
+from dpsql.axis.model import search
 from dpsql.central.cells import CountedCells
 from dpsql.central.placed_rows import CountedRows
 from dpsql.central.planned import ReleasePlan

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from dpsql.catalog import Catalog, parse_catalog
+from dpsql.catalog.catalog import catalog_text
 from dpsql.catalog.columns import Column, Cuts, bin_starts
-from dpsql.catalog.load import catalog_text
 from dpsql.catalog.tables import Measure, Table
 from dpsql.curator.design.axes import widths
 from dpsql.curator.design.text import flow, quoted

@@ -7,8 +7,8 @@ them.
 | `random` | a sample | unless the test rejects it, scaled; may be combined | scaled where `everybody` is declared |
 | `unknown` | nobody says | answers only what nothing else can | counts of the respondents |
 
-**Test.** `dpsql.federation.sample_test` compares respondents with the population. Where it rejects, they are weighted
-to the population's margins (`dpsql.federation.raking`) and answer what nothing else can, or answer for themselves
+**Test.** `dpsql.federation.respondents` compares respondents with the population. Where it rejects, they are weighted
+to the population's margins (`dpsql.federation.respondents`) and answer what nothing else can, or answer for themselves
 alone.
 
 **Together.** Two tables x, z of the same cells with covariances A, B and Cov(x, z) = C have the best linear mean
@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsql.federation.sample_test import Sample, scaled_to
+from dpsql.federation.respondents import RANK, Sample, scaled_to
 from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
 from dpsql.matrices.pooled import BilinearForm, TotalInfluence
 from dpsql.planner.plan import views_of
@@ -40,8 +40,6 @@ from dpsql.tree import random_boxes
 
 LARGEST = 1024
 """Numbers up to which cells are weighed one by one: solving takes a second there."""
-RANK = 1e-9
-"""Directions of a covariance with less than this share of the largest are known exactly."""
 
 
 def as_everybody(sample: Sample) -> Release | None:

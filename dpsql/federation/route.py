@@ -29,8 +29,7 @@ from dpsql.errors import DataError, Error, NotSupportedError, NoViewError, Progr
 from dpsql.executor.engine import ReleaseEngine, assemble_result
 from dpsql.executor.relation import Relation
 from dpsql.federation.population import Pool, as_everybody, pools
-from dpsql.federation.raking import raked
-from dpsql.federation.sample_test import Sample, SampleTest, best_total, sample_test
+from dpsql.federation.respondents import Sample, SampleTest, best_total, raked, sample_test
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
 from dpsql.planner.block import Block
 from dpsql.planner.notes import PARTICIPATIONS, Reads, reads_of

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.catalog.load import file_bytes
+from dpsql.catalog.catalog import file_bytes
 from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.duck import private_folder
 from dpsql.errors import DataError, InterfaceError, MachineFault, OperationalError

@@ -1,7 +1,7 @@
 """Exact integer noise: the discrete Laplace and the discrete Gaussian, vectorised, no float in the law.
 
-Read in this order: `source` (what a mechanism is given, and entropy), `discrete`, `coins` (how a
-uniform integer becomes an exact e^(-u/t)). Only this package touches the operating system's entropy.
+Read in this order: `source` (what a mechanism is given, and entropy), `discrete` (how a uniform integer becomes an
+exact e^(-u/t), and a draw), `knorm`. Only this package touches the operating system's entropy.
 
 >>> import numpy as np
 >>> noise = ExactNoise(os_entropy())
@@ -9,8 +9,7 @@ uniform integer becomes an exact e^(-u/t)). Only this package touches the operat
 ((3,), False)
 """
 
-from dpsql.noise.coins import HEADROOM, Entropy
-from dpsql.noise.discrete import discrete_gaussian, discrete_laplace, laplace_variance
+from dpsql.noise.discrete import HEADROOM, Entropy, discrete_gaussian, discrete_laplace, laplace_variance
 from dpsql.noise.knorm import MOST_DRAWN, TreeNoise, expected_tries
 from dpsql.noise.source import (
     ExactNoise,

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.noise.coins import (
+from dpsql.noise.discrete import (
     BLOCK,
     BoolArray,
     Entropy,
@@ -35,11 +35,11 @@ from dpsql.noise.coins import (
     UniformReals,
     WordArray,
     check_denominator,
+    discrete_laplace,
     exponentials,
     full_words,
     rational_coin,
 )
-from dpsql.noise.discrete import discrete_laplace
 
 _SLACK = 2.0**-48
 """Of an exponent of a tree's coin: some eight correctly rounded operations err by less than 2^-49 of it."""

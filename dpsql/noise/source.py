@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.noise.coins import BoolArray, Entropy, IntArray, full_words
-from dpsql.noise.discrete import discrete_gaussian, discrete_laplace
+from dpsql.noise.discrete import BoolArray, Entropy, IntArray, discrete_gaussian, discrete_laplace, full_words
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 
 

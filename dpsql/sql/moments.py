@@ -27,7 +27,7 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import exp
 
-from dpsql.catalog.moments import PREFIX
+from dpsql.catalog.derived import PREFIX
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding, declared_measures

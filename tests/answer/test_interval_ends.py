@@ -17,8 +17,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.agents import Statement, claimed_answer
 from dpsql.interfaces.pgwire.statements import Backend, SessionState
-from dpsql.interfaces.shell import evaluate
-from dpsql.interfaces.shell.commands import ShellState
+from dpsql.interfaces.shell import ShellState, evaluate
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release

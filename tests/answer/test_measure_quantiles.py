@@ -10,7 +10,7 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dpsql.catalog.load import catalog_from_json, parse_catalog
+from dpsql.catalog.catalog import catalog_from_json, parse_catalog
 from dpsql.errors import CatalogError, PartialBinError
 from dpsql.noise import ZeroNoise
 from tests.releases import Twins, published, write_catalog

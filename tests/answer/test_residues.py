@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.curator.forecast import QueryForecast
 from dpsql.executor.predict import PredictedColumn
-from dpsql.federation.sample_test import difference
+from dpsql.federation.respondents import difference
 from dpsql.interfaces.cli.plan import _query_lines
 from dpsql.intervals.estimated import fieller
 

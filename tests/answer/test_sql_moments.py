@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.catalog import parse_catalog
 from dpsql.errors import CatalogError, NotSupportedError
 from dpsql.noise import ZeroNoise
 from tests.releases import Twins, published, write_catalog

@@ -54,7 +54,7 @@ def test_it_takes_what_it_says(answerer: ReleaseEngine, monkeypatch: pytest.Monk
 
 
 def test_it_is_completed_and_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    completer = ShellCompleter(Words([]))
+    completer = ShellCompleter(Words([]), [])
 
     def offered() -> list[str]:
         return [c.text for c in completer.get_completions(Document("SELECT DP_REL"), CompleteEvent())]

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.catalog import catalog_from_json
-from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.catalog import parse_catalog
 from dpsql.catalog.private_columns import KeyUse, keys_share, private_columns
 from dpsql.errors import CatalogError
 

@@ -14,8 +14,8 @@ import pytest
 from pydantic import Field, model_validator
 
 from docs import catalog_keys, make_reference
-from dpsql import api, catalog
-from dpsql.catalog import load, load_catalog, model
+from dpsql import api
+from dpsql.catalog import catalog, load_catalog, model
 from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError
 from dpsql.noise import ExactNoise, os_entropy
@@ -55,7 +55,7 @@ class Catalog(catalog.Catalog):
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The catalog's file, where the model has the key."""
-    monkeypatch.setattr(load, "Catalog", Catalog)
+    monkeypatch.setattr(catalog, "Catalog", Catalog)
     file = tmp_path / "toys.yaml"
     file.write_text(TEXT.replace("ROOT", str(tmp_path)))
     return file

@@ -17,10 +17,9 @@ import dpsql
 from dpsql.catalog import load_catalog, parse_catalog
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.central import publish_release
-from dpsql.client.device import decode, respond, to_json
+from dpsql.client.device import decode, respond, to_json, to_rows
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
-from dpsql.client.rows import to_rows
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.audit import audit_release
 from dpsql.curator.forecast import plan_catalog

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.client import Memory, Plan, Row, decode, read_plan, respond
+from dpsql.client.device import leaf_of, to_rows, units
 from dpsql.client.entropy import below, system_entropy
 from dpsql.client.plan import largest_weight, read_axis
-from dpsql.client.rows import leaf_of, to_rows, units
 from dpsql.errors import DataError
 from tests.local_plans import W1, all_kinds, plan_of, view
 

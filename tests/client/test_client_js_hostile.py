@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dpsql.client.device import join, to_rows
 from dpsql.client.plan import largest_weight
-from dpsql.client.rows import join, to_rows
 from dpsql.errors import DataError, PrivacyError
 from tests.local_plans import W1, plan_of, plan_text, view
 

@@ -11,8 +11,8 @@ import pytest
 from dpsql.axis import Axis, leaf_sql
 from dpsql.catalog import parse_catalog
 from dpsql.client import decode, read_plan, respond
+from dpsql.client.device import check_fields, leaf_of, to_rows
 from dpsql.client.entropy import system_entropy
-from dpsql.client.rows import check_fields, leaf_of, to_rows
 from dpsql.errors import DataError
 from dpsql.local.plan import build_plan
 from dpsql.local.survey import design_of, public_axis_maker, survey_of

@@ -47,7 +47,7 @@ os.open = open_no_folder
 from fractions import Fraction
 from dpsql.client import Memory, decode, read_plan, to_json
 from dpsql.client.entropy import system_entropy
-from dpsql.client.rows import check_fields, join, to_rows
+from dpsql.client.device import check_fields, join, to_rows
 
 plan = read_plan(pathlib.Path(plan_path).read_bytes())
 names_of = [axis.name for axis in plan.axes]

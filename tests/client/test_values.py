@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.local.wild import AXES, UNITS, read_by_javascript, read_by_python, wild_texts
+from dpsql.client.device import leaf_of, units
 from dpsql.client.plan import read_axis
-from dpsql.client.rows import leaf_of, units
 from tests.client.test_client_js_hostile import CLIENT, NODE, run
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dpsql.axis.build import CategoryRule
 from dpsql.catalog import Catalog, load_catalog, parse_catalog
+from dpsql.catalog.catalog import catalog_from_json
 from dpsql.catalog.graph import view_axes
-from dpsql.catalog.load import catalog_from_json
 from dpsql.catalog.model import View
 from dpsql.central.axes import axis_maker
 from dpsql.curator.design.text import quoted

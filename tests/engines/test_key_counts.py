@@ -19,8 +19,8 @@ import duckdb
 import pytest
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import parse_catalog
 from dpsql.catalog.columns import CONTROL, is_key
-from dpsql.catalog.load import parse_catalog
 from dpsql.catalog.private_columns import PrivateColumn, private_columns
 from dpsql.central import selection
 from dpsql.central.known_keys import listed_keys

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from dpsql.errors import UNSEEN
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import all_commands, cli
-from dpsql.interfaces.shell import run_text
-from dpsql.interfaces.shell.commands import ShellState
+from dpsql.interfaces.shell import ShellState, run_text
 from dpsql.results.render import FORMATS, STYLES, render
 from tests.release_fixture import make_rows, write_fixture
 

@@ -26,8 +26,7 @@ from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import at_hand
 from dpsql.interfaces.python.describe import Words
 from dpsql.interfaces.python.scan import InputPiece, split
-from dpsql.interfaces.shell import evaluate
-from dpsql.interfaces.shell.commands import ShellState
+from dpsql.interfaces.shell import NAMES, ShellState, evaluate
 from dpsql.interfaces.shell.completer import ShellCompleter
 from tests.command import dpsql_command
 from tests.interrupts import heed_interrupts, piped
@@ -243,7 +242,9 @@ def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def completer(shop: Path) -> ShellCompleter:
-    return ShellCompleter(Words(table for _, table in ShellState(open_session([shop]), "table").tables()))
+    return ShellCompleter(
+        Words(table for _, table in ShellState(open_session([shop]), "table").tables()), NAMES
+    )
 
 
 @pytest.mark.parametrize(

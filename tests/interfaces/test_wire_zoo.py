@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.federation.session import Settings, open_session
-from dpsql.interfaces.pgwire.parameters import bind
+from dpsql.interfaces.pgwire.portals import bind
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.wire_client import serving
 from tests.interfaces.wire_zoo.measure import Verdict, judge, verdicts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpsql import api
 from dpsql.budget import Mu2, currency_at, share_of_cap
 from dpsql.catalog import catalog_from_json, load_catalog
-from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.catalog import parse_catalog
 from dpsql.central.central import publish_release
 from dpsql.curator.forecast import refreshes
 from dpsql.errors import BudgetExceeded, CatalogError

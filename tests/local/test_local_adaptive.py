@@ -258,7 +258,7 @@ def test_rounds_need_an_axis_and_reports() -> None:
 
 def test_the_client_loads_the_standard_library_alone() -> None:
     code = (
-        "import sys, dpsql.client, dpsql.client.rows; "
+        "import sys, dpsql.client, dpsql.client.device; "
         "print(sorted({'numpy', 'duckdb', 'pandas', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

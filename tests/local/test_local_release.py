@@ -19,8 +19,8 @@ import dpsql
 from benchmarks.local.simulated import one_row_each
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.client import Memory, decode, read_plan, to_json
+from dpsql.client.device import to_rows
 from dpsql.client.entropy import system_entropy
-from dpsql.client.rows import to_rows
 from dpsql.engines import open_sources
 from dpsql.errors import CatalogError, DataError, OperationalError
 from dpsql.examples.retail import make_star, write_star

@@ -17,8 +17,8 @@ import dpsql
 from benchmarks.local.simulated import one_row_each
 from dpsql.catalog import parse_catalog
 from dpsql.client import Memory, decode, read_plan, to_json
+from dpsql.client.device import to_rows
 from dpsql.client.entropy import system_entropy
-from dpsql.client.rows import to_rows
 from dpsql.errors import CatalogError, DataError, InterfaceError, OperationalError, PrivacyError
 from dpsql.interfaces.cli import main
 from dpsql.local.oracles import oracle_named

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.noise import coins, insecure_test_entropy, knorm
+from dpsql.noise import discrete, insecure_test_entropy, knorm
 from dpsql.noise.knorm import TreeNoise, joint_rows, joint_trees
 from tests.matrices.test_levels import vectors
 
@@ -88,7 +88,7 @@ def in_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slacks so wide that exact arithmetic decides what floats decide nearly always."""
     monkeypatch.setattr(knorm, "_coin_slack", lambda _: 0.25)
     monkeypatch.setattr(knorm, "_FLOAT_FLOORS", 0.0)
-    monkeypatch.setattr(coins, "_EXP_SLACK", 0.25)
+    monkeypatch.setattr(discrete, "_EXP_SLACK", 0.25)
     monkeypatch.setattr(knorm, "_SLACK", 0.25)
 
 
@@ -189,24 +189,26 @@ def test_orders_are_those_of_exact_weights() -> None:
 
 
 def test_whole_parts_are_those_of_exact_powers() -> None:
-    for k, step in zip(range(44, 0, -1), coins._WHOLE_STEPS.tolist(), strict=True):
-        low, high = (float(bound**k * 2**64) for bound in coins.exp_bounds(Fraction(1), 4))
-        assert low == high and step == int(coins.exp_bounds(Fraction(1), 4)[1] ** k * 2**64)
-        assert coins._whole_parts(2, Script(step - 1 or FULL, step + 1)).tolist()[1] == k - 1
-    assert coins._whole_parts(1, Script(0, FULL))[0] >= 44
-    assert coins._exact_whole_part(0, Script(FULL)) == 44 and coins._exact_whole_part(0, Script(0, 1)) > 80
+    for k, step in zip(range(44, 0, -1), discrete._WHOLE_STEPS.tolist(), strict=True):
+        low, high = (float(bound**k * 2**64) for bound in discrete.exp_bounds(Fraction(1), 4))
+        assert low == high and step == int(discrete.exp_bounds(Fraction(1), 4)[1] ** k * 2**64)
+        assert discrete._whole_parts(2, Script(step - 1 or FULL, step + 1)).tolist()[1] == k - 1
+    assert discrete._whole_parts(1, Script(0, FULL))[0] >= 44
+    assert (
+        discrete._exact_whole_part(0, Script(FULL)) == 44 and discrete._exact_whole_part(0, Script(0, 1)) > 80
+    )
 
 
 def test_an_exponential_is_exact_and_its_time_does_not_depend_on_it() -> None:
     size = 200_000
-    whole, fraction = coins.exponentials(size, insecure_test_entropy(26))
+    whole, fraction = discrete.exponentials(size, insecure_test_entropy(26))
     exponential = whole + fraction.first * 2.0**-64
     for bound in (0.1, 0.5, 1.0, 1.7, 3.0):
         assert abs(np.mean(exponential > bound) - np.exp(-bound)) < 4.5 * np.sqrt(np.exp(-bound) / size)
     spent, drawn = [], []
     for seed in range(3_000):
         source = Counted(seed)
-        whole, fraction = coins.exponentials(1, source)
+        whole, fraction = discrete.exponentials(1, source)
         spent.append(source.total)
         drawn.append((float(whole[0]), float(fraction.first[0])))
     assert np.abs(np.corrcoef(np.array(spent), np.array(drawn).T)[0, 1:]).max() < 4.5 / np.sqrt(3_000)
@@ -214,17 +216,17 @@ def test_an_exponential_is_exact_and_its_time_does_not_depend_on_it() -> None:
 
 def test_a_coin_of_an_exponential_is_that_of_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where floats decide, exact bounds decide alike."""
-    reals = coins.UniformReals(400, insecure_test_entropy(27))
+    reals = discrete.UniformReals(400, insecure_test_entropy(27))
     places, source = np.arange(400), insecure_test_entropy(28)
-    by_floats = coins._keep_fractions(reals, places, source)
-    monkeypatch.setattr(coins, "_EXP_SLACK", 2.0)
-    assert np.array_equal(coins._keep_fractions(reals, places, insecure_test_entropy(28)), by_floats)
+    by_floats = discrete._keep_fractions(reals, places, source)
+    monkeypatch.setattr(discrete, "_EXP_SLACK", 2.0)
+    assert np.array_equal(discrete._keep_fractions(reals, places, insecure_test_entropy(28)), by_floats)
     for fraction in (0.0, 0.3, 1.0):
-        low, high = coins.exp_bounds(Fraction(fraction), 1)
-        near = float(coins._exp_of_fractions(np.array([fraction]))[0])
+        low, high = discrete.exp_bounds(Fraction(fraction), 1)
+        near = float(discrete._exp_of_fractions(np.array([fraction]))[0])
         assert (
             0 <= high - low < Fraction(1, 1 << 64)
-            and abs(Fraction(near) - low) < Fraction(coins._EXP_SLACK) / 2
+            and abs(Fraction(near) - low) < Fraction(discrete._EXP_SLACK) / 2
         )
 
 

@@ -20,7 +20,7 @@ from dpsql.noise import (
     laplace_variance,
     os_entropy,
 )
-from dpsql.noise.coins import _exact_coin, _filtered_exp_coin, below, exp_coin
+from dpsql.noise.discrete import _exact_coin, _filtered_exp_coin, below, exp_coin
 
 
 class Script:

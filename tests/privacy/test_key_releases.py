@@ -31,7 +31,7 @@ from dpsql.engines import key_counts
 from dpsql.errors import InternalError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
-from dpsql.noise.coins import full_words
+from dpsql.noise.discrete import full_words
 from dpsql.noise.source import chances_of
 from dpsql.release import open_release
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side

@@ -11,7 +11,7 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.catalog import load_catalog
-from dpsql.catalog.load import catalog_from_json
+from dpsql.catalog.catalog import catalog_from_json
 from dpsql.central.axes import axis_maker, open_public
 from dpsql.errors import CatalogError
 from dpsql.examples.retail import make_star, write_star

@@ -203,8 +203,8 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 366),
-    "code-lines": Bound(62500, 65658),
+    "modules": Bound(250, 355),
+    "code-lines": Bound(62500, 65592),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 893),
     "value-classes-built-in-at-most-one-place": Bound(120, 259),
@@ -239,9 +239,9 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 10.2)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_364)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_275)),
+    "imports, % of code lines": (_imports, Bound(8, 10.1)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_362)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_271)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),

@@ -22,7 +22,7 @@ KEEPS = {
 EXACT = {
     "planner/quantiles.py::_first": "a slack relative to the total is added first",
     "budget/curve.py::mu2_of": "fractions",
-    "client/rows.py::_steps": "counts of digits",
+    "client/device.py::_steps": "counts of digits",
     "local/parts.py::_against_grid": "cut off at 0, and continuous there",
     "local/plan.py::views_of": "fractions",
     "local/spools.py::_text": "a place in a file",

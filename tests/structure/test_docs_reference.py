@@ -20,8 +20,7 @@ from docs.make_reference import (
 )
 from dpsql.catalog import load_catalog
 from dpsql.catalog.base import Model
-from dpsql.catalog.catalog import Catalog
-from dpsql.catalog.load import parse_catalog
+from dpsql.catalog.catalog import Catalog, parse_catalog
 from dpsql.errors import CatalogError
 
 pytestmark = pytest.mark.long

@@ -20,9 +20,9 @@ import pytest
 
 import dpsql
 from dpsql.client import decode, read_plan, respond, to_json
+from dpsql.client.device import to_rows
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
-from dpsql.client.rows import to_rows
 from dpsql.examples import retail
 from dpsql.local.reported import ReportProvenance, write_items
 from dpsql.local.services import read_sheet

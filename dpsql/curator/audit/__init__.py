@@ -30,6 +30,7 @@ from dpsql.curator.audit.blackbox import check_sampled
 from dpsql.curator.audit.contents import (
     AuditReport,
     Check,
+    axes_from_file,
     check_axes,
     check_budgets,
     check_estimates,
@@ -40,9 +41,9 @@ from dpsql.curator.audit.contents import (
     check_tables,
     read_table,
     read_views,
+    replan,
     replays,
 )
-from dpsql.curator.audit.replan import axes_from_file, replan
 from dpsql.errors import Error
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds

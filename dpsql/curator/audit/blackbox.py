@@ -37,8 +37,7 @@ import numpy.typing as npt
 
 from dpsql.budget import epsilon_of
 from dpsql.central.planned import PlannedStatistic
-from dpsql.curator.audit.contents import Check, StoredIntegers
-from dpsql.curator.audit.replan import Replanned
+from dpsql.curator.audit.contents import Check, Replanned, StoredIntegers
 from dpsql.errors import InterfaceError
 from dpsql.matrices.tree import level_moments
 from dpsql.mechanisms.axis.strategy import axis_budgets

@@ -16,6 +16,10 @@ Report of an audit: one line for each check, and whether all passed.
 Lists of keys that nobody listed: what found them follows from the catalog, each table of chances is worth its price.
 
 Counts are stored nowhere, so neither a missing key nor one that too few people have can be seen.
+
+The plan that a release must have come from is made again from the catalog inside the file. Axes over private columns
+follow from that catalog, axes over public tables from their rows: with the curator's catalog at hand they are read
+again, without it their leaves are taken from the file and their contents are not checked.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -33,18 +38,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import table_sql
+from dpsql.axis import Axis, KeyRule, PublicTable, build_axis, needed_tables, table_sql
 from dpsql.budget.slots import CERTAIN, is_priced, people_at
+from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.columns import is_key
 from dpsql.catalog.reported import reported_columns
+from dpsql.central.axes import AxisMaker, axis_maker, open_public
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content
-from dpsql.central.hybrid import ChannelInputs, counted_catalog, invert_channel, reported_meta
-from dpsql.central.key_plans import EVEN, KeyPlan, key_plans
+from dpsql.central.hybrid import (
+    ChannelInputs,
+    counted_catalog,
+    invert_channel,
+    reported_meta,
+    shown_axis,
+    supplemented,
+)
+from dpsql.central.key_plans import EVEN, KeyPlan, key_plans, list_limits
+from dpsql.central.plan import plan_release
+from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import stored_squares
-from dpsql.central.selection import KeyList, always_keys, key_list_meta, order_of
-from dpsql.curator.audit.replan import SECONDS, Replanned
+from dpsql.central.selection import (
+    KeyList,
+    always_keys,
+    empty_lists,
+    key_list_meta,
+    listed_tables,
+    order_of,
+    stored_lists,
+)
 from dpsql.engines.schema_union import declared_values
+from dpsql.errors import ReleaseError
 from dpsql.matrices.max_entropy import pair_number, unpacked
 from dpsql.matrices.model import Columns as ModelColumns
 from dpsql.matrices.reading import stored_as_pairs
@@ -59,6 +83,96 @@ from dpsql.release.structure import LONGEST_TABLE, NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, StatisticPart, registered
 from dpsql.scratch import scratch
 from dpsql.tree import Tree, kary_tree
+
+SECONDS = 300.0
+"""Until reading one table is stopped: ten times a question's time, for the largest releases."""
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """A release's plan, made again.
+
+    Args:
+        plan: the plan of what was counted.
+        catalog: as it was written, reported columns with their values.
+        shown: the axes that the release shows.
+        borrowed: ids of axes that were taken from the file.
+        lists: the keys that nobody listed, by column, as the file has them.
+        limits: most keys of each list.
+        linear: the rows of statistics that can be recomputed from their noisy integers, by index: no data-dependent
+            mechanism, no rows per unit chosen at publish.
+    """
+
+    plan: ReleasePlan
+    catalog: Catalog
+    shown: tuple[Axis, ...]
+    borrowed: frozenset[int]
+    lists: Mapping[str, KeyList]
+    limits: Mapping[str, int]
+    linear: dict[int, LinearRows]
+
+
+def replan(release: Release, catalog: Catalog | None) -> Replanned:
+    """Plan again what a release claims to be.
+
+    Args:
+        release: an open central release.
+        catalog: the curator's catalog, whose public tables may be read; None to work from the file alone.
+
+    Raises:
+        CatalogError: the catalog inside the file does not plan.
+        ReleaseError: the file's axes are not those of its catalog.
+    """
+    written = release.catalog
+    inside = counted_catalog(written)
+    lent: dict[ResolvedAxis, Axis] = {}
+    with requested(SECONDS):
+        lists = stored_lists(release)
+    empty = empty_lists(inside)
+    facts = listed_tables(empty | lists)
+    if catalog is None:
+        limits = list_limits(inside, axes_from_file(release, inside, {}, listed_tables(empty)))
+        plan = plan_release(inside, axes_from_file(release, inside, lent, facts))
+    else:
+        with closing(open_public(counted_catalog(catalog))) as public:
+            limits = list_limits(inside, axis_maker(inside, public, listed_tables(empty)))
+            plan = plan_release(inside, axis_maker(inside, public, facts))
+    plan = supplemented(plan, inside)
+    if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
+        raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
+    borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
+    rows = {i: s.measurement.facts.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
+    linear = {i: linear for i, linear in rows.items() if linear is not None}
+    shown = tuple(shown_axis(written, planned) for planned in plan.axes)
+    return Replanned(plan, written, shown, borrowed, lists, limits, linear)
+
+
+def axes_from_file(
+    release: Release,
+    catalog: Catalog,
+    lent: dict[ResolvedAxis, Axis],
+    lists: Mapping[str, PublicTable],
+) -> AxisMaker:
+    """Build axes from the catalog and from lists of keys, and take those over public tables from the file."""
+
+    def make(resolved: ResolvedAxis) -> Axis:
+        if lists.keys() >= set(needed_tables(catalog, resolved)):
+            return build_axis(catalog, resolved, lists)
+        lent[resolved] = _borrow(release, resolved)
+        return lent[resolved]
+
+    return make
+
+
+def _borrow(release: Release, resolved: ResolvedAxis) -> Axis:
+    """An axis of the right size and name, without columns."""
+    for meta in release.axes:
+        if (meta.name, meta.path, meta.of) == (resolved.name, resolved.path, resolved.of):
+            return Axis(
+                meta.name, resolved, meta.leaves, meta.null_leaf, meta.missing_leaf, meta.other_leaf, (), (),
+                KeyRule("", (), np.zeros(0, np.int64)), meta.atomic, np.zeros(0, np.int64), {},
+            )  # fmt: skip
+    raise ReleaseError(f"{release.path} has no axis {resolved.name}, which its catalog plans")
 
 
 @dataclass(frozen=True)

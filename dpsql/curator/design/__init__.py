@@ -25,8 +25,8 @@ from typing import Any
 from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.catalog.base import Problem
 from dpsql.catalog.checks import check_catalog
+from dpsql.catalog.derived import written_measure
 from dpsql.catalog.graph import max_ids, sums_rows
-from dpsql.catalog.moments import written_measure
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker

@@ -26,8 +26,8 @@ from dpsql.catalog import Catalog, made_view
 from dpsql.catalog.base import Problem
 from dpsql.catalog.checks import plain_name
 from dpsql.catalog.columns import LARGEST_LEAVES, Column, Cuts
+from dpsql.catalog.derived import with_square
 from dpsql.catalog.graph import KeyPath, paths_to, reachable
-from dpsql.catalog.moments import with_square
 from dpsql.catalog.summaries import counts_rows
 from dpsql.catalog.tables import TRUNCATE, Measure, Table
 from dpsql.central.plan import fits

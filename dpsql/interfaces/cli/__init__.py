@@ -36,10 +36,10 @@ FILE = click.Path(path_type=Path)
 SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
 GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Begin": {
-        "start": ("start", "Go from data and questions to a release, step by step", "dpsql start data questions.sql"),
+        "start": ("draft", "Go from data and questions to a release, step by step", "dpsql start data questions.sql"),
         "init": ("draft", "Draft a catalog from files, DuckDB or PostgreSQL",
             "dpsql init data -o drafted.yaml --unit customer.customer_id --public product"),
-        "confirm": ("start", "Confirm the bounds that were read from private rows", "dpsql confirm shop.yaml",
+        "confirm": ("draft", "Confirm the bounds that were read from private rows", "dpsql confirm shop.yaml",
             "dpsql confirm shop.yaml --rounder all --by ada"),
         "plan": ("plan", "Forecast the error of each question; spends nothing",
             "dpsql plan shop.yaml --workload questions.sql"),

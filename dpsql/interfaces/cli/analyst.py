@@ -150,8 +150,7 @@ def shell(
     Several releases of one population are alternatives: the smallest predicted error answers.
     """
     from dpsql.federation.session import open_session
-    from dpsql.interfaces.shell import interact, run_text
-    from dpsql.interfaces.shell.commands import ShellState, read_file
+    from dpsql.interfaces.shell import ShellState, interact, read_file, run_text
 
     opened = open_session(releases, as_of=as_of)
     state = ShellState(opened, terminal=sys.stdout.isatty(), **shown)

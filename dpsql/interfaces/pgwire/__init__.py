@@ -9,19 +9,17 @@ catalogue   pg_catalog in an in-memory DuckDB, for \\d, getTables and getColumns
             its functions
 relations   its tables
 rewrite     PostgreSQL's spellings turned into DuckDB's
-parameters  their types, and their places in a statement
 statements  what a statement is: a question, a catalogue query, a setting, or a word to nod at
-cursors     cursors and COPY
+portals     types of parameters, cursors and COPY
 client      one connection: simple and extended protocol
-server      listening: loopback, or TLS and a password; the server's options as a file
-workers     processes behind one port: they end with their parent, are replaced when they die and when files change
+server      listening: loopback, or TLS and a password; the server's options as a file; processes behind one port, which
+            end with their parent and are replaced when they die and when files change
 """
 
 from dpsql.interfaces.pgwire.events import event_log
 from dpsql.interfaces.pgwire.login import Options
 from dpsql.interfaces.pgwire.roles import open_roles
-from dpsql.interfaces.pgwire.server import check, read_guests, serve
-from dpsql.interfaces.pgwire.workers import shared_sockets, supervise
+from dpsql.interfaces.pgwire.server import check, read_guests, serve, shared_sockets, supervise
 
 __all__ = [
     "Options",

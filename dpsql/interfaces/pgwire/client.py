@@ -19,10 +19,9 @@ from itertools import islice
 
 from dpsql import errors
 from dpsql.interfaces.pgwire import protocol
-from dpsql.interfaces.pgwire.cursors import WireAnswer, copied
 from dpsql.interfaces.pgwire.events import ANSWERED
 from dpsql.interfaces.pgwire.login import Login, WireService
-from dpsql.interfaces.pgwire.parameters import bind
+from dpsql.interfaces.pgwire.portals import WireAnswer, bind, copied
 from dpsql.interfaces.pgwire.protocol import (
     TEXT,
     FrameError,

@@ -27,7 +27,7 @@ from pydantic import Field, RootModel
 
 import dpsql
 from dpsql.catalog.base import Model, Problem, Text
-from dpsql.catalog.load import LARGEST_FILE, file_bytes, read_model
+from dpsql.catalog.catalog import LARGEST_FILE, file_bytes, read_model
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases

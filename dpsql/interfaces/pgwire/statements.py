@@ -16,17 +16,19 @@ import duckdb
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.federation.session import OpenReleases, Settings
 from dpsql.interfaces.pgwire.catalogue import query_catalogue, wire_columns
-from dpsql.interfaces.pgwire.cursors import (
+from dpsql.interfaces.pgwire.portals import (
     COPY,
     DECLARE,
     FETCH,
     DeclaredCursor,
     WireAnswer,
     bare,
+    bind,
     copy_form,
+    infer,
     no_cursor,
+    without_array_casts,
 )
-from dpsql.interfaces.pgwire.parameters import bind, infer, without_array_casts
 from dpsql.interfaces.pgwire.protocol import StatementRefused, oid_of
 from dpsql.interfaces.pgwire.rewrite import names_of, parse
 from dpsql.interfaces.python.scan import LEADING, TOKEN

@@ -8,15 +8,14 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from dpsql.interfaces.python.describe import Suggestion, Words, complete, offered
-from dpsql.interfaces.shell.commands import NAMES
 from dpsql.results.render import STYLES
 
 
 class ShellCompleter(Completer):
-    """prompt_toolkit's completer over a set of words."""
+    """prompt_toolkit's completer over a set of words, and the shell's commands after a backslash."""
 
-    def __init__(self, words: Words) -> None:
-        self.words = words
+    def __init__(self, words: Words, commands: Iterable[str]) -> None:
+        self.words, self.commands = words, commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Completions of the word before the cursor."""
@@ -28,7 +27,7 @@ class ShellCompleter(Completer):
     def _commands(self, line: str) -> Iterator[Suggestion]:
         word, space, argument = line[1:].partition(" ")
         if not space:
-            yield from offered(word, dict.fromkeys(NAMES, ""))
+            yield from offered(word, dict.fromkeys(self.commands, ""))
         elif word in ("d", "dt"):
             yield from offered(argument, self.words.tables)
         elif word in ("format", "mode"):
