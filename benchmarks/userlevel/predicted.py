@@ -14,7 +14,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -81,28 +80,15 @@ def rehearsals(star: Star, guess: Guess, seeds: int = SEEDS) -> Iterable[Release
         yield star.told(make_up(star.plan, star.of, guess, known, seed).drawn)
 
 
-class Compared(NamedTuple):
-    """What the plan says of one class, and what releases show."""
-
-    told: float
-    shown: float
-
-
-def compared(
-    star: Star, asked: Sequence[Questions], guess: Guess, some: Iterable[Release]
-) -> dict[Cell, Compared]:
-    """By (class, aggregate), those that both answer."""
-    told, shown = typical_errors(star, asked, rehearsals(star, guess)), typical_errors(star, asked, some)
-    return {cell: Compared(told[cell], shown[cell]) for cell in shown if cell in told}
-
-
 def over_shown(
     star: Star, asked: Sequence[Questions], guess: Guess, some: Iterable[Release]
 ) -> dict[Cell, float]:
     """What the plan says over what releases show, by (class, aggregate); 1 where both have no upper end."""
+    told, shown = typical_errors(star, asked, rehearsals(star, guess)), typical_errors(star, asked, some)
     return {
-        cell: 1.0 if np.isinf(each.told) and np.isinf(each.shown) else each.told / each.shown
-        for cell, each in compared(star, asked, guess, some).items()
+        cell: 1.0 if np.isinf(told[cell]) and np.isinf(shown[cell]) else told[cell] / shown[cell]
+        for cell in shown
+        if cell in told
     }
 
 
