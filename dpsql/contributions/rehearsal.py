@@ -160,19 +160,18 @@ def geometric(place: FloatArray, mean: float, most: int) -> IntArray:
 
 
 def stated_guess(catalog: Catalog) -> Guess | None:
-    """The `guess:` of tables with `max_ids: auto`; each of several tables has its own.
+    """The `guess:` of counted tables, each its own.
 
     Returns:
-        None where there is no such table, or where one has no `guess`.
+        None where no table has one, or one with `max_ids: auto` has none.
 
     **Privacy**: a function of the catalog alone.
     """
-    chosen = {of: catalog.tables[of].guess for of in catalog.star.tables if catalog.tables[of].chooses_rows}
-    guesses = {of: _of_table(guess) for of, guess in chosen.items() if guess is not None}
-    if not guesses or len(guesses) < len(chosen):
+    tables = {of: catalog.tables[of] for of in catalog.star.tables}
+    guesses = {of: _of_table(table.guess) for of, table in tables.items() if table.guess is not None}
+    if not guesses or any(table.chooses_rows and of not in guesses for of, table in tables.items()):
         return None
-    first = max(guesses.values(), key=lambda guess: guess.rows)
-    return first if len(guesses) == 1 else replace(first, tables=guesses)
+    return replace(max(guesses.values(), key=lambda guess: guess.rows), tables=guesses)
 
 
 def _of_table(stated: PublicGuess) -> Guess:

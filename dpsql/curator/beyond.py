@@ -1,7 +1,7 @@
 """Rows and values beyond declared bounds, as a plan tells of them.
 
-How noisy their numbers will be is public. A dry release has numbers of 0, as if no unit had a row or a value beyond:
-predicted intervals reach as far as they will then.
+How noisy their numbers will be is public. A dry release has as many rows beyond as a guess of units and rows makes
+likely, else none, and no values: predicted intervals reach as far as they will then.
 
 **Privacy**: made of the plan alone.
 **Source**: docs/method/rows.md, "Rows beyond the bound" and "Values beyond the bounds".
@@ -13,15 +13,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from dpsql.central.bounding import BEYOND, FARTHER, REACH, law_of, unmeasured
 from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan
+from dpsql.contributions.rehearsal import Guess
 from dpsql.executor.predict import HALF
 from dpsql.release.format import RowsBeyondBound, ValuesBeyondBounds
 
 ROWS = float(1 << 30)
 """Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
+
+MADE_UP = 10_000
+"""Units at most whose rows are made up; each stands for as many others."""
 
 
 class BoundForecast(NamedTuple):
@@ -105,15 +111,26 @@ def no_excess(plan: ReleasePlan) -> Iterator[ValuesBeyondBounds]:
             yield replace(stated, counted=ROWS if counts else None, mean=mean)
 
 
-def none_beyond(plan: ReleasePlan) -> Iterator[RowsBeyondBound]:
-    """Statement of every measured table in a release if no unit has a row beyond its bound."""
+def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyondBound]:
+    """Statement of every measured table in a release if its units own rows as guessed; none beyond without a guess."""
     for bound in bound_forecasts(plan):
         if bound.stderr is not None:
             counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
+            rows, units = _rows_and_units(guess, bound)
             yield replace(
-                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=0, stderr=bound.stderr,
-                at_most=REACH * bound.tau, units=0, units_stderr=bound.units_stderr,
+                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=rows, stderr=bound.stderr,
+                at_most=REACH * bound.tau, units=units, units_stderr=bound.units_stderr,
             )  # fmt: skip
+
+
+def _rows_and_units(guess: Guess | None, bound: BoundForecast) -> tuple[int, int]:
+    """Rows within reach beyond a bound, and units with more, by a guess; none where nothing is said of the table."""
+    own = guess if guess is None or not guess.tables else guess.tables.get(bound.of)
+    if own is None:
+        return 0, 0
+    beyond = np.maximum(own.amounts(min(own.units, MADE_UP)) - bound.tau, 0)
+    share, reach = own.units / len(beyond), REACH * bound.tau
+    return round(share * np.minimum(beyond, reach).sum()), round(share * (beyond > reach).sum())
 
 
 def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:

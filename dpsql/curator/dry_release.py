@@ -34,7 +34,7 @@ from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.central.row_pairs import COUNT, hybrid_statistics
 from dpsql.central.selection import ListedKeys, fixed_list, list_part
 from dpsql.contributions.rehearsal import Crowds, Guess, RehearsedTable, chosen_tables, make_up
-from dpsql.curator.beyond import no_excess, none_beyond
+from dpsql.curator.beyond import expected_beyond, no_excess
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.local.mechanisms.channel import channel_of
 from dpsql.matrices import AxisVariance
@@ -352,7 +352,7 @@ def dry_release(
     Args:
         priced: what would be measured.
         catalog: as it was written, where that is not the plan's: with the values of reported columns.
-        guess: of the people who report; nobody without one.
+        guess: of the people who report, and of rows beyond declared bounds; nobody, and none, without one.
         rehearsal: of tables with `max_ids: auto`, on made-up rows.
 
     **Privacy**: no private row goes into it, and it is marked so that `connect` refuses a file of it.
@@ -362,7 +362,7 @@ def dry_release(
     statistics = list(map(Statistic, descriptions(known), _foreseen(priced, known)))
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
-        builder, bounding=[*builder.bounding, *none_beyond(plan)], keys=tuple(_fixed_lists(plan)),
+        builder, bounding=[*builder.bounding, *expected_beyond(plan, guess)], keys=tuple(_fixed_lists(plan)),
         excess=list(no_excess(plan)),
     )  # fmt: skip
     if rehearsal is not None:

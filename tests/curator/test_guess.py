@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import parse_catalog
+from dpsql.catalog import load_catalog, parse_catalog
+from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.curator.forecast import PlanReport, plan_catalog
 from dpsql.errors import CatalogError
+from dpsql.executor.predict import HALF
+from dpsql.federation.session import open_session
 from dpsql.interfaces.cli.draft import _design_lines
 from dpsql.interfaces.cli.plan import plan_text
+from dpsql.noise import ExactNoise, insecure_test_entropy
 from tests.releases import write_tables
 from tests.thinned import by_default
 
@@ -94,6 +100,30 @@ def test_without_a_guess_no_number_is_printed_at_user_level(tmp_path: Path, name
     assert "needs `guess: {units: .., rows: ..}` on rows in the catalog" in answers
 
 
+@pytest.mark.parametrize(("people", "each"), [(2000, 10), (1000, 4), (1000, 2)])
+def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people: int, each: int):
+    columns, _ = QUESTIONS["a library"]
+    data = source(tmp_path / "data", columns, people, each)
+    questions = ["SELECT COUNT(*) AS n FROM rows WHERE days < 20"]
+    text, _ = drafted(tmp_path, data, questions, (people, people * each, each))
+    for word, other in (
+        ("max_ids: auto", "max_ids: 3"),
+        ("cap: 4", "cap: 40"),
+        ("epsilon: 1", "epsilon: 8"),
+    ):
+        assert word in text
+        text = text.replace(word, other)
+    (column,) = forecast(tmp_path, text, data, questions).queries[0].columns
+    marks = groups_of(open_marks(parse_catalog(text.replace("DATA", str(data)))))
+    confirmed, _ = confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))
+    noise, file = ExactNoise(insecure_test_entropy(people + each)), tmp_path / "c.yaml"
+    file.write_text(confirmed)
+    publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
+    with closing(open_session([tmp_path / "r.dpsql"], insecure=True)) as session:
+        (((low, *_),), ((high, *_),)) = session.query(questions[0]).interval_rows()
+    assert column.median is not None and column.median * HALF == pytest.approx((high - low) / 2, rel=0.25)
+
+
 def test_a_guess_keeps_one_digit(tmp_path: Path):
     columns, questions = QUESTIONS["a course"]
     data = source(tmp_path / "data", columns, 300, 10)
@@ -104,7 +134,8 @@ def test_a_guess_keeps_one_digit(tmp_path: Path):
         text.replace("{units: 600, rows: 20000, most_rows: 40}", "{units: 599, rows: 16049, most_rows: 44}")
     )
     assert typed.to_json() == catalog.to_json()
-    assert stated_guess(typed) == Guess(600, 20000, most=40.0)
+    said = Guess(600, 20000, most=40.0)
+    assert stated_guess(typed) == replace(said, tables={"rows": said})
     for wrong in ("{units: 9, rows: 2}", "{units: 2, rows: 100, most_rows: 3}", "{units: 0, rows: 1}"):
         with pytest.raises(CatalogError, match="guess"):
             parse_catalog(text.replace("{units: 600, rows: 20000, most_rows: 40}", wrong))
