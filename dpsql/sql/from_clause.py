@@ -324,8 +324,29 @@ def bind_from(
         rows.sources.append(source)
         rows.shared |= shared_names
     for condition in conjuncts(select.args.get("where")):
-        rows.conditions.append(resolve(rows, condition, context.schema))
+        rows.conditions += _factored(resolve(rows, condition, context.schema))
     return rows
+
+
+def _factored(condition: Node) -> list[Node]:
+    """Tests that must all be true: those that stand in every branch of an OR, as the joins of TPC-H Q19 do, and the OR
+    of what the branches have left."""
+    if not isinstance(condition.unnest(), exp.Or):
+        return [condition]
+    branches = [conjuncts(branch) for branch in condition.unnest().flatten()]
+    common = [test for test in branches[0] if all(_same_test(test, branch) for branch in branches[1:])]
+    if not common:
+        return [condition]
+    remaining = [[test for test in branch if not _same_test(test, common)] for branch in branches]
+    if not all(remaining):  # a OR (a AND b) is a
+        return common
+    return [*common, exp.Paren(this=exp.or_(*(exp.and_(*tests) for tests in remaining)))]
+
+
+def _same_test(test: Node, tests: Sequence[Node]) -> bool:
+    """True if a test is among others, the sides of an equality in either order."""
+    turned = exp.EQ(this=test.right, expression=test.left) if isinstance(test, exp.EQ) else test
+    return test in tests or turned in tests
 
 
 def _source(context: Context, node: Node, scope: Scope, rows: RowRelation) -> FromColumns:
@@ -401,7 +422,7 @@ def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> 
                 clause="JOIN",
                 hint="put other conditions into WHERE or into a CASE",
             )
-        rows.conditions.append(resolved)
+        rows.conditions += _factored(resolved)
     for name in join.args.get("using") or []:
         _using(rows, source, name)
     if "NATURAL" in words:

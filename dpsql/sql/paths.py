@@ -38,20 +38,67 @@ class Paths:
     beside: frozenset[int] = frozenset()
 
 
-def edge_of(rows: RowRelation, node: Node, schema: Schema) -> Edge | None:
-    """The declared join that an equality states, or None if it compares columns of one table."""
-    if not (
-        isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
-    ):
+JoinColumn = tuple[int, str]
+"""A column that a join compares: its instance's number and its name."""
+
+
+def _compared_columns(rows: RowRelation, node: Node) -> tuple[JoinColumn, JoinColumn] | None:
+    """The columns of two instances that a condition says are equal; None for any other condition."""
+    if not isinstance(node, exp.EQ):
         return None
-    (left, a), (right, b) = rows.of(node.left), rows.of(node.right)
-    if left.number == right.number:
+    sides = [rows.of(side) for side in (node.left, node.right) if isinstance(side, exp.Column)]
+    if len(sides) < 2 or sides[0][0] is sides[1][0]:
         return None
-    for (referring, x), (referred, y) in (((left, a), (right, b)), ((right, b), (left, a))):
-        target = referring.table.foreign_keys.get(x)
-        if target and target.lower() == referred.table.name.lower() and referred.table.key == y:
-            return Edge(referring.number, x, referred.number)
-    raise off_key(left, right, node, schema)
+    (left, a), (right, b) = sides
+    return (left.number, a), (right.number, b)
+
+
+def _declared_joins(
+    rows: RowRelation, joins: Mapping[tuple[JoinColumn, JoinColumn], Node], schema: Schema
+) -> list[Edge]:
+    """Declared joins that equalities of columns state or, among tables of inner joins, imply: `USING (film_id)` over
+    inventory, film and film_category says that an item's film is the film of the category.
+
+    Raises:
+        NotSupportedError: columns are compared that no declared joins make equal.
+    """
+    classes: list[set[JoinColumn]] = []
+    for pair in joins:
+        met = [columns for columns in classes if not columns.isdisjoint(pair)]
+        classes = [columns for columns in classes if columns not in met] + [set(pair).union(*met)]
+    edges: list[Edge] = []
+    for columns in classes:
+        stated = [pair for pair in joins if pair[0] in columns]
+        undeclared = [pair for pair in stated if not _edges(rows, set(pair))]
+        if not undeclared:
+            edges += (edge for pair in stated for edge in _edges(rows, set(pair)))
+            continue
+        implied = _edges(rows, columns)
+        # where a row has no partner NULL is equal to nothing; n columns hang together on n - 1 edges, as every child
+        # has one parent (`find_paths`)
+        if any(rows.instances[number].left for number, _ in columns) or len(implied) < len(columns) - 1:
+            left, right = (rows.instances[number] for number, _ in undeclared[0])
+            raise off_key(left, right, joins[undeclared[0]], schema)
+        edges += implied
+    return edges
+
+
+def _edges(rows: RowRelation, columns: set[JoinColumn]) -> list[Edge]:
+    """Declared joins between equal columns: a foreign key, and the key that it points at."""
+    keys = {
+        (number, rows.instances[number].table.name.lower()): name
+        for number, name in columns
+        if name == rows.instances[number].table.key
+    }
+    targets = [
+        (number, name, rows.instances[number].table.foreign_keys.get(name, "")) for number, name in columns
+    ]
+    return [
+        Edge(parent, name, child)
+        for parent, name, target in sorted(targets)
+        for child, table in sorted(keys)
+        if child != parent and table == target.lower()
+    ]
 
 
 def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
@@ -92,19 +139,30 @@ def find_paths(rows: RowRelation, schema: Schema) -> Paths:
     Raises:
         NotSupportedError: joins off the declared keys, a cross join, a self-join, two facts.
     """
-    conditions, edges = [], list(rows.edges)
+    conditions, joins = list[Node](), dict[tuple[JoinColumn, JoinColumn], Node]()
     for condition in rows.conditions:
-        edge = edge_of(rows, condition, schema)
-        if edge is None:
+        pair = _compared_columns(rows, condition)
+        if pair is None:
             conditions.append(condition)
         else:
-            edges.append(edge)
+            joins.setdefault(pair, condition)
+    edges = [*rows.edges, *_declared_joins(rows, joins, schema)]
     rows.conditions, rows.edges = conditions, []
     pointed = {edge.child for edge in edges}
     roots = [i for i in rows.instances if i.number not in pointed]
     if len(roots) != 1:
         raise _no_single_root(roots, rows)
     parents = {edge.child: edge for edge in edges}
+    if len(parents) < len(set(edges)):  # `origin = code AND dest = code` also compares origin with dest
+        edge = next(edge for edge in edges if parents[edge.child] != edge)
+        keys, table = (
+            sorted((edge.foreign_key, parents[edge.child].foreign_key)),
+            rows.instances[edge.child].table,
+        )
+        raise refusal(
+            NotSupportedError, f"{keys[0]} and {keys[1]} are joined to one row of {table.name}", clause="JOIN",
+            hint=f"join {table.name} once for each",
+        )  # fmt: skip
     path = {i.number: _path(i, parents, rows) for i in rows.instances}
     preserved = frozenset(i.number for i in rows.instances if roots[0].left and not i.left)
     rows.edges = edges
