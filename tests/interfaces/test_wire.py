@@ -64,7 +64,7 @@ def test_errors_have_a_state_a_place_and_a_hint(wire: Wire) -> None:
 
 def test_information_schema_lists_the_star_however_it_is_asked(wire: Wire) -> None:
     names = [b"customer", b"product", b"sales", b"shop"]
-    for condition in ("table_schema = 'main'", "table_catalog = current_database()"):
+    for condition in ("table_schema = 'public'", "table_catalog = current_database()"):
         asked = f"SELECT table_name FROM information_schema.tables WHERE {condition} ORDER BY table_name"
         assert [values(body)[0] for kind, body in wire.ask(asked) if kind == "D"] == names
     asked = "SELECT column_name, data_type FROM information_schema.columns WHERE table_catalog = current_database()"
@@ -308,7 +308,7 @@ def psql(port: int, *commands: str, **environment: str) -> str:
 def test_psql(port: int) -> None:
     assert psql(port, "SELECT region, 1 AS one FROM shop WHERE region = 'east' GROUP BY region") == "east|1\n"
     assert psql(port, "\\dt").splitlines() == [
-        f"main|{name}|table|dpsql" for name in ("customer", "product", "sales", "shop")
+        f"public|{name}|table|dpsql" for name in ("customer", "product", "sales", "shop")
     ]
     shown = psql(port, "\\d sales")
     assert "amount|double precision||not null|" in shown

@@ -86,8 +86,8 @@ MACROS: dict[str, str] = {
     "regrole_name": "(x) AS 'dpsql'",
     "pg_get_userbyid": "(role) AS 'dpsql'",
     "current_user": "() AS 'dpsql'", "session_user": "() AS 'dpsql'", "user": "() AS 'dpsql'",
-    "current_role": "() AS 'dpsql'", "current_schema": "() AS 'main'",
-    "current_schemas": "(implicit) AS CASE WHEN implicit THEN ['pg_catalog', 'main'] ELSE ['main'] END",
+    "current_role": "() AS 'dpsql'", "current_schema": "() AS 'public'",
+    "current_schemas": "(implicit) AS CASE WHEN implicit THEN ['pg_catalog', 'public'] ELSE ['public'] END",
     "pg_get_indexdef": "(number) AS (SELECT k.definition FROM key_texts AS k WHERE k.oid = number), "
                        "(number, place, pretty) AS CASE WHEN place = 0 THEN (SELECT k.definition FROM key_texts AS k "
                        "WHERE k.oid = number) ELSE (SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = number "
@@ -142,6 +142,7 @@ TABLE_MACROS = {
     "aclexplode": "(x) AS TABLE SELECT 0 AS grantor, 0 AS grantee, '' AS privilege_type, "
     "false AS is_grantable WHERE false",
     "pg_partition_tree": "(x) AS TABLE SELECT 0 AS relid, 0 AS parentrelid, true AS isleaf, 0 AS level WHERE false",
+    "current_schema": "() AS TABLE SELECT 'public' AS current_schema",
     "pg_available_extensions": "() AS TABLE SELECT '' AS name, '' AS default_version WHERE false",
 }
 """Functions that stand in FROM."""
@@ -160,9 +161,9 @@ def statements(constants: Mapping[str, str], settings: Mapping[str, str]) -> lis
     case = f"CASE lower(n) {cases} END" if cases else "NULL::VARCHAR"
     bodies = {
         **{name: f"() AS {literal(text)}" for name, text in constants.items()},
-        **MACROS, **TABLE_MACROS, "current_setting": f"(n) AS {case}, (n, missing) AS {case}",
+        **MACROS, "current_setting": f"(n) AS {case}, (n, missing) AS {case}",
     }  # fmt: skip
-    ordered = sorted(bodies.items(), key=lambda pair: ORDER.get(pair[0], 1))
+    ordered = sorted((*bodies.items(), *TABLE_MACROS.items()), key=lambda pair: ORDER.get(pair[0], 1))
     return [f"CREATE MACRO {name}{_hygienic(name, body)}" for name, body in ordered]
 
 
@@ -186,7 +187,9 @@ MOST_ROWS = 20_000
 MEMORY = "100MB"
 CONSTANTS = frozenset({"version", "current_database", "current_catalog"})
 FUNCTIONS = NAMES | CONSTANTS
-SETTINGS = {"preserve_identifier_case": "false"} | LOCKDOWN | {"memory_limit": MEMORY}
+NULL_QUOTIENTS = {"ieee_floating_point_ops": "false", "error_on_division_by_zero": "false"}
+SETTINGS = {"preserve_identifier_case": "false"} | NULL_QUOTIENTS | LOCKDOWN | {"memory_limit": MEMORY}
+"""`1 / 0` is NULL, as it is in answers."""
 
 
 CatalogueRows = tuple[tuple[WireColumn, ...], list[tuple[Any, ...]]]

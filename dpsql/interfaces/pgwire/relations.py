@@ -21,8 +21,8 @@ from dpsql.planner.schema import data_type
 
 POSTGRES = Path(__file__).with_name("postgres.json")
 FIRST_OID = 16384
-PG_CATALOG, MAIN, INFORMATION = 11, 2200, 13000
-SCHEMAS = {PG_CATALOG: "pg_catalog", MAIN: "main", INFORMATION: "information_schema"}
+PG_CATALOG, PUBLIC, INFORMATION = 11, 2200, 13000
+SCHEMAS = {PG_CATALOG: "pg_catalog", PUBLIC: "public", INFORMATION: "information_schema"}
 OWNER, HEAP, BTREE = 10, 2, 403
 FLOATS, BOOLS = {"float4": "FLOAT", "float8": "DOUBLE"}, {"bool": "BOOLEAN"}
 INTEGERS = {"oid": "BIGINT", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "regproc": "BIGINT",
@@ -176,7 +176,7 @@ class _Star:
         """Add a row of information_schema, whose catalogs and schemas are this database's."""
         columns = relations()[f"information_schema.{relation}"]
         places = {name: self.database for name in columns if name.endswith("_catalog")}
-        places |= {name: "main" for name in columns if name.endswith("_schema")}
+        places |= {name: "public" for name in columns if name.endswith("_schema")}
         self.add(f"information_schema.{relation}", **{**places, **values})
 
     def oid(self) -> int:
@@ -246,21 +246,21 @@ class _Star:
 
     def add_table(self, oid: int, table: TableInfo) -> None:
         """Add a table of the star with its columns and comments."""
-        self.add_class(oid, table.name, "r", len(table.columns), MAIN, relhasindex=bool(table.key))
+        self.add_class(oid, table.name, "r", len(table.columns), PUBLIC, relhasindex=bool(table.key))
         for number, (name, system) in enumerate(SYSTEM_COLUMNS.items(), -len(SYSTEM_COLUMNS)):
             self.add_attribute(oid, name, number, system, 4, attnotnull=True)
         row_type = self.oid()
         self.rows["pg_class"][-1]["reltype"] = row_type
-        self.add("pg_type", oid=row_type, typname=table.name, typnamespace=MAIN, typowner=OWNER, typlen=-1, typtype="c",
-                 typcategory="C", typisdefined=True, typdelim=",", typrelid=oid, typtypmod=-1)  # fmt: skip
+        self.add("pg_type", oid=row_type, typname=table.name, typnamespace=PUBLIC, typowner=OWNER, typlen=-1,
+                 typtype="c", typcategory="C", typisdefined=True, typdelim=",", typrelid=oid, typtypmod=-1)  # fmt: skip
         self.add(
             "pg_tables",
-            schemaname="main",
+            schemaname="public",
             tablename=table.name,
             tableowner="dpsql",
             hasindexes=bool(table.key),
         )
-        self.add("pg_stat_user_tables", relid=oid, schemaname="main", relname=table.name)
+        self.add("pg_stat_user_tables", relid=oid, schemaname="public", relname=table.name)
         self.add("pg_description", objoid=oid, classoid=1259, objsubid=0, description=table.comment)
         self.add_information("tables", table_name=table.name, table_type="BASE TABLE", is_insertable_into="NO",
                              is_typed="NO", user_defined_type_catalog=None, user_defined_type_schema=None)  # fmt: skip
@@ -313,15 +313,15 @@ class _Star:
         name, index = f"{table.name}_pkey", self.oid()
         kind = oid_of(table.columns[place - 1].type)
         self.indexes[table.name.lower()] = index
-        self.add_class(index, name, "i", 1, MAIN, relam=BTREE)
+        self.add_class(index, name, "i", 1, PUBLIC, relam=BTREE)
         self.add_attribute(index, key, 1, kind, TYPES[kind].width)
         self.add("pg_index", indexrelid=index, indrelid=oid, indnatts=1, indnkeyatts=1, indisunique=True,
                  indisprimary=True,
                  indimmediate=True, indisvalid=True, indisready=True, indislive=True, indkey=[place], indcollation=[0],
                  indclass=[{20: 3124, 23: 1978, 1082: 3122}.get(kind, 3126)], indoption=[0])  # fmt: skip
-        definition = f"CREATE UNIQUE INDEX {name} ON main.{table.name} USING btree ({key})"
+        definition = f"CREATE UNIQUE INDEX {name} ON public.{table.name} USING btree ({key})"
         self.definitions.append((index, definition))
-        self.add("pg_indexes", schemaname="main", tablename=table.name, indexname=name, indexdef=definition)
+        self.add("pg_indexes", schemaname="public", tablename=table.name, indexname=name, indexdef=definition)
         self.add_constraint(
             table.name, name, "p", f"PRIMARY KEY ({key})", key, conrelid=oid, conkey=[place], conindid=index
         )
@@ -334,7 +334,7 @@ class _Star:
     ) -> None:
         """Add a key of one column."""
         number = self.oid()
-        self.add("pg_constraint", oid=number, conname=name, connamespace=MAIN, contype=kind, convalidated=True,
+        self.add("pg_constraint", oid=number, conname=name, connamespace=PUBLIC, contype=kind, convalidated=True,
                  conislocal=True, connoinherit=True, **values)  # fmt: skip
         self.definitions.append((number, definition))
         if kind == "f":

@@ -44,7 +44,8 @@ SILENT = frozenset({*NODS, "SET", "PRAGMA", "RESET", "DISCARD", "DEALLOCATE", "C
                     "PREPARE"})  # fmt: skip
 """Words that begin statements without columns."""
 CATALOGUE = re.compile(
-    r'\bpg_\w+|\binformation_schema"?\s*\.\s*"?(?!dp_)|\b_pg_expandarray\b|\bcurrent_schemas\b|\bcurrent_setting\b',
+    r'\bpg_\w+|\binformation_schema"?\s*\.\s*"?(?!dp_)|\b_pg_expandarray\b|\bcurrent_schemas\b|\bcurrent_setting\b'
+    r"|\bFROM\s+current_schema\b",
     re.IGNORECASE,
 )
 FROM = re.compile(r"\bFROM\b", re.IGNORECASE)
@@ -63,7 +64,7 @@ DEFAULTS: Mapping[str, str] = {
     "extra_float_digits": "1", "geqo": "on", "idle_in_transaction_session_timeout": "0", "integer_datetimes": "on",
     "IntervalStyle": "postgres", "is_superuser": "off", "jit": "on", "lc_collate": "C.UTF-8", "lc_ctype": "C.UTF-8",
     "lc_messages": "C.UTF-8", "lc_monetary": "C.UTF-8", "lc_numeric": "C.UTF-8", "lc_time": "C.UTF-8",
-    "lock_timeout": "0", "max_identifier_length": "63", "max_index_keys": "32", "search_path": "main",
+    "lock_timeout": "0", "max_identifier_length": "63", "max_index_keys": "32", "search_path": "public",
     "server_encoding": "UTF8", "server_version": "15.0", "server_version_num": "150000",
     "session_authorization": "dpsql", "standard_conforming_strings": "on", "statement_timeout": "0",
     "synchronous_commit": "on", "TimeZone": "UTC", "transaction_isolation": "serializable",

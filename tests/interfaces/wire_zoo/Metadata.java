@@ -23,7 +23,7 @@ public class Metadata {
   }
   // Values for the parameters of a call: null for a catalog, then a schema, then a table; no number and no array.
   static Object[] defaults(Class<?>[] types) {
-    String[] names = {null, "main", "product"};
+    String[] names = {null, "public", "product"};
     Object[] values = new Object[types.length];
     int strings = 0;
     for (int i = 0; i < types.length; i++) {
@@ -38,31 +38,31 @@ public class Metadata {
     Connection c = DriverManager.getConnection(url);
     DatabaseMetaData m = c.getMetaData();
     step("catalogs", () -> same(column(m.getCatalogs(), "TABLE_CAT").contains("shop"), true));
-    step("schemas", () -> same(column(m.getSchemas(), "TABLE_SCHEM").contains("main"), true));
-    step("schemas like", () -> same(column(m.getSchemas(null, "main"), "TABLE_SCHEM"), List.of("main")));
+    step("schemas", () -> same(column(m.getSchemas(), "TABLE_SCHEM").contains("public"), true));
+    step("schemas like", () -> same(column(m.getSchemas(null, "public"), "TABLE_SCHEM"), List.of("public")));
     step("table types", () -> same(column(m.getTableTypes(), "TABLE_TYPE").contains("TABLE"), true));
     step("tables", () -> same(column(m.getTables(null, null, "%", new String[]{"TABLE"}), "TABLE_NAME").containsAll(
         List.of("customer", "product", "sales")), true));
-    step("all tables", () -> m.getTables("shop", "main", "%", null));
-    step("columns", () -> same(column(m.getColumns(null, "main", "product", "%"), "COLUMN_NAME"),
+    step("all tables", () -> m.getTables("shop", "public", "%", null));
+    step("columns", () -> same(column(m.getColumns(null, "public", "product", "%"), "COLUMN_NAME"),
         List.of("product_id", "category")));
-    step("primary keys", () -> same(column(m.getPrimaryKeys(null, "main", "product"), "COLUMN_NAME"), List.of("product_id")));
-    step("imported keys", () -> same(new TreeSet<>(column(m.getImportedKeys(null, "main", "sales"), "PKTABLE_NAME")),
+    step("primary keys", () -> same(column(m.getPrimaryKeys(null, "public", "product"), "COLUMN_NAME"), List.of("product_id")));
+    step("imported keys", () -> same(new TreeSet<>(column(m.getImportedKeys(null, "public", "sales"), "PKTABLE_NAME")),
         new TreeSet<>(List.of("customer", "product"))));
-    step("exported keys", () -> same(column(m.getExportedKeys(null, "main", "product"), "FKTABLE_NAME"), List.of("sales")));
-    step("cross reference", () -> same(column(m.getCrossReference(null, "main", "product", null, "main", "sales"),
+    step("exported keys", () -> same(column(m.getExportedKeys(null, "public", "product"), "FKTABLE_NAME"), List.of("sales")));
+    step("cross reference", () -> same(column(m.getCrossReference(null, "public", "product", null, "public", "sales"),
         "FKCOLUMN_NAME"), List.of("product_id")));
-    step("indexes", () -> m.getIndexInfo(null, "main", "product", false, true));
-    step("best row", () -> m.getBestRowIdentifier(null, "main", "product", DatabaseMetaData.bestRowSession, false));
-    step("versions", () -> m.getVersionColumns(null, "main", "product"));
+    step("indexes", () -> m.getIndexInfo(null, "public", "product", false, true));
+    step("best row", () -> m.getBestRowIdentifier(null, "public", "product", DatabaseMetaData.bestRowSession, false));
+    step("versions", () -> m.getVersionColumns(null, "public", "product"));
     step("types", () -> same(column(m.getTypeInfo(), "TYPE_NAME").contains("numeric"), true));
-    step("user types", () -> m.getUDTs(null, "main", "%", null));
-    step("functions", () -> m.getFunctions(null, "main", "%"));
-    step("function columns", () -> m.getFunctionColumns(null, "main", "%", "%"));
-    step("procedures", () -> m.getProcedures(null, "main", "%"));
-    step("procedure columns", () -> m.getProcedureColumns(null, "main", "%", "%"));
-    step("table privileges", () -> m.getTablePrivileges(null, "main", "sales"));
-    step("column privileges", () -> m.getColumnPrivileges(null, "main", "sales", "%"));
+    step("user types", () -> m.getUDTs(null, "public", "%", null));
+    step("functions", () -> m.getFunctions(null, "public", "%"));
+    step("function columns", () -> m.getFunctionColumns(null, "public", "%", "%"));
+    step("procedures", () -> m.getProcedures(null, "public", "%"));
+    step("procedure columns", () -> m.getProcedureColumns(null, "public", "%", "%"));
+    step("table privileges", () -> m.getTablePrivileges(null, "public", "sales"));
+    step("column privileges", () -> m.getColumnPrivileges(null, "public", "sales", "%"));
     step("client properties", () -> m.getClientInfoProperties());
     step("names", () -> { m.getDatabaseProductVersion(); m.getSQLKeywords(); m.getMaxColumnNameLength(); m.getUserName(); });
     step("every call of DatabaseMetaData", () -> {

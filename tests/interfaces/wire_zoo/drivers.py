@@ -424,11 +424,11 @@ def adbc_reflects(port: int) -> None:
             table["table_name"]: [column["column_name"] for column in table["table_columns"]]
             for catalog in objects
             for schema in catalog["catalog_db_schemas"] or []
-            if schema["db_schema_name"] == "main"
+            if schema["db_schema_name"] == "public"
             for table in schema["db_schema_tables"] or []
         }
         same(tables["product"], ["product_id", "category"])
-        schema = connection.adbc_get_table_schema("sales", db_schema_filter="main")
+        schema = connection.adbc_get_table_schema("sales", db_schema_filter="public")
         same(schema.names, ["customer_id", "product_id", "amount", "sold_on"])
         connection.adbc_get_table_types()
 
@@ -455,8 +455,8 @@ def reflects(url: str) -> None:
 
     engine = sa.create_engine(url)
     inspector = sa.inspect(engine)
-    same(inspector.default_schema_name, "main")
-    same("main" in inspector.get_schema_names(), True)
+    same(inspector.default_schema_name, "public")
+    same("public" in inspector.get_schema_names(), True)
     same({"customer", "product", "sales"} <= set(inspector.get_table_names()), True)
     inspector.get_view_names()
     inspector.get_materialized_view_names()
@@ -465,7 +465,7 @@ def reflects(url: str) -> None:
     same([c["name"] for c in inspector.get_columns("product")], ["product_id", "category"])
     inspector.get_indexes("sales"), inspector.get_unique_constraints("sales")
     inspector.get_check_constraints("sales"), inspector.get_table_comment("sales")
-    inspector.get_sequence_names(), inspector.has_table("sales"), inspector.has_schema("main")
+    inspector.get_sequence_names(), inspector.has_table("sales"), inspector.has_schema("public")
     same(inspector.get_pk_constraint("product")["constrained_columns"], ["product_id"])
     keys = {key["referred_table"] for key in inspector.get_foreign_keys("sales")}
     same(keys, {"customer", "product"})
@@ -531,9 +531,9 @@ def pgcli_completes(port: int) -> None:
     from pgspecial.main import PGSpecial
 
     executor = PGExecute("shop", "pgcli", "", "127.0.0.1", str(port), "")
-    same("main" in list(executor.schemata()), True)
+    same("public" in list(executor.schemata()), True)
     executor.search_path(), list(executor.views()), list(executor.databases()), list(executor.datatypes())
-    same(("main", "sales") in [tuple(row) for row in executor.tables()], True)
+    same(("public", "sales") in [tuple(row) for row in executor.tables()], True)
     names = [row[2] for row in executor.table_columns() if row[1] == "product"]
     same(names, ["product_id", "category"])
     same(len(list(executor.foreignkeys())) >= 2, True)
@@ -555,12 +555,12 @@ def odbc_all(port: int) -> None:
     connection = pyodbc.connect(address + "ReadOnly=1")
     cursor = connection.cursor()
     same({"customer", "product", "sales"} <= {row.table_name for row in cursor.tables()}, True)
-    same([row.column_name for row in cursor.columns("product", schema="main")], ["product_id", "category"])
-    same([row.column_name for row in cursor.primaryKeys("product", schema="main")], ["product_id"])
-    same({row.pktable_name for row in cursor.foreignKeys(foreignTable="sales", foreignSchema="main")},
+    same([row.column_name for row in cursor.columns("product", schema="public")], ["product_id", "category"])
+    same([row.column_name for row in cursor.primaryKeys("product", schema="public")], ["product_id"])
+    same({row.pktable_name for row in cursor.foreignKeys(foreignTable="sales", foreignSchema="public")},
          {"customer", "product"})  # fmt: skip
-    cursor.statistics("product", schema="main").fetchall(), cursor.procedures().fetchall()
-    cursor.getTypeInfo().fetchall(), cursor.rowIdColumns("product", schema="main").fetchall()
+    cursor.statistics("product", schema="public").fetchall(), cursor.procedures().fetchall()
+    cursor.getTypeInfo().fetchall(), cursor.rowIdColumns("product", schema="public").fetchall()
     is_number(cursor.execute(COUNT.format("?", "?"), 30, "east").fetchone()[0])
     is_number(cursor.execute(DAYS.format("?", "?"), DAY, NEXT).fetchone()[0])
     same(cursor.execute("SELECT CAST(? AS numeric(12, 4))", PRICE).fetchone()[0], PRICE)

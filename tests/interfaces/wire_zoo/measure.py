@@ -29,9 +29,7 @@ STAR = frozenset({
 })  # fmt: skip
 ABSENT = ("pg_extension",)
 """Relations that have rows in every PostgreSQL and none here."""
-OIDS_OF_STAR = (
-    "SELECT c.relname, c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace AND nspname = 'main'"
-)
+OIDS_OF_STAR = "SELECT relname, c.oid FROM pg_class c, pg_namespace n WHERE n.oid = relnamespace AND nspname = 'public'"
 MOST_COMPARED = 40
 """Rows of an answer that the fixture keeps whole."""
 

@@ -41,17 +41,16 @@ TEMPLATES = FOLDER / "templates.sql"
 LOGGED = re.compile(r"^(?:statement|execute [^:]*): (.*)$", re.DOTALL)
 PARAMETER = re.compile(r"\$(\d+) = (NULL|'(?:[^']|'')*')")
 STAR = """
-CREATE SCHEMA main; ALTER DATABASE shop SET search_path = main;
-CREATE TABLE main.customer (customer_id bigint PRIMARY KEY, age bigint NOT NULL, region text);
-CREATE TABLE main.product (product_id integer PRIMARY KEY, category text NOT NULL);
-CREATE TABLE main.sales (customer_id bigint NOT NULL REFERENCES main.customer, product_id integer NOT NULL
-    REFERENCES main.product, amount float8 NOT NULL, sold_on date NOT NULL);
-INSERT INTO main.customer SELECT i, 20 + i % 40, CASE WHEN i % 2 = 0 THEN 'east' ELSE 'west' END
+CREATE TABLE public.customer (customer_id bigint PRIMARY KEY, age bigint NOT NULL, region text);
+CREATE TABLE public.product (product_id integer PRIMARY KEY, category text NOT NULL);
+CREATE TABLE public.sales (customer_id bigint NOT NULL REFERENCES public.customer, product_id integer NOT NULL
+    REFERENCES public.product, amount float8 NOT NULL, sold_on date NOT NULL);
+INSERT INTO public.customer SELECT i, 20 + i % 40, CASE WHEN i % 2 = 0 THEN 'east' ELSE 'west' END
     FROM generate_series(0, 99) i;
-INSERT INTO main.product VALUES (0, 'tea'), (1, 'coffee'), (2, 'cake');
-INSERT INTO main.sales SELECT i % 100, i % 3, i % 90, date '2025-01-01' + i % 365 FROM generate_series(0, 999) i;
-CREATE TABLE main.shop AS SELECT sales.*, age, region, category FROM main.sales JOIN main.customer USING (customer_id)
-    JOIN main.product USING (product_id);
+INSERT INTO public.product VALUES (0, 'tea'), (1, 'coffee'), (2, 'cake');
+INSERT INTO public.sales SELECT i % 100, i % 3, i % 90, date '2025-01-01' + i % 365 FROM generate_series(0, 999) i;
+CREATE TABLE public.shop AS SELECT sales.*, age, region, category FROM public.sales
+    JOIN public.customer USING (customer_id) JOIN public.product USING (product_id);
 ANALYZE;
 """
 OURS = re.compile(
