@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -22,7 +23,7 @@ from dpsql.planner.block import (
     multiplied,
     one,
 )
-from dpsql.planner.terms import TRUE, Condition, Term, complement, every, in_domain
+from dpsql.planner.terms import TRUE, Condition, Predicate, Term, complement, conjuncts, every, in_domain
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding, condition, declared_measures, expression
 from dpsql.sql.parse import refusal
@@ -35,7 +36,38 @@ OUTER = 0.01
 
 
 def aggregate(binding: Binding, node: Node) -> Value:
-    """The value that an aggregate call asks for.
+    """The value that an aggregate call asks for, over rows where WHERE says that measures are there or NULL.
+
+    Args, returns, raises: as `_value`.
+    """
+    value = _value(binding, node)
+    value = value if binding.within == TRUE else _under(value, binding.within, node)
+    return value.mapped(partial(_by_presence, binding)) if isinstance(value, Linear | Ratio) else value
+
+
+def _by_presence(binding: Binding, form: Linear) -> Linear:
+    """Rows where a nullable measure is there by its own count; those where it is NULL are all rows less these."""
+    total = Linear((), form.constant)
+    for term, weight in form.weights:
+        tests = conjuncts(term.condition)
+        known = next(
+            (test for test in tests if isinstance(test, Predicate) and test.expression in binding.presences),
+            None,
+        )
+        measure = "" if known is None else binding.presences[known.expression]
+        counted = {"count": f"count({measure})", measure: measure, f"count({measure})": f"count({measure})"}
+        if known is None or term.measure not in counted or term.factor is not None:
+            total = total.plus(one(term), weight)
+            continue
+        rows = every([test for test in tests if test is not known])
+        present = one(Term(counted[term.measure], rows))
+        shown = one(Term(term.measure, rows)).plus(present, -1.0) if known.negated else present
+        total = total.plus(_by_presence(binding, shown), weight)
+    return total
+
+
+def _value(binding: Binding, node: Node) -> Value:
+    """The value that an aggregate call asks for, over all rows of the block.
 
     Args:
         binding: the FROM clause.
@@ -48,7 +80,7 @@ def aggregate(binding: Binding, node: Node) -> Value:
         NotSupportedError: an aggregate that no release can answer, with the nearest one that it can.
     """
     if isinstance(node, exp.Filter):
-        return _under(aggregate(binding, node.this), condition(binding, node.expression.this), node)
+        return _under(_value(binding, node.this), condition(binding, node.expression.this), node)
     check_call(binding.rows, binding.paths, node)
     if isinstance(node, exp.WithinGroup):
         return _within_group(binding, node)
@@ -122,7 +154,7 @@ def _under(value: Value, extra: Condition, node: Node) -> Value:
         return value.mapped(narrowed)
     raise refusal(
         NotSupportedError,
-        "FILTER goes with COUNT, SUM and AVG only",
+        "FILTER and NULLs of a measure go with COUNT, SUM and AVG only",
         at=node,
         clause="FILTER",
         hint="put the condition in WHERE",
@@ -239,11 +271,14 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
         product = _product(binding, node, where, call)
         if product is not None:
             return product
-    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1 and _number(node.expressions[0]) == 0:
-        return _total(binding, node.this, where, call)[0], one(Term("count", where))
+    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1:
+        filling = _number(node.expressions[0])
+        if filling is not None:
+            (above, filled), count = _total(binding, node.this, where, call), one(Term("count", where))
+            return (above.plus(count.plus(filled, -1.0), filling) if filling else above), count
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
-    if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and binding.of_one_axis(node):
+    if binding.is_condition(node) and binding.of_one_axis(node):
         present_node = exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
         true, present = condition(binding, node), condition(binding, present_node)
         return one(Term("count", every([where, true]))), one(Term("count", every([where, present])))

@@ -36,9 +36,10 @@ from dpsql.planner.terms import (
 )
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.arithmetic import Kind, finite, kind_of_type, typed
-from dpsql.sql.from_clause import RowRelation, column_of, placed
+from dpsql.sql.from_clause import RowRelation, column_of
 from dpsql.sql.parse import Span, refusal, span
 from dpsql.sql.paths import Paths
+from dpsql.sql.tree import bottom_up, placed
 
 DIALECT = sqlglot.Dialect.get_or_raise("duckdb")
 """Made once: its name would make it anew for every expression."""
@@ -87,7 +88,15 @@ MONOTONE = (
 
 @dataclass
 class Binding:
-    """A FROM clause with its paths, the placeholders given out so far, and columns counted as never NULL."""
+    """A FROM clause with its paths, and what was met of it so far.
+
+    Args:
+        rows, paths, schema: the FROM clause and its star.
+        columns: those of the placeholders given out, `known` by number.
+        never_null: columns counted as never NULL.
+        presences: tests that a nullable measure has a value -> the measure.
+        within: such tests, or their opposites, that WHERE has.
+    """
 
     rows: RowRelation
     paths: Paths
@@ -95,6 +104,8 @@ class Binding:
     columns: list[ColumnRef] = field(default_factory=list)
     known: dict[ColumnRef, int] = field(default_factory=dict)
     never_null: dict[str, None] = field(default_factory=dict)
+    presences: dict[Expression, str] = field(default_factory=dict)
+    within: Condition = TRUE
 
     def ref(self, node: exp.Column) -> ColumnRef:
         """The star's column that a resolved column stands for."""
@@ -135,13 +146,22 @@ class Binding:
                 return True
         return False
 
-    def kind(self, node: exp.Column) -> Kind | None:
-        """The kind of a column's values: its axis's type, or what the catalog declares; keys have none."""
-        if not node.meta.get("resolved") or node.meta.get("answer"):
-            return None
+    def type_of(self, node: exp.Column) -> str:
+        """The type of a resolved column: its axis's, or what the catalog declares; keys have none."""
         instance, name = self.rows.of(node)
         offers = self.schema.axis_columns(self.ref(node))
-        return kind_of_type(offers[0][1].type if offers else instance.table.types.get(name, ""))
+        return offers[0][1].type if offers else instance.table.types.get(name, "")
+
+    def kind(self, node: exp.Column) -> Kind | None:
+        """The kind of a column's values."""
+        rows = node.meta.get("resolved") and not node.meta.get("answer")
+        return kind_of_type(self.type_of(node)) if rows else None
+
+    def is_condition(self, node: Node) -> bool:
+        """True if the values of a resolved expression are true and false."""
+        if isinstance(node, exp.Column):
+            return self.type_of(node).upper() in ("BOOL", "BOOLEAN")
+        return isinstance(node, (exp.Predicate, exp.Connector, exp.Not))
 
     def placeholder(self, ref: ColumnRef) -> int:
         """The number of a column's placeholder."""
@@ -254,14 +274,14 @@ def expression(binding: Binding, node: Node) -> Expression:
         if isinstance(descendant, exp.Is) and isinstance(descendant.expression, exp.Null):
             # an out-of-domain value is not NULL, though its columns are unknown here
             in_domain = exp.NEQ(this=exp.column("dp_kind"), expression=exp.Literal.number(3))
-            return exp.Paren(this=exp.And(this=descendant, expression=in_domain))
+            return exp.Paren(this=exp.And(this=descendant.copy(), expression=in_domain))
         if isinstance(descendant, exp.Column) and descendant.table:
             number = binding.placeholder(binding.ref(descendant))
             used.add(number)
             return exp.column(f"dp_c{number}")
         return descendant
 
-    bound = finite(_bottom_up(node.copy(), bind)).sql(dialect=DIALECT, copy=False)
+    bound = finite(bottom_up(node.copy(), bind)).sql(dialect=DIALECT, copy=False)
     monotone = all(isinstance(descendant, MONOTONE) for descendant in descendants)
     compared = comparisons(node, lambda column: binding.placeholder(binding.ref(column)))
     starts = tuple(
@@ -390,15 +410,6 @@ def _number(text: str) -> int | Decimal | None:
     return Decimal(text) if fraction else int(text) if text.isdecimal() else None
 
 
-def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Children first, so that what `change` returns is not visited again."""
-    for child in list(node.iter_expressions()):
-        new = _bottom_up(child, change)
-        if new is not child:
-            child.replace(new)
-    return change(node.copy() if isinstance(node, exp.Is) else node)
-
-
 def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
     """Truth of a resolved boolean expression; with `negated`, truth of its NOT.
 
@@ -433,6 +444,8 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
     ):
         if _never_null(binding, node.this):
             return TRUE if negated else FALSE
+        if (present := _presence(binding, node.this)) is not None:
+            return present if negated else complement(present)
         if (partner := _partner(binding, node.this)) is not None:
             return complement(partner) if not negated else partner
     leaf = exp.Not(this=exp.Paren(this=node.copy())) if negated else node
@@ -449,6 +462,17 @@ def _never_null(binding: Binding, node: exp.Column) -> bool:
         return _has_partner(binding, (*path, name))
     declared = name not in instance.table.nullable
     return declared and (not path or (name == instance.table.key and _has_partner(binding, path)))
+
+
+def _presence(binding: Binding, node: exp.Column) -> Condition | None:
+    """Rows where a nullable measure without an axis has a value, which its own count tells (`aggregates`)."""
+    instance, name = binding.rows.of(node)
+    measure = f"{instance.table.name}.{name}"
+    if f"count({measure})" not in binding.schema.measures or not binding.lacks_axis(node):
+        return None
+    present = expression(binding, exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null())))
+    binding.presences[present] = measure
+    return Predicate(present)
 
 
 def _has_partner(binding: Binding, path: tuple[str, ...]) -> bool:

@@ -38,7 +38,16 @@ from dpsql.sql.dependence import (
 )
 from dpsql.sql.follow import chooses, extreme, follow, moves, verbatim
 from dpsql.sql.statement import ADDED, AT, Statement
-from dpsql.sql.tree import block_number, ctes, group_keys, is_error_call, ordinal, relations, unaliased
+from dpsql.sql.tree import (
+    block_number,
+    ctes,
+    expand_aliases,
+    group_keys,
+    is_error_call,
+    ordinal,
+    relations,
+    unaliased,
+)
 
 BLOCKS, VALUES = 2**12, 2**12
 """More blocks and values than a statement's tokens can ask for."""
@@ -223,19 +232,11 @@ class NameScope:
 
     def spelled(self, node: Node) -> Node:
         """An expression with the select list's names replaced by what they stand for."""
-
-        def change(expression: Node) -> Node:
-            is_source_column = any(expression.name.lower() in source.columns for source in self.sources)
-            if (
-                isinstance(expression, exp.Column)
-                and not expression.table
-                and not is_source_column
-                and expression.name.lower() in self.own
-            ):
-                return exp.Paren(this=self.own[expression.name.lower()].copy())
-            return expression
-
-        return node.copy().transform(change)
+        return expand_aliases(
+            node,
+            self.own,
+            lambda column: any(column.name.lower() in source.columns for source in self.sources),
+        )
 
 
 class Pick(NamedTuple):

@@ -27,7 +27,7 @@ from dpsql.planner.block import CatalogValue, Linear, Value, one
 from dpsql.planner.terms import Term
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding
-from dpsql.sql.from_clause import FromColumns, RowRelation, holds_rows, is_row_level, resolve
+from dpsql.sql.from_clause import FromColumns, RowRelation, equal_by_name, holds_rows, is_row_level, resolve
 from dpsql.sql.parse import refusal
 from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
 from dpsql.sql.tree import aggregates, conjuncts, named, quoted_column
@@ -293,17 +293,7 @@ def _on(rows: RowRelation, answer: JoinedAnswer, finer: Finer) -> Node | None:
         resolve(around, condition, finer.context.schema)
         for condition in conjuncts(answer.join.args.get("on"))
     ]
-    for name in answer.join.args.get("using") or []:
-        row_column = next(
-            (s.columns[name.name.lower()] for s in rows.sources if name.name.lower() in s.columns), None
-        )
-        answer_column = answer.source.columns.get(name.name.lower())
-        if row_column is None or answer_column is None or row_column == answer_column:
-            raise refusal(
-                NotSupportedError, f"USING names {name.name!r}, which is not on both sides", at=name, clause="JOIN",
-                hint="write ON",
-            )  # fmt: skip
-        conditions.append(exp.EQ(this=row_column.copy(), expression=answer_column.copy()))
+    conditions += [equal_by_name(near, answer.source, name) for name in answer.join.args.get("using") or []]
     return (
         exp.and_(*(finer.over(_plain(condition)) for condition in conditions), copy=False)
         if conditions

@@ -18,7 +18,7 @@ from dpsql.planner.schema import Schema, SchemaTable, nearest
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
 from dpsql.sql.statement import Context, Scope
-from dpsql.sql.tree import aggregates, conjuncts, is_star, output_name, relations, unaliased
+from dpsql.sql.tree import aggregates, conjuncts, is_star, output_name, placed, relations, unaliased
 
 
 @dataclass
@@ -154,15 +154,6 @@ def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
             hint="use fewer nested expressions",
         )
     return placed(columns[0], node)
-
-
-def placed(expression: Node, like: Node) -> Node:
-    """A copy of an expression whose parts all point at the characters of another node."""
-    copy = expression.copy()
-    marks = next((node.meta for node in like.walk() if "start" in node.meta), {})
-    for node in copy.find_all(exp.Identifier):
-        node.meta.update({k: marks[k] for k in ("start", "end", "line", "col") if k in marks})
-    return copy
 
 
 def resolve(rows: RowRelation, node: Node, schema: Schema) -> Node:
@@ -423,21 +414,26 @@ def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> 
                 hint="put other conditions into WHERE or into a CASE",
             )
         rows.conditions += _factored(resolved)
-    for name in join.args.get("using") or []:
-        _using(rows, source, name)
+    names = list(join.args.get("using") or [])
     if "NATURAL" in words:
-        common = [
-            name for name in source.columns if any(name in earlier.columns for earlier in rows.sources[:-1])
+        names = [
+            exp.to_identifier(name)
+            for name in source.columns
+            if any(name in s.columns for s in rows.sources[:-1])
         ]
-        for shared in common:
-            _using(rows, source, exp.to_identifier(shared))
+    rows.conditions += [equal_by_name(rows.sources[:-1], source, name) for name in names]
+    rows.shared |= {name.name.lower() for name in names}
 
 
-def _using(rows: RowRelation, source: FromColumns, name: Node) -> None:
+def equal_by_name(sources: Sequence[FromColumns], joined: FromColumns, name: Node) -> exp.EQ:
+    """The equality that USING states: the first column of that name is the joined relation's.
+
+    Raises:
+        UnknownName: one side has no such column.
+    """
     key = name.name.lower()
-    left = next((s.columns[key] for s in rows.sources[:-1] if key in s.columns), None)
-    right = source.columns.get(key)
-    if left is None or right is None:
+    columns = [source.columns[key] for source in (*sources, joined) if key in source.columns]
+    if len(columns) < 2 or key not in joined.columns:
         raise refusal(
             UnknownName,
             f"USING names {name.name!r}, which is not in both tables",
@@ -445,5 +441,4 @@ def _using(rows: RowRelation, source: FromColumns, name: Node) -> None:
             clause="JOIN",
             hint="write ON with the key of each",
         )
-    rows.shared.add(key)
-    rows.conditions.append(exp.EQ(this=left.copy(), expression=right.copy()))
+    return exp.EQ(this=columns[0].copy(), expression=columns[-1].copy())

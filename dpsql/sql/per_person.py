@@ -28,7 +28,7 @@ from dpsql.planner.schema import PersonFact, Schema, SchemaTable
 from dpsql.row_expressions.aggregate import Aggregate, catalog_text, over_rows, read_call, spelling
 from dpsql.row_expressions.expression import ColumnName, Node
 from dpsql.sql.parse import refusal
-from dpsql.sql.tree import aggregates, conjuncts, named, output_name, unaliased
+from dpsql.sql.tree import aggregates, behind, conjuncts, group_keys, named, output_name, unaliased
 
 NOTE = "people without a row of {} are left out, and so are rows whose key is NULL or names nobody"
 """What SQL over raw rows does otherwise: it makes a group of the NULL key and of each key that names nobody."""
@@ -222,27 +222,12 @@ class _Mapping:
 
     def _keys(self) -> list[Node]:
         """GROUP BY expressions, ordinals and aliases replaced; all of the select list of SELECT DISTINCT."""
-        group, items = self.query.args.get("group"), self.query.expressions
-        if group is None:
-            return [unaliased(projection) for projection in items]
-        if group.args.get("all"):
-            return [unaliased(projection) for projection in items if not aggregates(projection)]
-        aliases = {
-            projection.alias.lower(): projection.this
-            for projection in items
-            if isinstance(projection, exp.Alias)
-        }
-        keys: list[Node] = []
-        for key in group.expressions:
-            number = int(key.name) if isinstance(key, exp.Literal) and key.name.isdecimal() else 0
-            known = isinstance(key, exp.Column) and self._meaning(key) is not None
-            if 1 <= number <= len(items):
-                keys.append(unaliased(items[number - 1]))
-            elif isinstance(key, exp.Column) and not key.table and not known and key.name.lower() in aliases:
-                keys.append(aliases[key.name.lower()])
-            else:
-                keys.append(key)
-        return keys
+        if self.query.args.get("group") is None:
+            return [unaliased(projection) for projection in self.query.expressions]
+        return [
+            behind(key, self.query, lambda column: self._meaning(column) is not None)
+            for key in group_keys(self.query)
+        ]
 
     def _split(self) -> None:
         """Conditions on rows, and conditions on the people's own columns."""

@@ -21,7 +21,7 @@ from dpsql.row_expressions.expression import Node
 from dpsql.sql.added import leave_out_added
 from dpsql.sql.aggregates import error_call, form_of
 from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
-from dpsql.sql.binding import DIALECT
+from dpsql.sql.binding import COMPARED, DIALECT
 from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
 from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources
@@ -283,10 +283,10 @@ def _preview(select: exp.Select) -> bool:
 
 
 def _never(test: Node) -> bool:
-    """True of FALSE, and of two different numbers that are compared: 1 = 0, but not 1 = 1.0."""
-    if isinstance(test, exp.EQ):
+    """True of FALSE, and of a comparison of two numbers that is false: 1 = 0, but not 1 = 1.0."""
+    if isinstance(test, exp.Binary) and type(test) in COMPARED:
         left, right = number(test.left), number(test.right)
-        return left is not None and right is not None and left != right
+        return left is not None and right is not None and not COMPARED[type(test)](left, right)
     return bool(test == exp.false())
 
 
@@ -449,17 +449,34 @@ def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tu
     """Select items with their names; stars are spelled out, so that hidden columns stay hidden."""
     items: list[Node] = []
     names: list[str] = []
+    merged = _merged(select, children)
     for projection in select.expressions:
         if not is_star(projection):
             names.append(output_name(projection))
             items.append(named(unaliased(projection), names[-1]))
             continue
         wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
-        for alias, child in children:
-            if wanted in ("", alias.lower()):
-                names += child.names
-                items += [named(quoted_column(name, alias), name) for name in child.names]
+        for (alias, child), repeated in zip(children, merged, strict=True):
+            if wanted not in ("", alias.lower()):
+                continue
+            for name in child.names:
+                if wanted or name.lower() not in repeated:
+                    # without its table a merged column is the one that an outer join leaves there
+                    table = alias if wanted or not any(name.lower() in columns for columns in merged) else ""
+                    names.append(name)
+                    items.append(named(quoted_column(name, table), name))
     return items, names
+
+
+def _merged(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> list[set[str]]:
+    """For each source the columns that USING or NATURAL merges with those of a source before it."""
+    merged, seen = list[set[str]](), set[str]()
+    for (_, child), join in zip(children, [exp.Join(), *(select.args.get("joins") or [])], strict=False):
+        names = {name.lower() for name in child.names}
+        using = {name.name.lower() for name in join.args.get("using") or []}
+        merged.append(seen & names if join.method == "NATURAL" else using)
+        seen |= names
+    return merged
 
 
 def _check_columns(select: exp.Select, children: list[tuple[str, RewrittenQuery]], names: list[str]) -> None:

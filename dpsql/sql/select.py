@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
-from dpsql.planner.terms import Term, every
+from dpsql.planner.terms import Condition, Predicate, Term, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups, tree
 from dpsql.sql.aggregates import aggregate, error_call, form_of
 from dpsql.sql.arithmetic import kind
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
-from dpsql.sql.from_clause import bind_from, placed, resolve
+from dpsql.sql.from_clause import bind_from, resolve
 from dpsql.sql.moments import expand_moment
 from dpsql.sql.parse import no_item, refusal, span
 from dpsql.sql.paths import check_tests, find_paths
@@ -59,14 +59,13 @@ class Builder:
 
     def resolved(self, node: Node) -> Node:
         """Columns resolved; names that only the select list knows replaced by what they stand for."""
-        copy = node.copy()
-        root = exp.Paren(this=copy)
-        for column in list(root.find_all(exp.Column)):
-            name = column.name.lower()
-            inside = any(name in source.columns for source in self.binding.rows.sources)
-            if not column.table and not inside and name in self.aliases:
-                column.replace(exp.Paren(this=placed(self.aliases[name], column)))
-        node = derived(self.binding, resolve(self.binding.rows, root, self.context.schema).this)
+        sources = self.binding.rows.sources
+        node = tree.expand_aliases(
+            node,
+            self.aliases,
+            lambda column: any(column.name.lower() in source.columns for source in sources),
+        )
+        node = derived(self.binding, resolve(self.binding.rows, node, self.context.schema))
         while isinstance(node, exp.Paren):
             node = node.this
         return node
@@ -109,6 +108,8 @@ def build(
     _groups(builder, select)
     listing = not _has_aggregates(select, with_order=False)
     met = [(conjunct, condition(binding, derived(binding, conjunct))) for conjunct in rows.conditions]
+    binding.within = every([test for _, test in met if _is_presence(binding, test)])
+    met = [(conjunct, test) for conjunct, test in met if not _is_presence(binding, test)]
     where = every([*(test for _, test in met if not binding.ties_axes(test)), *joined(binding)])
     later += [conjunct for conjunct, test in met if binding.ties_axes(test)]
     groups, shape = _over_groups(builder, select, scope, track, answers, later)
@@ -127,6 +128,10 @@ def build(
         tuple(binding.never_null),
     )
     return shape
+
+
+def _is_presence(binding: Binding, test: Condition) -> bool:
+    return isinstance(test, Predicate) and test.expression in binding.presences
 
 
 def _over_groups(
@@ -195,9 +200,6 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             )
         if isinstance(projection, exp.Alias):
             builder.aliases.setdefault(projection.alias.lower(), projection.this)
-    builder.aliases = {k: v for k, v in builder.aliases.items() if not tree.aggregates(v)} | {
-        k: v for k, v in builder.aliases.items() if tree.aggregates(v)
-    }
 
 
 def _groups(builder: Builder, select: exp.Select) -> None:
@@ -214,8 +216,6 @@ def _groups(builder: Builder, select: exp.Select) -> None:
             select.set("distinct", None)
         else:
             items = []
-    elif group.args.get("all"):
-        items = [tree.unaliased(key) for key in select.expressions if not tree.aggregates(key)]
     else:
         if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
             raise refusal(
@@ -224,8 +224,8 @@ def _groups(builder: Builder, select: exp.Select) -> None:
                 clause="GROUP BY",
                 hint="use UNION ALL of one GROUP BY each",
             )
-        items = [tree.ordinal(key, select) for key in group.expressions]
-        for key, item in zip(group.expressions, items, strict=True):
+        items = tree.group_keys(select)
+        for key, item in zip(group.expressions, items, strict=False):  # ALL is written without any
             if item is key and isinstance(key, exp.Literal) and not key.is_string:
                 raise no_item(key, "GROUP BY", len(select.expressions))
     for key in items:

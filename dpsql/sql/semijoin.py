@@ -20,7 +20,7 @@ over the person's own columns stay, over the join that reaches them. Other shape
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -34,18 +34,53 @@ from dpsql.sql.statement import Context, Scope
 from dpsql.sql.tree import aggregates, conjuncts, named, output_name, relations, unaliased
 
 
-class _PartnerCondition(NamedTuple):
-    """A condition that a row has a partner.
+class _Membership(NamedTuple):
+    """IN or EXISTS: a row elsewhere has the key that a column here names.
 
     Args:
-        select: the partners.
+        select: the rows elsewhere, without the condition that ties the two together.
         key: their column, as it is written.
-        foreign: the row's column, resolved.
+        outer: the column here; resolved once it is known to be a foreign key.
     """
 
     select: exp.Select
-    key: Node
-    foreign: exp.Column
+    key: exp.Column
+    outer: exp.Column
+
+
+def _membership(node: Node, is_outer: Callable[[exp.Column], bool]) -> _Membership | None:
+    """The rows and the columns that IN or EXISTS compares; None where it compares anything else.
+
+    Args:
+        node: the condition.
+        is_outer: whether a column of an EXISTS is one of the query around it.
+    """
+    query = (node.this if isinstance(node, exp.Exists) else node.args["query"]).unnest()
+    if not isinstance(query, exp.Select):
+        return None
+    if isinstance(node, exp.In):
+        keys = [unaliased(projection) for projection in query.expressions]
+        if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not isinstance(node.this, exp.Column):
+            return None
+        return _Membership(query, keys[0], node.this)
+    query = query.copy()
+    conditions = conjuncts(query.args.get("where"))
+    ties = [(test, *sides) for test in conditions for sides in _compared(test) if is_outer(sides[1])]
+    if len(ties) != 1 or is_outer(ties[0][1]):
+        return None
+    tie, key, outer = ties[0]
+    remaining = [test for test in conditions if test is not tie]
+    if any(map(is_outer, (column for test in remaining for column in test.find_all(exp.Column)))):
+        return None
+    query.set("where", exp.Where(this=exp.and_(*remaining)) if remaining else None)
+    return _Membership(query, key, outer)
+
+
+def _compared(test: Node) -> list[tuple[exp.Column, exp.Column]]:
+    """The two columns that a test says are equal, in either order; none of any other test."""
+    left, right = (test.left, test.right) if isinstance(test, exp.EQ) else (None, None)
+    columns = isinstance(left, exp.Column) and isinstance(right, exp.Column)
+    return [(left, right), (right, left)] if columns else []  # type: ignore[list-item]
 
 
 def join_members(context: Context, rows: RowRelation, scope: Scope) -> None:
@@ -78,45 +113,20 @@ def _asking(node: Node) -> Iterator[Node]:
             yield from _asking(child)
 
 
-def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _PartnerCondition | None:
+def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _Membership | None:
     """Semijoin condition, if its partners are named by their key."""
     query = (node.this if isinstance(node, exp.Exists) else node.args["query"]).unnest()
     if not isinstance(query, exp.Select) or not is_row_level(context, query, scope):
         return None
-    if isinstance(node, exp.In):
-        keys, foreign = [unaliased(projection) for projection in query.expressions], node.this
-        if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not isinstance(foreign, exp.Column):
-            return None
-        return _checked(context, rows, _PartnerCondition(query, keys[0], foreign), scope)
-    query = query.copy()
-    conditions = conjuncts(query.args.get("where"))
-    own = {relation.alias_or_name.lower() for relation in relations(query)}
-    outside = {source.alias.lower() for source in rows.sources} - own
-    for condition in conditions:
-        sides = (condition.left, condition.right) if isinstance(condition, exp.EQ) else ()
-        for key, foreign in (sides, sides[::-1]) if sides else ():
-            if (
-                isinstance(foreign, exp.Column)
-                and foreign.table.lower() in outside
-                and isinstance(key, exp.Column)
-            ):
-                remaining = [test for test in conditions if test is not condition]
-                if any(
-                    column.table.lower() in outside
-                    for test in remaining
-                    for column in test.find_all(exp.Column)
-                ):
-                    return None
-                query.set("where", exp.Where(this=exp.and_(*remaining)) if remaining else None)
-                return _checked(context, rows, _PartnerCondition(query, key, foreign), scope)
-    return None
+    inside = {relation.alias_or_name.lower() for relation in relations(query)}
+    outside = {source.alias.lower() for source in rows.sources} - inside
+    member = _membership(node, lambda column: column.table.lower() in outside)
+    return member and _checked(context, rows, member, scope)
 
 
-def _checked(
-    context: Context, rows: RowRelation, member: _PartnerCondition, scope: Scope
-) -> _PartnerCondition | None:
+def _checked(context: Context, rows: RowRelation, member: _Membership, scope: Scope) -> _Membership | None:
     """The condition, if it says that a foreign key is the key that it points at."""
-    outer = resolve(rows, member.foreign, context.schema)
+    outer = resolve(rows, member.outer, context.schema)
     alone = bind_from(context, member.select, scope)
     inner = resolve(alone, member.key, context.schema)
     if not isinstance(outer, exp.Column) or not isinstance(inner, exp.Column):
@@ -124,7 +134,7 @@ def _checked(
     foreign = _foreign(rows, outer)
     (instance, name), (partner, key) = rows.of(foreign), alone.of(inner)
     points = instance.table.foreign_keys.get(name, "").lower() == partner.table.name.lower()
-    return member._replace(foreign=foreign) if points and key == partner.table.key else None
+    return member._replace(outer=foreign) if points and key == partner.table.key else None
 
 
 def _foreign(rows: RowRelation, column: exp.Column) -> exp.Column:
@@ -139,7 +149,7 @@ def _foreign(rows: RowRelation, column: exp.Column) -> exp.Column:
     return column
 
 
-def _joined(context: Context, rows: RowRelation, node: Node, member: _PartnerCondition, scope: Scope) -> Node:
+def _joined(context: Context, rows: RowRelation, node: Node, member: _Membership, scope: Scope) -> Node:
     """Replacement of the condition after its table is joined."""
     above = node.parent
     instances, conditions = len(rows.instances), len(rows.conditions)
@@ -147,7 +157,7 @@ def _joined(context: Context, rows: RowRelation, node: Node, member: _PartnerCon
     key = resolve(inner, member.key, context.schema)
     added = rows.conditions[conditions:]
     joins = [condition for condition in added if _ties(condition)]
-    rows.conditions[conditions:] = [*joins, exp.EQ(this=member.foreign.copy(), expression=key.copy())]
+    rows.conditions[conditions:] = [*joins, exp.EQ(this=member.outer.copy(), expression=key.copy())]
     tests = [condition for condition in added if not _ties(condition)]
     if _top(node):
         return exp.Paren(this=exp.and_(exp.true(), *tests))
@@ -168,7 +178,7 @@ def _joined(context: Context, rows: RowRelation, node: Node, member: _PartnerCon
             hint="write EXISTS, or NOT IN as a condition of its own",
         )  # fmt: skip
     # NOT (is_member OR key IS NULL): rows whose key is NULL are in neither
-    return exp.Paren(this=exp.or_(is_member, exp.Is(this=member.foreign.copy(), expression=exp.Null())))
+    return exp.Paren(this=exp.or_(is_member, exp.Is(this=member.outer.copy(), expression=exp.Null())))
 
 
 def _ties(condition: Node) -> bool:
@@ -186,20 +196,6 @@ def _above(node: Node) -> Iterator[Node]:
 def _top(node: Node) -> bool:
     """True if a condition stands beside AND alone."""
     return all(isinstance(ancestor, (exp.And, exp.Paren)) for ancestor in _above(node))
-
-
-class _Membership(NamedTuple):
-    """A condition that asks for a row elsewhere.
-
-    Args:
-        rows: the SELECT over these rows.
-        key: its column that holds the person's key.
-        where: its conditions, without the one that ties the two together.
-    """
-
-    rows: exp.Select
-    key: exp.Column
-    where: list[Node]
 
 
 def count_members(tree: Node, schema: Schema) -> None:
@@ -262,7 +258,7 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     if not any(_asks_who(condition, people) for condition in asking):
         return
     counts_rows = all(isinstance(call, exp.Count) and isinstance(call.this, exp.Star) for call in calls)
-    member = _membership(asking[0], people) if len(asking) == 1 and counts_rows else None
+    member = _rows_of(asking[0], people) if len(asking) == 1 and counts_rows else None
     if member is None:
         key, name = people.table.key, people.table.name
         raise refusal(
@@ -273,9 +269,9 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
             hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
             f"those without a row are all of {name} less those with one",
         )
-    source = member.rows.args["from_"].this
-    if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
-        for expression in [member.key, *member.where]:  # the people's table may join them
+    source, tests = member.select.args["from_"].this, conjuncts(member.select.args.get("where"))
+    if isinstance(source, exp.Table) and not member.select.args.get("joins"):
+        for expression in [member.key, *tests]:  # the people's table may join them
             for column in expression.find_all(exp.Column):
                 if not column.table:
                     column.set("table", exp.to_identifier(source.alias_or_name))
@@ -286,15 +282,15 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     people_columns = _own_columns(select, remaining, people)
     for call in _calls(select):
         call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
-    joins = [*(member.rows.args.get("joins") or [])]
+    joins = [*(member.select.args.get("joins") or [])]
     for column in people_columns:
         column.set("table", exp.to_identifier(people.alias))
     if people_columns:
         tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(people.table.key), people.alias))
         joins.append(exp.Join(this=people.source.copy(), on=tie))
-    select.set("from_", member.rows.args["from_"])
+    select.set("from_", member.select.args["from_"])
     select.set("joins", joins or None)
-    all_conditions = [*member.where, *remaining]
+    all_conditions = [*tests, *remaining]
     select.set("where", exp.Where(this=exp.and_(*all_conditions, copy=False)) if all_conditions else None)
 
 
@@ -319,42 +315,14 @@ def _calls(select: exp.Select) -> list[exp.AggFunc]:
     ]
 
 
-def _membership(condition: Node, people: _PeopleSource) -> _Membership | None:
-    """IN or EXISTS condition over the person's key, if the node is one."""
-    if isinstance(condition, exp.In) and condition.args.get("query") is not None:
-        rows = condition.args["query"].unnest()
-        if not _plain(rows) or not people.is_key(condition.this) or len(rows.expressions) != 1:
-            return None
-        key = rows.expressions[0]
-        return (
-            _Membership(rows, key, conjuncts(rows.args.get("where"))) if isinstance(key, exp.Column) else None
-        )
-    if isinstance(condition, exp.Exists):
-        rows = condition.this.unnest()
-        return _tied(rows, people) if _plain(rows) else None
-    return None
-
-
-def _tied(rows: exp.Select, people: _PeopleSource) -> _Membership | None:
-    """The rows of an EXISTS, and the one condition that ties them to the person."""
-    conditions, name = conjuncts(rows.args.get("where")), people.alias.lower()
-    for condition in conditions:
-        if not isinstance(condition, exp.EQ):
-            continue
-        for person_key, key in ((condition.left, condition.right), (condition.right, condition.left)):
-            outer = isinstance(person_key, exp.Column) and person_key.table.lower() == name
-            if (
-                outer
-                and people.is_key(person_key)
-                and isinstance(key, exp.Column)
-                and key.table.lower() != name
-            ):
-                remaining = [test for test in conditions if test is not condition]
-                tied = any(
-                    column.table.lower() == name for test in remaining for column in test.find_all(exp.Column)
-                )
-                return None if tied else _Membership(rows, key, remaining)
-    return None
+def _rows_of(condition: Node, people: _PeopleSource) -> _Membership | None:
+    """The rows that name the person by her key, if a condition asks for nothing else."""
+    if not isinstance(condition, exp.Exists) and not (
+        isinstance(condition, exp.In) and condition.args.get("query")
+    ):
+        return None
+    member = _membership(condition, lambda column: column.table.lower() == people.alias.lower())
+    return member if member is not None and _plain(member.select) and people.is_key(member.outer) else None
 
 
 def _plain(rows: Node) -> bool:

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.parse import refusal
-from dpsql.sql.tree import is_aggregate, named, output_name, quoted_column, unaliased
+from dpsql.sql.tree import behind, is_aggregate, named, output_name, quoted_column, unaliased
 
 WORDS = ("rollup", "cube", "grouping_sets")
 MOST = 64
@@ -148,22 +148,7 @@ def _keys(element: Node, select: Node) -> Keys:
     if isinstance(element, exp.Paren):
         return _keys(element.this, select)
     inner = element.expressions if isinstance(element, exp.Tuple) else [element]
-    return tuple(_spelled(key, select) for key in inner)
-
-
-def _spelled(key: Node, select: Node) -> Node:
-    """A key with an ordinal or an alias replaced by what it stands for."""
-    if (
-        isinstance(key, exp.Literal)
-        and str(key.this).isdigit()
-        and 0 < int(key.this) <= len(select.expressions)
-    ):
-        return unaliased(select.expressions[int(key.this) - 1])
-    if isinstance(key, exp.Column) and not key.table:
-        for projection in select.expressions:
-            if isinstance(projection, exp.Alias) and projection.alias.lower() == key.name.lower():
-                return unaliased(projection)
-    return key
+    return tuple(behind(key, select, lambda column: False) for key in inner)
 
 
 def _place(key: Node, select: Node, distinct: bool) -> Node:
@@ -212,7 +197,10 @@ def _among(node: Node, keys: Iterable[Node]) -> bool:
 def _without(node: Node, away: list[Node], grouping_set: Keys, select: Node) -> Node:
     """An expression with NULL for keys that are not grouped by, outside of aggregates; GROUPING(key) says which."""
     if isinstance(node, exp.Grouping):
-        bits = [int(not _among(_spelled(key, select), grouping_set)) for key in node.expressions]
+        bits = [
+            int(not _among(behind(key, select, lambda column: False), grouping_set))
+            for key in node.expressions
+        ]
         return exp.Literal.number(reduce(lambda number, bit: 2 * number + bit, bits, 0))
     if _among(node, away) and not _among(node, grouping_set):
         return exp.null()

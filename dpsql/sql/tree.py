@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from sqlglot import exp
@@ -41,6 +41,39 @@ def ordinal(key: Node, select: Node) -> Node:
     is_number = isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal()
     place = int(key.name) if is_number else 0
     return unaliased(select.expressions[place - 1]) if 1 <= place <= len(select.expressions) else key
+
+
+def behind(key: Node, select: Node, is_source: Callable[[exp.Column], bool]) -> Node:
+    """Expression behind a key: a select item by its number, or by its alias where no source has such a column."""
+    aliased = isinstance(key, exp.Column) and not key.table and not is_source(key)
+    items = (item for item in select.expressions if isinstance(item, exp.Alias) and aliased)
+    named_item = next((item for item in items if item.alias.lower() == key.name.lower()), None)
+    return ordinal(key, select) if named_item is None else unaliased(named_item)
+
+
+def expand_aliases(node: Node, aliases: Mapping[str, Node], is_source: Callable[[exp.Column], bool]) -> Node:
+    """A copy of an expression with names that only the select list has replaced by their expressions.
+
+    Args:
+        node: the expression.
+        aliases: by name in lower case.
+        is_source: whether a relation of FROM has a column.
+    """
+    root = exp.Paren(this=node.copy())
+    for column in list(root.find_all(exp.Column)):
+        if not column.table and column.name.lower() in aliases and not is_source(column):
+            column.replace(exp.Paren(this=placed(aliases[column.name.lower()], column)))
+    expanded: Node = root.this
+    return expanded
+
+
+def placed(expression: Node, like: Node) -> Node:
+    """A copy of an expression whose parts all point at the characters of another node."""
+    copy = expression.copy()
+    marks = next((node.meta for node in like.walk() if "start" in node.meta), {})
+    for node in copy.find_all(exp.Identifier):
+        node.meta.update({k: marks[k] for k in ("start", "end", "line", "col") if k in marks})
+    return copy
 
 
 def group_keys(select: Node) -> list[Node]:

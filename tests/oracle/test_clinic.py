@@ -55,6 +55,19 @@ def test_a_join_is_refused_where_no_axis_tells_who_has_the_partner(clinic: Twins
     right(clinic, text, 1)  # a view that has the ages too says who has a patient
 
 
+@pytest.mark.parametrize("text", [
+    "SELECT COUNT(*), COUNT(cost), SUM(cost) FROM visit WHERE cost IS NOT NULL",
+    "SELECT COUNT(*), COUNT(cost) FROM visit WHERE NOT cost IS NOT NULL",
+    "SELECT COUNT(*) FILTER (WHERE cost IS NULL), SUM(CASE WHEN cost IS NULL THEN 2 ELSE 1 END) FROM visit",
+    "SELECT SUM(COALESCE(cost, 3)), AVG(COALESCE(cost, 3)), SUM(COALESCE(cost, 0)) FROM visit",
+    "SELECT SUM(CAST(paid AS INT)), AVG(paid::INT), SUM(paid) FROM bill",
+    "SELECT COUNT(*) FROM visit v, doctor d WHERE (v.doctor_id = d.doctor_id AND specialty = 'eye')"
+    " OR (specialty = 'skin' AND d.doctor_id = v.doctor_id)",
+])  # fmt: skip
+def test_nulls_of_a_measure_truths_and_joins_in_each_branch_of_an_or(clinic: Twins, text: str) -> None:
+    right(clinic, text)
+
+
 SETS = "FROM visit v JOIN patient p ON v.patient_id = p.patient_id GROUP BY"
 
 
