@@ -64,11 +64,6 @@ def difference(
             sorted((row[-1] for row in rows), key=lambda value: float(value or 0)) for rows in (got, want)
         )
         equal = len(mine) == len(theirs) and all(map(same, theirs, mine))
-        if unlisted and not equal:  # where rows were chosen there may be others, and by a value of theirs
-            farthest = max((row[-1] or 0.0 for row in off), default=0.0)
-            equal = len(mine) != len(theirs) or all(
-                same(a, b, farthest) for a, b in zip(theirs, mine, strict=True)
-            )
         return "" if equal else f"{mine} for {theirs}"
     if not statement.keys:
         equal = len(got) == len(want) and all(
@@ -128,6 +123,16 @@ def ask(statement: Statement, clinic: ReleaseEngine, raw: duckdb.DuckDBPyConnect
         want = raw.execute(statement.plain or statement.text).fetchall()
     except duckdb.Error as error:
         return "unanswered", str(error)
+    groups = statement.chosen[0]
+    if unlisted and groups:  # LIMIT takes groups by their numbers, without the rows that are perhaps meant
+        keys = statement._replace(form="groups", text=groups, plain="", last=False, chosen=("", ""))
+        end, found = ask(keys, clinic, raw)
+        if end != "right":
+            return end, found
+        stays = {_key(row[: keys.keys]) for row in raw.execute("".join(statement.chosen)).fetchall()}
+        listed = [row[keys.keys] for row in clinic.query(groups).rows if _key(row[: keys.keys]) in stays]
+        listed.sort(key=lambda value: (value is None, -float(value or 0)))
+        want = [(value,) for value in listed[: int(statement.text.split()[-1])]]
     found = difference(statement, got, want, off, unlisted)
     return ("wrong", found) if found else ("right", "")
 

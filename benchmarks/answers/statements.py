@@ -19,6 +19,7 @@ class Statement(NamedTuple):
         dialect: it is written in; DuckDB answers what `plain` says in the same words.
         plain: the same for DuckDB, where it is spelled otherwise there.
         last: whether only its last column is compared, as a sorted list.
+        chosen: the groups of which a LIMIT takes some, and what HAVING says of those that it may take.
     """
 
     form: str
@@ -27,6 +28,7 @@ class Statement(NamedTuple):
     dialect: str = ""
     plain: str = ""
     last: bool = False
+    chosen: tuple[str, str] = ("", "")
 
 
 class Fact(NamedTuple):
@@ -106,6 +108,9 @@ SNOW_KEYS = {
     "w": ("w.ward", "w.floor", "w.floor % 2"),
     "h": ("h.city", "h.beds", "h.beds / 100", "SUBSTRING(h.city, 1, 1)"),
 }
+DECLARED = {"p.age": "p.age IS NOT NULL", "p.region": "p.region IS DISTINCT FROM '(other)'",
+            "v.reason": "v.reason IS DISTINCT FROM '(other)'"}  # fmt: skip
+"""Rows with a value of the domain, or a declared NULL: LIMIT takes no group of other rows alone."""
 PEOPLE_KEYS = ("p.region", "COALESCE(p.region, 'none')")
 AGES = ("p.age", "p.age // 10", "p.age / 8", "p.age > 40", "CASE WHEN p.age < 30 THEN 'young' END")
 
@@ -256,11 +261,12 @@ class Maker:
         return Statement("having", f"{inner} HAVING COUNT(*) >= {self.draw.randint(1, 30)}", keys)
 
     def _top(self) -> Statement:
-        inner, _ = self._simple()
-        limit = self.draw.randint(1, 4)
-        order = "ORDER BY m0 DESC NULLS LAST"
+        inner, keys = self._simple()
+        groups, names = f"{inner} HAVING COUNT(*) > 0.5", inner[: inner.rindex(" AS g")]
+        stays = "".join(f" AND BOOL_OR({test})" for column, test in DECLARED.items() if column in names)
+        text = f"SELECT m0 FROM ({{}}) AS t ORDER BY m0 DESC NULLS LAST LIMIT {self.draw.randint(1, 4)}"
         return Statement(
-            "top", f"SELECT m0 FROM ({inner} HAVING COUNT(*) > 0.5) AS t {order} LIMIT {limit}", last=True
+            "top", text.format(groups), keys, "", text.format(groups + stays), True, (groups, stays)
         )
 
     def _window(self) -> Statement:
@@ -272,7 +278,7 @@ class Maker:
     def _union(self) -> Statement:
         (one, _), (other, _) = self._simple(most=0), self._simple(most=0)
         parts = (f"SELECT m0 FROM ({text}) AS t" for text in (one, other))
-        return Statement("union", " UNION ALL ".join(parts), last=True)
+        return Statement("union", " UNION ALL ".join(parts))
 
     def _scalars(self) -> Statement:
         (one, _), (other, _) = self._simple(most=0), self._simple(most=0)

@@ -41,7 +41,7 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reconcile import UNIT, Subset, component_covariances, component_variances
 from dpsql.matrices.scaled import ScaledReading
-from dpsql.mechanisms.designs.measurement import DrawnMember, MeasuredAxis
+from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import NoisyRows, as_laplace
 from dpsql.mechanisms.integer_rows import NullCount
 from dpsql.release.assemble import Assembled, Description, Statistic, assemble
@@ -205,7 +205,8 @@ def estimate(plan: ReleasePlan, drawn: DrawnRelease) -> list[Estimated]:
         plan: what was drawn.
         drawn: its noisy integers.
     """
-    axes, estimates = measured_axes(plan), dict[int, Estimated]()
+    estimates = dict[int, Estimated]()
+    axes = {i: planned.measured(planned.strategy.variance()) for i, planned in enumerate(plan.axes)}
     for members in plan.families:
         family = [_member(plan, drawn, i) for i in members]
         estimates |= zip(members, plan.statistics[members[0]].measurement.estimate(family, axes), strict=True)
@@ -226,11 +227,6 @@ def _member(plan: ReleasePlan, drawn: DrawnRelease, index: int) -> DrawnMember:
         statistic.factor,
         None if corrected is None else corrected.leaves,
     )
-
-
-def measured_axes(plan: ReleasePlan) -> dict[int, MeasuredAxis]:
-    """The axes of a release by id, as they were planned."""
-    return {i: planned.measured(planned.strategy.variance()) for i, planned in enumerate(plan.axes)}
 
 
 def notes(plan: ReleasePlan, statistic: PlannedStatistic) -> str:

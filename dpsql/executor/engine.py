@@ -40,6 +40,7 @@ from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
 from dpsql.release.request import LIMIT, requested
 from dpsql.results.result import Result
+from dpsql.sql.added import bit_offsets
 from dpsql.sql.parse import parse, pointed
 from dpsql.sql.rewrite import split_statement
 from dpsql.sql.statement import Statement
@@ -225,7 +226,10 @@ def assemble_result(
         [Note(f"the time is {statement.moment} UTC, when the statement began")] if statement.moment else []
     )
     mapped = [Note(text, flag=True) for text in statement.notes]
-    all_notes = [*(note for relation in relations for note in relation.notes), *outer.notes, *mapped, *stamp]
+    all_notes = [note for relation in relations for note in relation.notes]
+    for relation, offset in zip(relations, bit_offsets(statement.blocks), strict=True):
+        all_notes += relation.text_notes(statement.key_texts, offset)
+    all_notes += [*outer.notes, *mapped, *stamp]
     notes = list(dict.fromkeys(all_notes))
     positive = any(release.nonnegative is not None for release in releases) and any(
         map(_positive, releases, relations)

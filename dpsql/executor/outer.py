@@ -176,7 +176,8 @@ class OuterStatement:
         if self.seen is None:
             return {}
         reasons, rows, others = {}, self.answer.rows, self.seen.answer.rows
-        blind = readings.none_seen(self.relations, self._unseen)
+        counts = readings.group_counts(self.relations, self._unseen)
+        blind = any(every == empty for every, empty in counts)
         for c in (c for c, kind in enumerate(kinds) if kind):
             pairs = [
                 (row[c], None if at is None else others[at][c])

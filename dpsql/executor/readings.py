@@ -58,20 +58,17 @@ def unseen(relation: Relation) -> BoolArray:
     return np.asarray(hidden & candidates, np.bool_)
 
 
-def none_seen(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> bool:
-    """True if all groups of some block may be empty: a number over those that are seen is then over none."""
-    return any(
-        bool(mask.any()) and int(mask.sum()) == sum(bits == 0 for bits in relation.added)
-        for relation, mask in zip(relations, hidden, strict=True)
-    )
+def group_counts(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> list[tuple[int, int]]:
+    """Of each block with groups that may be empty, how many groups there are and how many of these may be."""
+    return [
+        (sum(bits == 0 for bits in relation.added), int(mask.sum()))
+        for relation, mask in zip(relations, hidden, strict=True) if mask.any()
+    ]  # fmt: skip
 
 
 def domain_note(relations: Sequence[Relation], hidden: Sequence[BoolArray]) -> Note:
     """Numbers of groups in the domain and of groups seen."""
-    counts = [
-        (sum(bits == 0 for bits in relation.added), int(mask.sum()))
-        for relation, mask in zip(relations, hidden, strict=True) if mask.any()
-    ]  # fmt: skip
+    counts = group_counts(relations, hidden)
     groups = " and ".join(f"{every:,}" for every, _ in dict.fromkeys(counts))
     visible = " and ".join(f"{every - empty:,}" for every, empty in dict.fromkeys(counts))
     return Note(

@@ -13,7 +13,7 @@ included; ties go to the fewest cells, then to the name. Where no candidate inte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ from dpsql.planner.notes import (
     chosen_texts,
     counted_null_notes,
     domain_notes,
+    key_text_notes,
     reported_notes,
 )
 from dpsql.planner.plan import (
@@ -58,6 +59,7 @@ from dpsql.planner.schema import Schema
 from dpsql.planner.terms import TRUE, Expression, Term
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta
+from dpsql.sql.added import shifted
 
 
 def choose(
@@ -111,7 +113,7 @@ def choose(
                 f"{view.name} has bins of {mixed} with several values, and would spread them evenly"
             )
         elif rule == "limit" and (refusal := partial_bins.partial_refusal(plan, terms, release, along)):
-            refused = refused or answerability.unshown_refusal(plan, release) or refusal
+            refused = refused or refusal
             coarse = partial_bins.with_coarse_bins(plan, release) if along is None else None
             coarse_plans += [coarse] if coarse is not None else []
         else:
@@ -263,6 +265,22 @@ class Relation:
     def holds(self, form: Form) -> bool:
         """True if one plan holds all of a form."""
         return not form.sides or self.answered_for(form) is not None
+
+    def text_notes(self, compared: Sequence[tuple[int, str]], offset: int) -> Iterator[Note]:
+        """Notes on texts that conditions on groups compare keys with.
+
+        Args:
+            compared: bits of the statement's keys, each with a text.
+            offset: the bit of the first key.
+        """
+        if not compared:  # as most statements do
+            return
+        for j, group in enumerate(self.block.groups):
+            texts = [text for bits, text in compared if bits & shifted(1 << j, offset)]
+            if texts and self.types[1 + j] == "VARCHAR":
+                added = (bits >> j & 1 for bits in self.added)
+                keys = dict(zip(self.columns[1 + j], added, strict=True))
+                yield from key_text_notes(group.words(), keys, texts)
 
     def at(self, groups: Sequence[int]) -> Relation:
         """The same for some of its groups, by their rows; for their errors alone."""
@@ -432,9 +450,7 @@ def _assemble(
         added += is_added[index[position]].astype(object) * (1 << j)
     prefixes = _quantiles(block, columns, release, schema, on_partial_bin)
     views = dict.fromkeys((k, prefix.view) for k, (_, groups) in prefixes.items() for prefix in groups)
-    if block.plans is None or block.plans.once(
-        "keys", release, None, partial(domain_values.has_dangling_keys, block, schema)
-    ):
+    if any(schema.dangles(block.root, ref) for ref in block.columns):
         notes += domain_values.key_notes(block, [p for p, _ in plans], release, schema)
     notes += domain_values.catalog_notes(block, plan, release, schema)
     notes += [Note(f"the quantile of {k.expression.words()} comes from the view {view}") for k, view in views]

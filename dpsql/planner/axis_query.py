@@ -279,7 +279,8 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
     made = []
     for j, (each, read) in enumerate(zip(question.groups, names, strict=True)):
         bare = each.sql == "leaf" or (PLACEHOLDER.fullmatch(each.sql) and (read == {first} or not bounded))
-        if read and not bare and not (rising[j] and _ends_apart(each, question.axis, release)):
+        apart = bare or (rising[j] and _ends_apart(each, question.axis, release))
+        if read and not apart and not decides(Predicate(each), question, release):
             made.append(j)
     if not (question.filters or question.classes or made):
         return cells
@@ -298,12 +299,12 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
             [*question.filters, *(question.classes[j] for j, met in truths.items() if met)], question, release
         )
     ]  # fmt: skip
-    within = set(cells.group[cells.leaf != axis.other_leaf].tolist())
+    ordinary = ~np.isin(cells.leaf, special_leaves(axis))
+    within, listed = (set(cells.group[at].tolist()) for at in (cells.leaf != axis.other_leaf, ordinary))
     if made and all(rising[j] for j in made):  # nothing beyond the bounds is between two others
-        ordinary = ~np.isin(cells.leaf, special_leaves(axis))
         ends = cells.leaf[ordinary].min(initial=leaves), cells.leaf[ordinary].max(initial=0)
         within = set(cells.group[np.isin(cells.leaf, ends)].tolist())
-    return _uncertain(cells, unshown, axis.other_leaf, together, (made, within), any(undecided))
+    return _uncertain(cells, unshown, axis.other_leaf, together, (made, within, listed), any(undecided))
 
 
 def _keeps_order(group: Expression, kind: str) -> bool:
@@ -409,7 +410,7 @@ def never_together(predicates: Sequence[Predicate], question: AxisQuery, release
 
 def _uncertain(
     cells: AxisCells, unshown: AxisCells, leaf: int | None, together: Sequence[Mapping[int, bool]],
-    groups_made: tuple[Sequence[int], set[int]], filtered: bool,
+    groups_made: tuple[Sequence[int], set[int], set[int]], filtered: bool,
 ) -> AxisCells:  # fmt: skip
     """Cells in which the leaf of unshown keys is taken as far as conditions and groups decide.
 
@@ -419,25 +420,25 @@ def _uncertain(
         leaf: its position.
         together: truths that class predicates may have which some unshown keys may meet: those of a key that meets none
             first.
-        groups_made: places of group expressions that may take unshown keys for others, and the groups in which they may
-            be then.
+        groups_made: places of group expressions that may take unshown keys for others, the groups in which they may be
+            then, and those that listed values are in.
         filtered: whether an open condition filters.
     """
     keep = cells.leaf != leaf
     patterns = {pattern: i for i, pattern in enumerate(cells.patterns)}
-    groups, (made, within) = {key: i for i, key in enumerate(cells.keys)}, groups_made
+    groups, (made, within, listed) = {key: i for i, key in enumerate(cells.keys)}, groups_made
     rows, is_open, fixed = [], False, set(range(len(cells.types))) - set(made)
     for group, truth, coverage in zip(unshown.group, unshown.truths, unshown.coverage, strict=True):
         key, known = unshown.keys[int(group)], unshown.patterns[int(truth)]
-        if filtered and key not in groups:
-            continue  # a group of unshown keys alone, of which nobody knows whether it has a row
         number = groups.setdefault(key, len(groups))
         others = {j for j in within if made and all(cells.keys[j][i] == key[i] for i in fixed)}
         cases = [(at, truths) for at in (number, *(others - {number})) for truths in together]
-        is_open |= filtered or len(cases) > 1
+        # no leaf is in the group of CASE WHEN place = 'west', where its rows are
+        away = number in others & listed
+        is_open |= filtered or away or len(cases) > 1
         for i, (at, truths) in enumerate(cases):
             pattern = tuple(truths.get(j, met) for j, met in enumerate(known))
-            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(cases) - 1)
+            share = UNKNOWN if filtered or i else 1.0 - UNKNOWN * (len(cases) - 1 + away)
             rows.append((at, patterns.setdefault(pattern, len(patterns)), leaf, float(coverage) * share))
     if not is_open:
         return cells

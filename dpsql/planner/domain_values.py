@@ -273,11 +273,6 @@ def not_an_axis(known: CatalogValue, block: Block, schema: Schema) -> NotSupport
     ).at("SELECT", known.expression.span, try_this)
 
 
-def has_dangling_keys(block: Block, schema: Schema) -> bool:
-    """True if a column of a block is a foreign key that may name no row; nothing else has a note."""
-    return any(schema.dangles(block.root, ref) for ref in block.columns)
-
-
 def key_notes(block: Block, plans: Sequence[ViewPlan], release: Release, schema: Schema) -> list[Note]:
     """Foreign keys of which a block asks more than which row of the dimension they name.
 

@@ -25,7 +25,7 @@ Texts in conditions that no leaf of an axis lists: an answer of 0 with the spell
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
@@ -382,10 +382,6 @@ def _of_condition(
     keys = release.meta.key_list(column.table, column.column)
     lists = "the catalog lists" if keys is None else f"the list of {keys.keys} keys has"
     among = "its rows are among those of unlisted values, and intervals allow for them"
-    if not expression.barred and any(
-        group.sql == f"dp_c{min(expression.columns)}" for group in question.groups
-    ):
-        among = "its rows are in no group"
     among += f"; {keys.missing} shown" if keys is not None else ""
     if release.axes[axis].other_leaf is None:
         if predicate.negated or (not expression.choices and constants):
@@ -399,9 +395,7 @@ def _of_condition(
     if constants:
         absent = [text for text in dict.fromkeys(texts) if text not in listed]
         if absent:
-            more = f" and {len(absent) - MOST_TEXTS} more" if len(absent) > MOST_TEXTS else ""
-            described = ", ".join(_with_nearest(text, listed) for text in absent[:MOST_TEXTS])
-            yield Note(f"{lists} no value {described}{more} for {name}; {among}", flag=True)
+            yield Note(f"{lists} no value {_described(absent, listed)} for {name}; {among}", flag=True)
         return
     values = (
         f"SELECT {identifier(column.name)} AS dp_c{min(expression.columns)} FROM axis_{axis} WHERE kind = 0"
@@ -411,7 +405,30 @@ def _of_condition(
         yield Note(f"{lists} no value of {name} with {words}; {among}", flag=True)
 
 
-def _with_nearest(text: str, listed: list[str]) -> str:
+def key_text_notes(words: str, keys: Mapping[str | None, int], texts: Sequence[str]) -> Iterator[Note]:
+    """Flags for conditions on groups that no group meets, or that one group meets for many values.
+
+    Args:
+        words: the key, as written.
+        keys: of the groups that are shown, each with whether the catalog adds it.
+        texts: that the key is compared with; an empty one for any other condition.
+    """
+    other = next((key for key, is_added in keys.items() if is_added and key is not None), None)
+    if other is not None and "" in texts:
+        yield Note(f"a condition on {words} takes all unlisted values for one, {other!r}", flag=True)
+    absent = [text for text in texts if text and text not in keys]
+    if absent:
+        listed = [key for key in keys if key is not None and key != other]
+        among = f"; rows of unlisted values are in the group {other!r}" if other is not None else ""
+        yield Note(f"no group of {words} is {_described(absent, listed)}{among}", flag=True)
+
+
+def _described(texts: list[str], listed: Sequence[str]) -> str:
+    more = f" and {len(texts) - MOST_TEXTS} more" if len(texts) > MOST_TEXTS else ""
+    return ", ".join(_with_nearest(text, listed) for text in texts[:MOST_TEXTS]) + more
+
+
+def _with_nearest(text: str, listed: Sequence[str]) -> str:
     """The text in quotes, with the listed value of the nearest spelling."""
     folded = {value.casefold(): value for value in reversed(listed)}
     near = folded.get(text.casefold()) or next(iter(get_close_matches(text, listed, 1, LIKENESS)), None)

@@ -65,7 +65,11 @@ COUNTING = (
     exp.Distinct,
     exp.Join,
     exp.SetOperation,
+    exp.Where,
+    exp.Qualify,
+    exp.If,
 )
+"""What depends on how many groups there are, or on which texts their keys are."""
 
 
 def bit_offsets(blocks: Sequence[Block]) -> list[int]:
@@ -114,7 +118,9 @@ class Rows:
 Scope = dict[str, Rows]
 
 
-def leave_out_added(tree: Node, blocks: Sequence[Block]) -> tuple[Node, tuple[str, ...]] | None:
+def leave_out_added(
+    tree: Node, blocks: Sequence[Block]
+) -> tuple[Node | None, tuple[str, ...], tuple[tuple[int, str], ...]]:
     """Leave out groups that the catalog adds where groups are counted.
 
     Args:
@@ -123,12 +129,14 @@ def leave_out_added(tree: Node, blocks: Sequence[Block]) -> tuple[Node, tuple[st
 
     Returns:
         The statement, a copy, and `Rows.counting` of each column of its select list; None where nothing counts groups.
+        Bits of keys with the texts that conditions on groups compare them with.
     """
     if not any(block.groups for block in blocks) or tree.find(*COUNTING) is None:
-        return None
+        return None, (), ()
     copy, walk = tree.copy(), _Walk(blocks)
     rows = walk.query(copy, {}, _Wanted(hands_on=False))
-    return (copy, tuple(rows.counting.get(name, "") for name in rows.names)) if walk.changed else None
+    counting = tuple(rows.counting.get(name, "") for name in rows.names)
+    return (copy, counting, tuple(walk.texts)) if walk.changed else (None, (), tuple(walk.texts))
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class _Walk:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks, self.offsets = blocks, bit_offsets(blocks)
-        self.changed = False
+        self.changed, self.texts = False, dict[tuple[int, str], None]()
 
     def query(self, node: Node, scope: Scope, wanted: _Wanted) -> Rows:
         for common in ctes(node):
@@ -251,6 +259,7 @@ class _Select:
         counting = dict[str, str]()
         for clause in ("expressions", "where", "having", "qualify", "order", "joins"):
             for root in _roots(select, clause):
+                self._texts(root, picks=clause in ("where", "having", "qualify"))
                 kind = self._calls(root, group_bits, again)
                 if clause == "expressions" and kind:
                     counting[root.alias_or_name] = kind
@@ -283,6 +292,20 @@ class _Select:
         bits = _bits_of(column, self.sources)
         alias = own.get(column.name.lower()) if bits is None and not column.table else None
         return bits or (self._key_bits(alias, {}) if alias is not None else 0)
+
+    def _texts(self, root: Node, *, picks: bool) -> None:
+        """Remember the texts that keys are compared with; an empty one where groups are picked by a key otherwise."""
+        columns = [node for node in _level(root) if isinstance(node, exp.Column)]
+        for column in columns:
+            test, bits = column.parent, _bits_of(column, self.sources)
+            while isinstance(test, exp.Paren):
+                test = test.parent
+            if bits and isinstance(test, (exp.EQ, exp.NEQ, exp.In)):
+                self.walk.texts |= {
+                    (bits, each.this): None for each in test.iter_expressions() if each.is_string
+                }
+            elif bits and picks and not isinstance(test, exp.Is):
+                self.walk.texts[bits, ""] = None
 
     def _calls(self, root: Node, group_bits: int, untouched: bool) -> str:
         """Tell the calls of an expression which rows to count, and say what it is in `Rows.counting`."""

@@ -84,9 +84,9 @@ def split_statement(
     if foresees:  # columns without a form that read a noisy value
         noisy = sorted(_reading_noise(shape, blocks))
         composed = tuple(shape.names[i] for i in noisy if not shape.forms[i])
-    left_out = leave_out_added(shape.node, blocks)
-    node = finite(shape.node if left_out is None else left_out[0])
-    counting = () if left_out is None else left_out[1][: len(shape.names)]
+    left_out, counting, key_texts = leave_out_added(shape.node, blocks)
+    node = finite(left_out or shape.node)
+    counting = counting[: len(shape.names)]
     asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
     common = ctes(node)
@@ -99,7 +99,7 @@ def split_statement(
         blocks, written(node), tuple(map(written, common)),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
         tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
-        notes, composed, counting,
+        notes, composed, counting, key_texts,
     )  # fmt: skip
 
 

@@ -125,21 +125,11 @@ def _choices(group: Node, select: Node) -> list[list[Keys]]:
     return choices
 
 
-def _rolled(keys: list[Keys]) -> list[list[Keys]]:
-    return [keys[:stop] for stop in range(len(keys), -1, -1)]
-
-
-def _all_of(keys: list[Keys]) -> list[list[Keys]]:
-    return [list(subset) for size in range(len(keys), -1, -1) for subset in combinations(keys, size)]
-
-
-def _each(keys: list[Keys]) -> list[list[Keys]]:
-    return [[key] for key in keys]
-
-
 LISTS: dict[type[Node], Callable[[list[Keys]], list[list[Keys]]]] = {
-    exp.Rollup: _rolled, exp.Cube: _all_of, exp.GroupingSets: _each,
-}  # fmt: skip
+    exp.Rollup: lambda keys: [keys[:stop] for stop in range(len(keys), -1, -1)],
+    exp.Cube: lambda keys: [list(s) for size in range(len(keys), -1, -1) for s in combinations(keys, size)],
+    exp.GroupingSets: lambda keys: [[key] for key in keys],
+}
 """Elements that stand for several lists of keys."""
 
 

@@ -45,6 +45,8 @@ class Statement:
         composed: output columns made of noisy values in a way that no form says: a standard deviation, for instance.
         counting: for each output column how it depends on how many groups there are (`sql.added`); empty where nothing
             in the statement does, so that it reads no `dp_added`.
+        key_texts: bits of keys, as in `dp_added`, each with a text that conditions on groups compare it with; an empty
+            one for any other condition.
     """
 
     blocks: tuple[Block, ...]
@@ -63,6 +65,7 @@ class Statement:
     notes: tuple[str, ...] = ()
     composed: tuple[str, ...] = ()
     counting: tuple[str, ...] = ()
+    key_texts: tuple[tuple[int, str], ...] = ()
 
     @property
     def block_errors(self) -> bool:

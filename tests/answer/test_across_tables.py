@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
+import numpy as np
 import pytest
 
+from benchmarks.answers.totals import owned
 from dpsql.executor.engine import ReleaseEngine
 from tests.releases import published, seeded
-from tests.two_facts_star import write_star
+from tests.two_facts_star import write_rows
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FROM fines) AS b"
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
-    return published(write_star(tmp_path_factory.mktemp("desk"), 3000, 1), seeded(1))
+@pytest.fixture(scope="module", params=["desk", "geometric", "foodmart"])
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
+    """A star made for it, a made-up one of another law, and sales of two years of a chain of shops."""
+    data = os.environ.get("DPSQL_DATA", "")
+    if request.param == "foodmart" and not data:
+        pytest.skip("DPSQL_DATA names no folder")
+    rows, rng = owned(request.param, data), np.random.default_rng(1)
+    return published(write_rows(tmp_path_factory.mktemp(request.param), *rows, rng), seeded(1))
 
 
 def errors(answers: ReleaseEngine, value: str, part: str = "scale") -> tuple[float, float]:

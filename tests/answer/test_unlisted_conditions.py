@@ -8,8 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from benchmarks.answers import clinic
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import Noise, ZeroNoise
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, raw_star, write_fixture
 from tests.releases import published, seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -130,6 +133,79 @@ def test_intervals_reach_the_rows_that_may_be_meant(desk: tuple[ReleaseEngine, P
     answerer, folder = desk
     assert outside(answerer, folder, sql) == []
     assert any("unlisted values" in note for note in answerer.query(sql).notes) or "MEDIAN" in sql
+
+
+AGED = "sales JOIN customer USING (customer_id)"
+SEEN = "visit JOIN patient USING (patient_id)"
+GROUPED = [
+    ("desk", "place", "calls", "place = 'west'"), ("desk", "place", "calls", "place LIKE '%st' OR place = 'north'"),
+    ("desk", "place", "calls", "place > 'p'"), ("desk", "place", "calls", "place IN ('north', 'wset')"),
+    ("desk", "place", "calls", "NOT (place < 'p')"), ("desk", "day", "calls", "day > '2025-06-01'"),
+    ("desk", "day", "calls", "day < '2025-01-04'"), ("desk", "MONTH(day)", "calls", "MONTH(day) = 12"),
+    ("desk", "price", "calls", "price > 20"), ("desk", "price", "calls", "price BETWEEN 21 AND 23 OR price < 0"),
+    ("desk", "day", "calls", "day IN ('2024-12-05', '2025-01-05')"),
+    ("desk", "CASE WHEN place = 'west' THEN 'w' ELSE 'o' END", "calls", "TRUE"),
+    ("desk", "CASE WHEN place = 'west' THEN 'w' ELSE 'o' END", "calls", "place <> 'south'"),
+    ("fixture", "age", AGED, "17 > age"), ("fixture", "age", AGED, "age NOT IN (18, 19)"),
+    ("fixture", "age // 10", AGED, "age BETWEEN 40 AND 99"), ("fixture", "region", AGED, "age > 38"),
+    ("clinic", "age", SEEN, "age > 70"), ("clinic", "age", SEEN, "NOT age <= 58"),
+    ("clinic", "region", SEEN, "region LIKE 'a%'"), ("clinic", "reason", "visit", "reason IN ('cold', 'unheard')"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stars(
+    desk: tuple[ReleaseEngine, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
+    """Releases without noise of a star made for it and of two that were not, each with its rows."""
+    folder, rows, seen = tmp_path_factory.mktemp("stars"), make_rows(), clinic.made(3)
+    raw = duckdb.connect()
+    raw.execute(f"CREATE VIEW calls AS FROM '{desk[1]}/calls.parquet'")
+    fixture = ReleaseEngine(open_release(write_fixture(folder / "f.dpsql", rows)))
+    visits = clinic.publish(folder / "clinic", seen), clinic.filled(clinic.TABLES, seen)
+    return {"desk": (desk[0], raw), "fixture": (fixture, raw_star(rows)), "clinic": visits}
+
+
+@pytest.mark.parametrize(("star", "key", "source", "condition"), GROUPED)
+def test_rows_outside_of_the_domain_are_in_a_group(
+    stars: dict[str, tuple[ReleaseEngine, duckdb.DuckDBPyConnection]],
+    star: str, key: str, source: str, condition: str,
+) -> None:  # fmt: skip
+    """`WHERE 17 > age GROUP BY age` had no group and no note, the sum over its groups an interval of width 0."""
+    answerer, raw = stars[star]
+    sql = f"SELECT {key} AS k, COUNT(*) AS n FROM {source} WHERE {condition} GROUP BY 1"
+    answer, truth = answerer.query(sql), dict(raw.execute(sql).fetchall())
+    rows = {row[0]: ends for row, *ends in zip(answer.rows, *answer.interval_rows(), strict=True)}
+    for value in truth.keys() & rows.keys() - {None, "(other)"}:
+        assert rows[value][0][1] - 0.1 <= truth[value] <= rows[value][1][1] + 0.1, value
+    outside = sum(count for value, count in truth.items() if value not in rows)
+    room = max((high[1] for value, (_, high) in rows.items() if value in (None, "(other)", "o")), default=0)
+    assert outside <= room + 0.1
+    (low,), (high,) = answerer.query(f"SELECT SUM(n) FROM ({sql}) AS t").interval_rows()
+    assert low[0] - 0.1 <= sum(truth.values()) <= high[0] + 0.1
+    assert outside == 0 or any("unlisted values" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize("condition", [
+    "= 'nroth'", "= 'north'", "IN ('north', 'west')", "NOT IN ('north', 'west')", "<> 'west'", "LIKE '%st'", "> 'p'",
+    "IS NOT NULL",
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["{} HAVING place {}", "SELECT * FROM ({}) AS t WHERE (place) {}"])
+def test_conditions_on_groups_say_which_texts_have_none(
+    desk: tuple[ReleaseEngine, Path], form: str, condition: str
+) -> None:
+    """They were empty tables, or lacked groups, in silence."""
+    sql = form.format("SELECT place, COUNT(*) AS n FROM calls GROUP BY place", condition)
+    flags = [flag for flag in desk[0].query(sql).flags if "calls.place" in flag]
+    if condition in ("= 'north'", "IS NOT NULL"):
+        assert flags == []
+    elif "LIKE" in condition or ">" in condition.replace("<>", ""):
+        assert flags == ["a condition on calls.place takes all unlisted values for one, '(other)'"]
+    else:
+        near = "'nroth' (nearest: 'north')" if "nroth" in condition else "'west'"
+        assert flags == [
+            f"no group of calls.place is {near}; rows of unlisted values are in the group '(other)'"
+        ]
 
 
 @pytest.mark.parametrize("sql", DECIDED)

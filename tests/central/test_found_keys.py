@@ -126,7 +126,7 @@ def test_the_ledger_holds_each_round_with_its_delta(shop: Path) -> None:
 
 @pytest.mark.parametrize(("sql", "words"), [
     ("SELECT item, COUNT(*) FROM sales WHERE item IN ('item 1', 'canary0') GROUP BY 1", "no value 'canary0'"),
-    ("SELECT item, COUNT(*) FROM sales WHERE item LIKE 'canary%' GROUP BY 1 LIMIT 5", "its rows are in no group"),
+    ("SELECT item, COUNT(*) FROM sales WHERE item LIKE 'canary%' GROUP BY 1 LIMIT 5", "its rows are among those"),
     ("SELECT COUNT(*), AVG(n) FROM (SELECT item, COUNT(*) AS n FROM sales GROUP BY 1) AS g", "keys shown; keys of"),
     ("SELECT item, COUNT(*) FROM sales GROUP BY 1 ORDER BY 2 DESC LIMIT 50", "keys shown; keys of fewer than about"),
 ])  # fmt: skip

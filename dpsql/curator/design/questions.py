@@ -101,10 +101,6 @@ class Need:
     def places(self) -> frozenset[ScaffoldAxis]:
         return frozenset(self.columns)
 
-    def is_fine(self, place_: ScaffoldAxis) -> bool:
-        """True if it runs along an axis without a condition there: a quantile is as fine as the leaves."""
-        return self.of_quantile and place_ in self.columns and not self.ends.get(place_)
-
 
 @dataclass(frozen=True)
 class DesignQuestion:

@@ -212,7 +212,9 @@ class Designer(AxisWriter):
                 columns[p] = columns.get(p, frozenset()) | place_columns
         finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
         ends = {p: [end for need in needs for end in need.ends.get(p, ())] for p in finest}
-        fine = {p: any(need.is_fine(p) for need in needs) for p in finest}
+        # A quantile along an axis without a condition there is as fine as the leaves.
+        quantiles = [need for need in needs if need.of_quantile]
+        fine = {p: any(p in each.columns and not each.ends.get(p) for each in quantiles) for p in finest}
         return tuple(self.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest)
 
     def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
