@@ -62,6 +62,7 @@ RUNS: tuple[Run, ...] = (
             "limits",
             "distinct",
             "totals",
+            "words",
         ),
     ),
     *_modules("What BI tools send", "bi", "measure"),

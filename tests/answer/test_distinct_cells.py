@@ -32,12 +32,12 @@ def covered(answers: ReleaseEngine, sql: str, truth: dict[tuple, int]) -> list[b
 
 
 def visits(
-    folder: Path, delta: str = "1e-6", foodmart: str = "", a: int = 9, b: int = 11
+    folder: Path, delta: str = "1e-6", rows: str = "", a: int = 9, b: int = 11
 ) -> tuple[Path, dict[tuple, int]]:
-    """The catalog and the truth of a star of made-up visits, or of those of a chain of shops in a folder of data."""
+    """The catalog and the truth of a star of made-up visits, or of those that SQL selects from a folder of data."""
     with duckdb.connect() as db:
-        if foodmart:
-            db.execute(f"CREATE TABLE visit AS {distinct.FOODMART.format(data=foodmart)}")
+        if rows:
+            db.execute(f"CREATE TABLE visit AS {rows.format(data=os.environ['DPSQL_DATA'])}")
         else:
             distinct.campus(db, people=1500)
         db.execute(f"COPY visit TO '{folder}/visit.parquet'")
@@ -89,8 +89,10 @@ def test_a_star_of_few_people_is_covered(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("DPSQL_DATA" not in os.environ, reason="real rows are not there")
-def test_customers_of_stores_and_months_are_covered(tmp_path: Path) -> None:
-    catalog, truth = visits(tmp_path, foodmart=os.environ["DPSQL_DATA"], a=23)
+@pytest.mark.parametrize(("rows", "a", "b"), [(distinct.FOODMART, 23, 11), (distinct.RETAIL, 9, 12)],
+                         ids=["foodmart", "retail"])  # fmt: skip
+def test_customers_of_months_are_covered(tmp_path: Path, rows: str, a: int, b: int) -> None:
+    catalog, truth = visits(tmp_path, rows=rows, a=a, b=b)
     (answers,) = released(catalog, 1)
     hits = covered(answers, "SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b", truth)
     assert sum(hits) >= 0.93 * len(hits)

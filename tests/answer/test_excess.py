@@ -15,6 +15,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.excess import excess
 from dpsql.ledger import ledger_entries
 from dpsql.noise import Noise, ZeroNoise
+from dpsql.release import Release
 from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds
 from tests.releases import published, seeded
 from tests.thinned import by_default
@@ -110,6 +111,25 @@ LONG_TAILED = {
 """The first was made for the rule; the others were not."""
 
 
+def outside_without_flag(release: Release, folder: Path, upper: int) -> int:
+    """Numbers of a long-tailed star's release that are outside of their interval, without a flag under them."""
+    answerer, misses = ReleaseEngine(release), 0
+    with duckdb.connect() as raw:
+        raw.execute(f"CREATE VIEW sales AS SELECT * FROM '{folder / 'sales'}.parquet'")
+        for sql in (
+            "SELECT SUM(amount), AVG(amount) FROM sales",
+            "SELECT SUM(amount), AVG(amount) FROM sales WHERE month = 2",
+            "SELECT SUM(amount), AVG(amount) FROM sales WHERE month < 4",
+            f"SELECT COUNT(*) FROM sales WHERE amount > {upper}",
+            f"SELECT COUNT(*) FROM sales WHERE amount <= {upper}",
+        ):
+            answer, truth = answerer.query(sql), raw.execute(sql).fetchone()
+            (low,), (high,) = answer.interval_rows(0.95)
+            inside = (a <= exact <= b for a, exact, b in zip(low, truth, high, strict=True))
+            misses += 0 if answer.flags else sum(not holds for holds in inside)
+    return misses
+
+
 @pytest.mark.parametrize("name", by_default(LONG_TAILED, 2))
 @pytest.mark.parametrize("unit", [ROW, PERSON])
 def test_sums_averages_and_counts_of_long_tails_are_inside_or_flagged(
@@ -118,22 +138,8 @@ def test_sums_averages_and_counts_of_long_tails_are_inside_or_flagged(
     """The bound leaves out the largest .1% of rows, as a draft of 0.4 did; at epsilon 8 such a SUM is clearly short."""
     amounts = np.round(LONG_TAILED[name](np.random.default_rng(7)), 2)
     upper = int(np.quantile(amounts, 0.999))
-    file = star(tmp_path, amounts, upper, unit=unit)
-    answerer = released(file)
-    with duckdb.connect() as raw:
-        raw.execute(f"CREATE VIEW sales AS SELECT * FROM '{tmp_path / 'sales'}.parquet'")
-        for sql in (
-            "SELECT SUM(amount), AVG(amount) FROM sales",
-            "SELECT SUM(amount), AVG(amount) FROM sales WHERE month = 2",
-            "SELECT SUM(amount), AVG(amount) FROM sales WHERE month < 4",
-            f"SELECT COUNT(*) FROM sales WHERE amount > {upper}",
-            f"SELECT COUNT(*) FROM sales WHERE amount <= {upper}",
-        ):
-            answer = answerer.query(sql)
-            (low,), (high,) = answer.interval_rows(0.95)
-            truth = raw.execute(sql).fetchone()
-            inside = all(a <= exact <= b for a, exact, b in zip(low, truth, high, strict=True))
-            assert inside or answer.flags, (sql, low, truth, high)
+    answerer = released(star(tmp_path, amounts, upper, unit=unit))
+    assert outside_without_flag(answerer.release, tmp_path, upper) == 0
 
 
 def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Path, publishes: None):

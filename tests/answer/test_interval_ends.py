@@ -233,7 +233,7 @@ def _clock(draw: random.Random) -> str:
     return ":".join(f"{draw.randint(least, most):02}" for least, most in ((0, 23), (1, 59), (0, 59)))
 
 
-def _finer(draw: random.Random) -> str:
+def finer_statement(draw: random.Random) -> str:
     """A statement with a condition finer than what the catalog knows of a column."""
     column = draw.choice(FINER)
     operator = draw.choice([">=", ">", "<", "<=", "BETWEEN", "="])
@@ -256,7 +256,7 @@ def test_conditions_finer_than_a_leaf_are_in_their_interval(star: tuple[Path, st
     with dpsql.connect(visits, on_partial_bin="interpolate") as session, duckdb.connect() as database:
         database.execute(f"CREATE TABLE visits AS {rows}")
         for _ in range(120):
-            text = _finer(draw)
+            text = finer_statement(draw)
             (truth,) = database.execute(text).fetchone() or ()
             result = session.execute(text).result
             (low,), (high,) = (ends[0] for ends in result.interval_rows(0.9999))

@@ -29,7 +29,7 @@ SAME = [
     " GROUP BY department, category",
     "SELECT EXTRACT(MONTH FROM sold_on) AS m, COUNT(*) FROM sales GROUP BY m ORDER BY m DESC LIMIT 2",
     "SELECT DATE_TRUNC('month', sold_on) AS sold_on, COUNT(*) FROM sales GROUP BY DATE_TRUNC('month', sold_on)",
-    "SELECT FLOOR((age - 18) / 5) * 5 + 18 AS b, COUNT(*) FROM customer WHERE age BETWEEN 18 AND 37 GROUP BY b ORDER BY b",
+    "SELECT FLOOR((age - 18) / 5) * 5 + 18 AS b, COUNT(*) FROM customer WHERE age BETWEEN 18 AND 37 GROUP BY b",
     "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30 OR region = 'north'",
     "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE NOT (age > 30 AND region = 'north')",
     "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE (age, region) IN ((20, 'north'),"

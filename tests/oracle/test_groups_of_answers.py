@@ -355,14 +355,32 @@ def test_groups_with_their_own_empty_groups(long_year, raw):
             assert a[1] <= truth[row[0]][1] <= b[1] and a[2] <= truth[row[0]][2] <= b[2] and row[2] == 13
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2) AS g",
-    "SELECT region, AVG(a) FROM (SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits "
-    "GROUP BY 1, 2) AS g GROUP BY region",
-    "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) AS a, COUNT(*) AS n FROM visits GROUP BY 1) AS g",
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory, publishes):
+    answerer = ReleaseEngine(
+        open_release(write_fixture(tmp_path_factory.mktemp("f") / "f.dpsql", make_rows()))
+    )
+    yield answerer
+    answerer.release.close()
+
+
+RANKED = "SELECT {0} AS region, RANK() OVER (ORDER BY n) AS r FROM (SELECT {0}, COUNT(*) AS n FROM {1} GROUP BY 1) AS g"
+BY_MONTH = "SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2"
+
+
+@pytest.mark.parametrize(("star", "sql"), [
+    ("long_year", f"SELECT AVG(a) FROM ({BY_MONTH}) AS g"),
+    ("long_year", f"SELECT region, AVG(a) FROM ({BY_MONTH}) AS g GROUP BY region"),
+    ("long_year", "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) a, COUNT(*) n FROM visits GROUP BY 1) AS g"),
+    ("long_year", RANKED.format("region", "visits")),
+    ("shop", "SELECT AVG(a) FROM (SELECT category, AVG(amount) AS a FROM retail GROUP BY 1) AS g"),
+    ("shop", RANKED.format("category", "retail")),
+    ("fixture", "SELECT AVG(a) FROM (SELECT age, AVG(amount) AS a FROM shop GROUP BY 1) AS g"),
+    ("fixture", RANKED.format("age", "shop")),
 ])  # fmt: skip
-def test_every_number_has_an_interval_or_a_reason(long_year, sql):
-    answer = long_year.query(sql)
+def test_every_number_has_an_interval_or_a_reason(request, star, sql):
+    answerer = request.getfixturevalue(star)
+    answer = (answerer[1] if star == "shop" else answerer).query(sql)
     low, high = answer.interval()
     for c, name in enumerate(answer.columns):
         if name == "region":

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.rehearsal import planted
 from tests.rehearsal.claims import false_claims
 from tests.rehearsal.differences import DIFFERENCES, KNOWN, NOBODY, OTHER, difference_of
 from tests.rehearsal.generator import Knobs, drawn_knobs, generate
@@ -161,6 +162,15 @@ def test_a_defect_has_a_seam_and_questions(defect: Defect) -> None:
     *owner, last = defect.seam[1].split(".")
     assert last in vars(reduce(getattr, owner, import_module(defect.seam[0])))
     assert defect.kinds <= TEMPLATES.keys()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [7_000, 7_001])
+def test_a_public_table_on_two_paths_lists_its_rows(seed: int, publishes: None) -> None:
+    """On stars that were not made for it; the star that was is in `tests/oracle/test_catalog_lists.py`."""
+    defect = next(each for each in DEFECTS if each.name == "another table's axis")
+    assert not planted.verdicts(defect, seed, broken=False)
+    assert planted.verdicts(defect, seed, broken=True)
 
 
 def test_unlisted_values_count_as_other() -> None:
