@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.mechanisms.continual.fda import fenwick_nodes
 from dpsql.mechanisms.continual.spectral import SpectralStrategy, ending_rows, lasting_rows
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.streams.append import StreamSpec
@@ -46,6 +46,12 @@ def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> Sp
 def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> SpectralStrategy:
     """Spectral rows without an end."""
     return lasting_rows(asking(GAUSSIAN, horizon, *(names or USUAL), ends=False), cutoff)
+
+
+def mean_error(strategy: TimeStrategy, batches: int, name: str) -> float:
+    """Mean variance of a kind of question over the first batches, at epsilon 1 or mu^2 1."""
+    model, running = strategy.variance(batches), strategy.running_totals(batches)
+    return strategy.law.error_at_unit_budget * question_of(name, 1).mean_variance(model, running)
 
 
 def strategy_matrix(n: int) -> IntArray:

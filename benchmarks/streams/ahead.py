@@ -17,7 +17,7 @@ from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.continual import choose
 from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeErrors, question_of
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.noise import ExactNoise, os_entropy
@@ -44,12 +44,6 @@ def statistic(law: Laplace, bound: int, spend: Fraction = EPSILON, cells: int = 
     return StreamStatistic(law, (AxisBudget(np.ones(cells, np.int64), 1),), spend, bound)
 
 
-def answers(errors: TimeErrors) -> tuple[float, ...]:
-    """In the order of `ASKED`, at epsilon 1."""
-    windows = (errors.window(length) for length in (1, 7, 30))
-    return errors.running(), errors.range(), *windows
-
-
 def question(joint: JointCells | None, *asked: str, ends: bool = True) -> StreamProblem:
     """A year's questions, each as often as the others."""
     return StreamProblem(LAPLACE, YEAR, tuple(question_of(name, 1) for name in asked), ends=ends, joint=joint)
@@ -59,12 +53,9 @@ def ahead_figures() -> Iterator[tuple[str, float, float]]:
     """Of the method's table, of what `auto` takes, and of what is drawn."""
     for name, (shares, table) in SETTINGS.items():
         strategy = setting(shares)
-        unit = (
-            LAPLACE.variance_at_unit_budget([strategy.ahead], EPSILON, 1)
-            / LAPLACE.error_at_unit_budget
-            * float(EPSILON) ** 2
-        )
-        for asked, value, expected in zip(ASKED, answers(strategy.errors(YEAR)), table, strict=True):
+        unit = LAPLACE.variance_at_unit_budget([strategy.ahead], EPSILON, 1) * float(EPSILON) ** 2
+        for asked, expected in zip(ASKED, table, strict=True):
+            value = question_of(asked, 1).mean_variance(strategy.variance(YEAR))
             yield (
                 f"drawn ahead, N = 365 at epsilon .1, {name}, {asked} over the method",
                 value * unit / expected,

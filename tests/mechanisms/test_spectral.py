@@ -19,7 +19,7 @@ from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.tree import FloatArray
-from tests.time_forms import asking, ending, lasting
+from tests.time_forms import asking, ending, lasting, mean_error
 
 KINDS = ("running", "range", "1", "7", "30")
 
@@ -32,7 +32,7 @@ def wanting(batches: int, *asked: str, ends: bool = True, units: int = 1, bits: 
 
 def errors(question: StreamProblem) -> list[float]:
     strategy = continual.words()["spectral"].choose(question).strategy
-    return [asked.error(strategy.errors(question.batches)) for asked in question.workload]
+    return [mean_error(strategy, question.batches, asked.name) for asked in question.workload]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_first_batches_tell_of_themselves_what_is_ever_told() -> None:
         whole, part = strategy.variance(40), strategy.variance(13)
         lo, hi = np.triu_indices(14, 1)
         assert np.allclose(whole.ranges(lo, hi), part.ranges(lo, hi), rtol=1e-9)
-        assert strategy.errors(40).running() == strategy.errors(40).prefix()
+        assert strategy.running_totals(40) is None
 
 
 def columns(strategy: TimeStrategy, batches: int, later: int) -> list[list[int]]:
@@ -182,8 +182,10 @@ def test_exact_participation(units: int, price: float, least: float) -> None:
     """Against blocks of 28 with all of a unit's rows in one node, the mean of questions weighed by importance."""
     every = tuple(question_of(kind, 1) for kind in ("prefix", *KINDS[1:]))
     question = StreamProblem(GAUSSIAN, 365, every, units, True)
-    tree = TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).errors(365)
-    before = sum(w * asked.error(tree) for w, asked in zip(question.weights(), every, strict=True))
+    tree = TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4))
+    before = sum(
+        w * mean_error(tree, 365, asked.name) for w, asked in zip(question.weights(), every, strict=True)
+    )
     choice = continual.words()["spectral"].choose(question)
     assert float(choice.strategy.price(units)) <= price
     assert before / choice.expected_error >= least
@@ -244,4 +246,4 @@ def test_windows_alone_leave_the_rest_answerable() -> None:
     week = errors(wanting(365, "7"))
     assert week[0] < 20 and week[3] < 3.3
     lone = spectral.ending_rows(asking(GAUSSIAN, 365, "7"), 1.0)
-    assert lone.errors(365).prefix() < 200
+    assert mean_error(lone, 365, "prefix") < 200

@@ -15,7 +15,7 @@ from dpsql.mechanisms.continual.subtraction import best_shares
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from tests.time_forms import asking
+from tests.time_forms import asking, mean_error
 
 pytestmark = pytest.mark.long
 
@@ -63,28 +63,24 @@ def test_frozen_budgets_above_the_whole_are_refused() -> None:
 def test_figures_of_the_prefix_strategies() -> None:
     def prefix(law: NoiseDistribution, horizon: int) -> float:
         strategy = subtraction.best_subtraction(asking(law, horizon, "prefix"))
-        return strategy.errors(horizon).running()
+        return mean_error(strategy, horizon, "running")
 
     assert prefix(LAPLACE, 1023) <= 160
     assert prefix(LAPLACE, 65535) <= 560
     assert prefix(GAUSSIAN, 1023) <= 24.5
-    assert fda_strategy(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
-    assert fda_strategy(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
-    year = fda_strategy(LAPLACE, 365).errors(365)
-    assert np.allclose(
-        [year.prefix(), year.range(), year.window(1), year.window(30)], [307, 551, 141, 469], atol=0.5
-    )
+    assert mean_error(fda_strategy(LAPLACE, 1023), 1023, "running") == pytest.approx(435.5, abs=0.05)
+    assert mean_error(fda_strategy(GAUSSIAN, 1023), 1023, "running") == pytest.approx(31.5, abs=0.05)
+    assert np.allclose(year_errors(fda_strategy(LAPLACE, 365)), [307, 551, 141, 469], atol=0.5)
+
+
+def year_errors(strategy: TimeStrategy) -> list[float]:
+    return [mean_error(strategy, 365, name) for name in ("prefix", "range", "1", "30")]
 
 
 def test_figures_of_the_time_axis_of_a_year() -> None:
-    year = TimeTreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
-    assert (
-        np.array([year.prefix(), year.range(), year.window(1), year.window(30)]) <= [100, 97, 6, 61]
-    ).all()
-    alone = TimeTreeStrategy(LAPLACE).errors(365)
-    assert np.allclose(
-        [alone.prefix(), alone.range(), alone.window(1), alone.window(30)], [366, 245, 2, 60], atol=1
-    )
+    blocks = np.array(year_errors(TimeTreeStrategy(LAPLACE, (1, 28), (6, 4))))
+    assert (blocks <= [100, 97, 6, 61]).all()
+    assert np.allclose(year_errors(TimeTreeStrategy(LAPLACE)), [366, 245, 2, 60], atol=1)
 
 
 def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, float]:
@@ -200,7 +196,7 @@ def test_refusals() -> None:
         with pytest.raises(ValueError):
             TimeTreeStrategy(LAPLACE, spans, budgets)
     with pytest.raises(ValueError, match="horizon"):
-        fda_strategy(LAPLACE, 0).errors(0)
+        fda_strategy(LAPLACE, 0).variance(0)
     with pytest.raises(ValueError):
         FdaStrategy(LAPLACE, 3, (1,), (1,))
     with pytest.raises(ValueError):

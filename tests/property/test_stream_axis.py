@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual.fda import fda_strategy
 from dpsql.mechanisms.continual.subtraction import subtraction_strategy
@@ -17,7 +18,7 @@ from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, sha
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.tree import FloatArray, IntArray
-from tests.time_forms import ending, lasting
+from tests.time_forms import ending, lasting, mean_error
 
 HORIZON = 24
 
@@ -78,24 +79,30 @@ def test_estimates_are_unbiased_and_the_model_is_their_variance(strategy: TimeSt
     lo, hi = np.triu_indices(batches + 1, 1)
     ask = asked_ranges(batches)
     wanted = np.einsum("ij,jk,ik->i", ask, covariance(strategy, batches), ask)
-    assert np.allclose(strategy.variance(batches).ranges(lo, hi), wanted, rtol=1e-5)
+    model = strategy.variance(batches)
+    assert np.allclose(model.ranges(lo, hi), wanted, rtol=1e-5)
+    assert np.allclose(model.quadratic(ask), wanted, rtol=1e-5)
+    stored = from_columns(model.kind, batches, model.columns())
+    assert np.allclose(stored.ranges(lo, hi), wanted, rtol=1e-5)
 
 
 @every
 @pytest.mark.parametrize("batches", [1, 7, 17, 24])
 def test_predicted_errors_are_means_of_the_covariance(strategy: TimeStrategy, batches: int) -> None:
     lo, hi = np.triu_indices(batches + 1, 1)
-    ask, errors, unit = asked_ranges(batches), strategy.errors(batches), strategy.law.error_at_unit_budget
+    ask, unit = asked_ranges(batches), strategy.law.error_at_unit_budget
     value = unit * np.einsum("ij,jk,ik->i", ask, covariance(strategy, batches), ask)
-    assert errors.range() == pytest.approx(value.mean(), rel=1e-5)
-    assert errors.prefix() == pytest.approx(value[lo == 0].mean(), rel=1e-5)
+    assert mean_error(strategy, batches, "range") == pytest.approx(value.mean(), rel=1e-5)
+    assert mean_error(strategy, batches, "prefix") == pytest.approx(value[lo == 0].mean(), rel=1e-5)
     totals = [unit * float(covariance(strategy, length).sum()) for length in range(1, batches + 1)]
-    assert errors.running() == pytest.approx(np.mean(totals), rel=1e-5)
+    assert mean_error(strategy, batches, "running") == pytest.approx(np.mean(totals), rel=1e-5)
     for length in {1, 5, batches} & set(range(batches + 1)):
-        assert errors.window(length) == pytest.approx(value[hi - lo == length].mean(), rel=1e-5)
+        assert mean_error(strategy, batches, str(length)) == pytest.approx(
+            value[hi - lo == length].mean(), rel=1e-5
+        )
     for length in (0, batches + 1):
         with pytest.raises(ValueError, match="window"):
-            errors.window(length)
+            mean_error(strategy, batches, str(length))
 
 
 @every

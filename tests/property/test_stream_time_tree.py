@@ -8,7 +8,7 @@ import pytest
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.tree import FloatArray
-from tests.time_forms import running_total
+from tests.time_forms import mean_error, running_total
 
 PLANS = [
     TimeTreeStrategy(LAPLACE),
@@ -36,7 +36,7 @@ def test_regular_plans(plan: TimeTreeStrategy, batches: int) -> None:
     ask = prefix[hi] - prefix[lo]
     wanted = np.einsum("ij,jk,ik->i", ask, covariance, ask)
     assert np.allclose(plan.variance(batches).ranges(lo, hi), wanted, rtol=1e-9, atol=1e-9)
-    assert plan.errors(batches).range() == pytest.approx(2 * wanted[hi > lo].mean())
+    assert mean_error(plan, batches, "range") == pytest.approx(2 * wanted[hi > lo].mean())
     measured = np.random.default_rng(batches).normal(size=(len(rows), 2))
     estimate = covariance @ (rows.T @ (precision[:, None] * measured))
     assert np.allclose(plan.estimate(batches, measured), estimate, rtol=1e-9, atol=1e-9)

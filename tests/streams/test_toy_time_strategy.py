@@ -27,6 +27,7 @@ from dpsql.mechanisms.continual.time_strategy import (
     Frozen,
     NodeRead,
     StreamProblem,
+    TimeCandidate,
     TimeOffer,
     check_rows,
     refuse_past,
@@ -41,18 +42,6 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 DAYS, WEIGHT = 3, 2
 SHARE = Fraction(1, WEIGHT)
-
-
-class Boast:
-    """What the toy says of itself."""
-
-    def running(self) -> float:
-        return 0.0
-
-    prefix = range = running
-
-    def window(self, length: int) -> float:
-        return 0.0 * length
 
 
 @dataclass(frozen=True)
@@ -85,8 +74,8 @@ class Doubled:
     def variance(self, batches: int) -> AxisVariance:
         return IdentityVariance(batches, float(1 / SHARE**2) / WEIGHT**2)
 
-    def errors(self, batches: int) -> Boast:
-        return Boast()
+    def running_totals(self, batches: int) -> None:
+        return None
 
     def frozen(self) -> dict[str, Any]:
         return {"horizon": self.horizon}
@@ -103,7 +92,7 @@ class Toy:
         if question.law != LAPLACE:
             yield Refusal("doubled", "it needs Laplace noise")
             return
-        yield TimeOffer("doubled", 0.0, lambda: question.candidate(Doubled(question.law)))
+        yield TimeOffer("doubled", 0.0, lambda: TimeCandidate(Doubled(question.law), 0.0, Doubled.name))
 
 
 def thawed(law: NoiseDistribution, frozen: Frozen) -> Doubled:

@@ -33,13 +33,12 @@ from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,
     Kinds,
-    ModelErrors,
     NamedTimeStrategy,
     NodeRead,
+    SettledEstimates,
     StreamProblem,
     TimeOffer,
     check_rows,
-    one_node,
     refuse_past,
     too_long,
 )
@@ -52,7 +51,7 @@ NAME = "tree drawn ahead"
 
 
 @dataclass(frozen=True)
-class JointTimeStrategy(JointLevels):
+class JointTimeStrategy(SettledEstimates, JointLevels):
     """Batches drawn together. See `TimeStrategy` for what its methods answer.
 
     Args:
@@ -100,9 +99,6 @@ class JointTimeStrategy(JointLevels):
     def shares(self) -> tuple[Fraction, Fraction]:
         return self.share, self.share
 
-    def price(self, batches: int) -> Fraction:
-        return one_node(self.law, batches)
-
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
         """The published numbers themselves."""
         return check_rows(published, batches)
@@ -110,9 +106,6 @@ class JointTimeStrategy(JointLevels):
     def variance(self, batches: int) -> LevelVariance:
         """Of the first batches of the whole tree."""
         return self.level_variance(batches)
-
-    def errors(self, batches: int) -> ModelErrors:
-        return ModelErrors(self.variance(batches), self.law.error_at_unit_budget)
 
     def frozen(self) -> dict[str, Any]:
         arities, shares = self.levels
@@ -124,8 +117,7 @@ def joint_time(question: StreamProblem) -> JointTimeStrategy:
     weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
 
     def objective(model: LevelVariance) -> float:
-        errors = ModelErrors(model, question.law.error_at_unit_budget)
-        return sum(weight * query.error(errors) for weight, query in weighted)
+        return sum(weight * query.mean_variance(model) for weight, query in weighted)
 
     slow = sum(weight for weight, query in weighted if query.slow)
     levels = TreeSearch(question.batches, objective, slow / 2).best()

@@ -55,9 +55,9 @@ from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
     Emission,
     Kinds,
-    ModelErrors,
     NamedTimeStrategy,
     NodeRead,
+    SettledEstimates,
     StreamProblem,
     TimeCandidate,
     TimeChoice,
@@ -150,7 +150,7 @@ def met(batches: int, largest: int, norm: int) -> Fraction:
 
 
 @dataclass(frozen=True, eq=False)
-class SpectralStrategy:
+class SpectralStrategy(SettledEstimates):
     """Integer rows that weigh batches by their age, and for a known end a factor for each batch.
 
     Args:
@@ -256,9 +256,6 @@ class SpectralStrategy:
             float(self.norm) ** 0.5 / float(self.rows[0]) / self.first_factors(batches).astype(np.float64)
         )
         return FilterVariance(kernel, factor)
-
-    def errors(self, batches: int) -> ModelErrors:
-        return ModelErrors(self.variance(batches), self.law.error_at_unit_budget)
 
     def frozen(self) -> dict[str, Any]:
         rows = {"rows": self.rows.tolist()}

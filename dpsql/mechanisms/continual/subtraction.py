@@ -43,7 +43,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,16 +56,15 @@ from dpsql.mechanisms.continual.time_strategy import (
     Kinds,
     NamedTimeStrategy,
     NodeRead,
+    SettledEstimates,
     StreamProblem,
     TimeOffer,
     check_rows,
     dense_offer,
     exponent,
-    one_node,
     only,
     refuse_past,
     share_variance,
-    window_starts,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
@@ -102,49 +101,62 @@ class NoiseNodes:
         first, stop = np.minimum(self.first, batches + 1), np.minimum(self.stop, batches + 1)
         return replace(self, horizon=batches, first=first, stop=stop)
 
-    def covariance(self, variance: FloatArray) -> PrefixVariance:
-        """The variance model of the batches, differences of consecutive prefixes, for noise of such variances.
 
-        Dense: meant for some thousand batches, as the horizons of such strategies are.
-        """
-        jumps = np.zeros((self.horizon + 2, self.lo.size))
-        column = np.arange(self.lo.size)
-        jumps[self.first, column] += 1
-        jumps[self.stop, column] -= 1
-        change = jumps[1 : self.horizon + 1]
-        return PrefixVariance(np.asarray((change * variance) @ change.T))
+@dataclass(frozen=True, eq=False)
+class NodeVariance:
+    """Variance model of batches, differences of prefixes that read nested nodes; stored as `PrefixVariance` is.
 
-
-class NodeErrors(NamedTuple):
-    """Errors of answers that are differences of two prefixes; a prefix never changes after its batch.
+    Sparse, so that planning for some thousand batches is fast.
 
     Args:
-        nodes: the nodes that the prefixes of all batches read.
-        variance: of each, at epsilon 1 or mu^2 1.
+        nodes: as the prefixes of these batches read them.
+        variance: noise of each node.
     """
 
     nodes: NoiseNodes
     variance: FloatArray
+    kind: ClassVar[str] = PrefixVariance.kind
 
-    def running(self) -> float:
-        return self.prefix()
+    @property
+    def n(self) -> int:
+        return self.nodes.horizon
 
-    def prefix(self) -> float:
-        return float(self.variance @ self.nodes.uses) / self.nodes.horizon
+    @cached_property
+    def reads(self) -> tuple[IntArray, IntArray]:
+        """The nodes that each prefix reads, one prefix after the other, and where those of each length begin."""
+        uses, first = self.nodes.uses, self.nodes.first
+        node = np.repeat(np.arange(uses.size), uses)
+        length = np.arange(node.size) - np.repeat(np.cumsum(uses) - uses - first, uses)
+        order = np.argsort(length, kind="stable")
+        return node[order], np.searchsorted(length[order], np.arange(self.n + 2))
 
-    def range(self) -> float:
-        """See `TimeErrors`. A node counts where exactly one of the two prefixes reads it."""
-        pairs = self.nodes.uses * (self.nodes.horizon + 1.0 - self.nodes.uses)
-        return float(self.variance @ pairs) / (self.nodes.horizon * (self.nodes.horizon + 1) / 2)
+    def ranges(self, lo: ArrayLike, hi: ArrayLike) -> FloatArray:
+        """Variance of each half-open range: of the nodes that exactly one of its two prefixes reads."""
+        lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))
+        node, begin = self.reads
+        total = np.zeros(len(lo))
+        for prefix, other in ((lo, hi), (hi, lo)):
+            count = begin[prefix + 1] - begin[prefix]
+            query = np.repeat(np.arange(len(lo)), count)
+            read = node[np.arange(len(query)) - np.repeat(np.cumsum(count) - count - begin[prefix], count)]
+            alone = (other[query] < self.nodes.first[read]) | (other[query] >= self.nodes.stop[read])
+            total += np.bincount(query, self.variance[read] * alone, len(lo))
+        return total
 
-    def window(self, length: int) -> float:
-        first, stop, starts = self.nodes.first, self.nodes.stop, window_starts(self.nodes.horizon, length)
+    def quadratic(self, masks: ArrayLike) -> FloatArray:
+        """u' C u for each row of masks: a node counts with the step of u between its first prefix and its last."""
+        u = np.pad(np.asarray(masks, np.float64), ((0, 0), (0, 1)))
+        steps = u[:, self.nodes.first - 1] - u[:, self.nodes.stop - 1]
+        return np.asarray(steps**2 @ self.variance, np.float64)
 
-        def count(lo: IntArray, hi: IntArray) -> IntArray:  # starts in both intervals
-            return np.asarray(np.maximum(np.minimum(hi, starts) - np.maximum(lo, 0), 0))
-
-        once = count(first, stop) + count(first - length, stop - length) - 2 * count(first, stop - length)
-        return float(self.variance @ once) / starts
+    def columns(self) -> dict[str, NDArray[np.generic]]:
+        """Those of the dense model."""
+        jumps = np.zeros((self.n + 2, self.variance.size))
+        column = np.arange(self.variance.size)
+        jumps[self.nodes.first, column] += 1
+        jumps[self.nodes.stop, column] -= 1
+        change = jumps[1 : self.n + 1]
+        return PrefixVariance(np.asarray((change * self.variance) @ change.T)).columns()
 
 
 def node_depth(parent: ArrayLike) -> IntArray:
@@ -287,12 +299,11 @@ def check_paths(parent: IntArray, budget: IntArray, total: int) -> None:
         raise ValueError("the budgets of a path add up to more than the total")
 
 
-class PrefixStrategy(ABC):
+class PrefixStrategy(SettledEstimates, ABC):
     """Strategy whose prefixes are signed sums of nested nodes. See `TimeStrategy` for what its methods answer."""
 
     kind: ClassVar[str]
     ahead: ClassVar[None] = None
-    law: NoiseDistribution
     horizon: int
 
     @property
@@ -308,15 +319,8 @@ class PrefixStrategy(ABC):
     def node_shares(self) -> FloatArray:
         """Spend of every node, shape (nodes,)."""
 
-    def price(self, batches: int) -> Fraction:
-        return one_node(self.law, batches)
-
-    def variance(self, batches: int) -> PrefixVariance:
-        return self.nodes.within(batches).covariance(share_variance(self.law, self.node_shares()))
-
-    def errors(self, batches: int) -> NodeErrors:
-        variance = self.law.error_at_unit_budget * share_variance(self.law, self.node_shares())
-        return NodeErrors(self.nodes.within(batches), variance)
+    def variance(self, batches: int) -> NodeVariance:
+        return NodeVariance(self.nodes.within(batches), share_variance(self.law, self.node_shares()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ spend, of epsilon under Laplace noise and of mu^2 under Gaussian noise. Position
 |-------------------------|-----------------------------------------------------------------------------------|
 | share                   | part of the statistic's spend, exact                                              |
 | variance of a strategy  | noise of variance 1 on a node that spends all, times `variance_at_unit_budget`    |
-| errors of a strategy    | variance per unit count at epsilon 1 or mu^2 1: `error_at_unit_budget` times that |
+| errors of candidates    | variance per unit count at epsilon 1 or mu^2 1: `error_at_unit_budget` times that |
 
 **Privacy**: over any batch, sum over the noise nodes of share * |weight|^norm <= 1, where the weight is what the node's
 exact sum counts a row of that batch with. So a row of one batch pays at most the statistic's spend, however long the
@@ -92,61 +92,6 @@ class Emission:
     weights: IntArray | None = None
 
 
-class TimeErrors(Protocol):
-    """Mean variances of a strategy's answers over some first batches, at epsilon 1 or mu^2 1."""
-
-    def running(self) -> float:
-        """Totals so far, each asked when its batch arrives."""
-
-    def prefix(self) -> float:
-        """Totals so far, asked when all batches are there."""
-
-    def range(self) -> float:
-        """All ranges of batches, equally likely."""
-
-    def window(self, length: int) -> float:
-        """All windows of so many batches. ValueError where none fits."""
-
-
-@dataclass(frozen=True, eq=False)
-class ModelErrors:
-    """Mean variances over a variance model of the batches. See `TimeErrors`.
-
-    Args:
-        model: of the batches.
-        unit: variance of a node that spends all.
-        totals: of the total so far when each batch arrives, at unit noise; None where later batches tell no more of it.
-    """
-
-    model: AxisVariance
-    unit: float
-    totals: FloatArray | None = None
-
-    def running(self) -> float:
-        return self.prefix() if self.totals is None else self.unit * float(self.totals.mean())
-
-    def prefix(self) -> float:
-        return self.unit * float(self.model.ranges(0, np.arange(1, self.model.n + 1)).mean())
-
-    def range(self) -> float:
-        return self.unit * mean_variance(self.model)
-
-    def window(self, length: int) -> float:
-        first = np.arange(window_starts(self.model.n, length))
-        return self.unit * float(self.model.ranges(first, first + length).mean())
-
-
-def window_starts(batches: int, length: int) -> int:
-    """Number of windows of some length.
-
-    Raises:
-        ValueError: none fits.
-    """
-    if not 1 <= length <= batches:
-        raise ValueError("a window must hold at least one batch and fit into the horizon")
-    return batches - length + 1
-
-
 class TimeStrategy(Protocol):
     """Strategy of time, frozen when a stream is made; made of public facts alone."""
 
@@ -204,25 +149,37 @@ class TimeStrategy(Protocol):
     def variance(self, batches: int) -> AxisVariance:
         """Variance model of `estimate`."""
 
-    def errors(self, batches: int) -> TimeErrors:
-        """Mean errors of answers over the first batches, before anything is drawn."""
+    def running_totals(self, batches: int) -> FloatArray | None:
+        """Variance of the total so far when each batch arrives; None where later batches tell no more of it."""
 
     def frozen(self) -> dict[str, Any]:
         """The integers that floating point chose, for appends and audits; its module's `KINDS` takes them."""
+
+
+class SettledEstimates:
+    """Defaults of strategies whose estimates of a batch never change, and whose nodes may hold all rows of a unit."""
+
+    law: NoiseDistribution
+
+    def price(self, batches: int) -> Fraction:
+        return Fraction(batches**self.law.norm)
+
+    def running_totals(self, batches: int) -> None:
+        """None: a total is as exact when its batch arrives as later."""
 
 
 Kinds = Mapping[str, Callable[[NoiseDistribution, Frozen], TimeStrategy]]
 """How a stored strategy of each kind is restored."""
 
 
-def one_node(law: NoiseDistribution, batches: int) -> Fraction:
-    """The price where all rows of a unit may meet in one node.
+def refuse_past(strategy: TimeStrategy, batch: int) -> None:
+    """Refuse batches for which a strategy has no budget left.
 
-    >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
-    >>> str(one_node(LAPLACE, 3)), str(one_node(GAUSSIAN, 3))
-    ('3', '9')
+    Raises:
+        ValueError: the batch is at its horizon or past it, or before the first.
     """
-    return Fraction(batches**law.norm)
+    if batch < 0 or (strategy.horizon is not None and batch >= strategy.horizon):
+        raise ValueError(f"{strategy.name} has no budget left for batch {batch}")
 
 
 def exponent(law: NoiseDistribution) -> float:
@@ -238,16 +195,6 @@ def share_variance(law: NoiseDistribution, shares: FloatArray) -> FloatArray:
     ([1.0, 4.0], [2.0])
     """
     return np.asarray(np.asarray(shares, dtype=np.float64) ** (-2 / law.norm))
-
-
-def refuse_past(strategy: TimeStrategy, batch: int) -> None:
-    """Refuse batches for which a strategy has no budget left.
-
-    Raises:
-        ValueError: the batch is at its horizon or past it, or before the first.
-    """
-    if batch < 0 or (strategy.horizon is not None and batch >= strategy.horizon):
-        raise ValueError(f"{strategy.name} has no budget left for batch {batch}")
 
 
 def check_rows(published: NDArray[np.generic], wanted: int) -> FloatArray:
@@ -290,11 +237,26 @@ class TimeQuestion(NamedTuple):
         """Batches of a window."""
         return int(self.name)
 
-    def error(self, errors: TimeErrors) -> float:
-        """Its mean variance."""
-        if not self.slow:
-            return errors.window(self.length)
-        return {"running": errors.running, "prefix": errors.prefix, "range": errors.range}[self.name]()
+    def mean_variance(self, model: AxisVariance, running: FloatArray | None = None) -> float:
+        """Mean variance of its answers over a model of the batches, at unit noise.
+
+        Args:
+            model: of the batches.
+            running: as of `TimeStrategy.running_totals`.
+
+        Raises:
+            ValueError: a window that does not fit.
+        """
+        if self.name == "range":
+            return mean_variance(model)
+        if self.name == "running" and running is not None:
+            return float(running.mean())
+        if self.slow:
+            return float(model.ranges(0, np.arange(1, model.n + 1)).mean())
+        if not 1 <= self.length <= model.n:
+            raise ValueError("a window must hold at least one batch and fit into the horizon")
+        first = np.arange(model.n - self.length + 1)
+        return float(model.ranges(first, first + self.length).mean())
 
     def least(self, batches: int) -> float:
         """About the least mean variance under Gaussian noise, at mu^2 1; a batch alone is measured alone: 1."""
@@ -380,11 +342,11 @@ class StreamProblem:
 
         Where units may be in several batches, against a strategy in which all their rows meet in one node.
         """
-        errors = strategy.errors(self.batches)
+        model, running = strategy.variance(self.batches), strategy.running_totals(self.batches)
         pairs = zip(self.weights(), self.workload, strict=True)
-        mean = sum(weight * query.error(errors) for weight, query in pairs if weight)
+        mean = sum(weight * query.mean_variance(model, running) for weight, query in pairs if weight)
         dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
-        return TimeCandidate(strategy, mean * dearer, strategy.name)
+        return TimeCandidate(strategy, self.law.error_at_unit_budget * mean * dearer, strategy.name)
 
 
 TimeCandidate = offers.Candidate[TimeStrategy]

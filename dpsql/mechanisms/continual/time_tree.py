@@ -38,7 +38,6 @@ from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,
     Kinds,
-    ModelErrors,
     NamedTimeStrategy,
     NodeRead,
     StreamProblem,
@@ -183,10 +182,6 @@ class TimeTreeStrategy:
             count = length // span if top else length % self.spans[level + 1] // span
             value += count * closed
         return value
-
-    def errors(self, batches: int) -> ModelErrors:
-        unit = self.law.error_at_unit_budget
-        return ModelErrors(self.variance(batches), unit, self.running_totals(batches))
 
     def frozen(self) -> dict[str, Any]:
         return {"spans": list(self.spans), "budgets": list(self.budgets)}
