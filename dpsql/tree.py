@@ -259,6 +259,19 @@ def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike
     lo, hi, parent = (np.asarray(array, np.int64) for array in (lo, hi, parent))
     if not len(lo) or parent[0] != -1 or np.any(parent[1:] < 0) or np.any(parent >= np.arange(len(lo))):
         raise InterfaceError("a tree needs one root, first, and parents before children")
+    tree, _ = breadth_first(lo, hi, parent)
+    _check(tree)
+    return tree
+
+
+def breadth_first(lo: IntArray, hi: IntArray, parent: IntArray) -> tuple[Tree, IntArray]:
+    """Nested intervals below one root in breadth-first order, and the id that each gets.
+
+    Children may leave gaps in their parent: such a tree splits a budget and adds up along its paths, no more.
+
+    >>> breadth_first(np.array([2, 0, 0]), np.array([3, 9, 1]), np.array([1, -1, 1]))[1].tolist()
+    [2, 0, 1]
+    """
     level, above = np.zeros(len(lo), np.int64), parent
     while np.any(above >= 0):
         level += above >= 0
@@ -267,9 +280,7 @@ def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike
     new_id = np.empty(len(lo), np.int64)
     new_id[order] = np.arange(len(lo))
     parents = np.where(parent[order] < 0, -1, new_id[parent[order]])
-    tree = Tree(lo[order], hi[order], parents, level[order])
-    _check(tree)
-    return tree
+    return Tree(lo[order], hi[order], parents, level[order]), new_id
 
 
 def stored_tree(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike, level: npt.ArrayLike) -> Tree:

@@ -15,7 +15,7 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.lue_dptree import lue_dptree, split
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.strategy import Word, row_count
 from dpsql.mechanisms.axis.struct_construct import (
     Containing,
@@ -25,7 +25,7 @@ from dpsql.mechanisms.axis.struct_construct import (
     struct_construct,
     subtree_use,
 )
-from dpsql.mechanisms.axis.tree import TreeStrategy, blue, tree_strategy
+from dpsql.mechanisms.axis.tree import TreeStrategy, blue, split_budgets, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.tree import Tree, Workload, coverage, kary_tree, tree_from_arrays
 from tests.strategies import by_word, column_bound, error_before_blue
@@ -48,7 +48,7 @@ def test_equal_budgets_before_least_squares():
 
 def test_split_of_a_root_and_three_leaves():
     tree, wanted = kary_tree(3, 3), VECTORS["lue_split"][0]
-    budget = split(tree, coverage(tree))
+    budget = split_budgets(tree, coverage(tree))
     assert budget == pytest.approx(wanted["eps"], abs=1e-12)
     assert error_before_blue(coverage(tree), budget) == pytest.approx(wanted["error_before_blue"], abs=1e-12)
     assert 2 * mean_variance(TreeVariance(tree, budget**2)) == pytest.approx(
@@ -60,7 +60,7 @@ def test_split_of_a_root_and_three_leaves():
 
 def test_split_of_a_complete_binary_tree():
     tree, wanted = kary_tree(4, 2), VECTORS["lue_split"][1]
-    budget = split(tree, coverage(tree))
+    budget = split_budgets(tree, coverage(tree))
     assert budget[[0, 1, 3]] == pytest.approx(
         [wanted["eps_root"], wanted["eps_mid"], wanted["eps_leaf"]], abs=1e-6
     )
@@ -69,7 +69,7 @@ def test_split_of_a_complete_binary_tree():
 
 def test_split_of_a_lopsided_tree():
     wanted = VECTORS["lue_split"][2]
-    budget = split(LOPSIDED, coverage(LOPSIDED))
+    budget = split_budgets(LOPSIDED, coverage(LOPSIDED))
     named = {(int(a), int(b)): e for a, b, e in zip(LOPSIDED.lo, LOPSIDED.hi, budget, strict=True)}
     order = [(0, 4), (0, 1), (1, 3), (1, 2), (2, 3), (3, 4)]
     assert [named[key] for key in order] == pytest.approx(wanted["eps"], abs=1e-12)
@@ -87,12 +87,12 @@ def test_split_of_a_lopsided_tree():
 def test_split_spends_each_path_and_no_nearby_split_is_better(n, k, norm, seed):
     tree, random = kary_tree(n, k), np.random.default_rng(seed)
     use = random.random(tree.size) * (random.random(tree.size) > 0.3)  # some nodes are never used
-    budget = split(tree, use, LAWS[norm])
+    budget = split_budgets(tree, use, LAWS[norm])
     path = node_matrix(tree).T @ budget**norm
     assert path == pytest.approx(np.ones(n))
     use = use + 0.01
-    budget = split(tree, use, LAWS[norm])
-    nearby = split(tree, use * np.exp(0.1 * random.normal(size=tree.size)), LAWS[norm])
+    budget = split_budgets(tree, use, LAWS[norm])
+    nearby = split_budgets(tree, use * np.exp(0.1 * random.normal(size=tree.size)), LAWS[norm])
     assert np.sum(use / budget**2) <= np.sum(use / nearby**2) * (1 + 1e-12)
 
 

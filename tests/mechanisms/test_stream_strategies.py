@@ -11,7 +11,7 @@ from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import subtraction
 from dpsql.mechanisms.continual.fda import FdaStrategy, fda_strategy
-from dpsql.mechanisms.continual.subtraction import best_shares
+from dpsql.mechanisms.continual.subtraction import node_budgets
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
@@ -37,7 +37,7 @@ def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: 
     assert (nodes.lo[up] <= nodes.lo[inside]).all() and (nodes.hi[inside] <= nodes.hi[up]).all()
     budget = subtraction.subtraction_strategy(LAPLACE, horizon, arity, levels).budget
     assert (cover.T @ budget <= UNIT).all()  # the budget holds even where a middle node is skipped
-    assert np.allclose(budget / UNIT, best_shares(nodes, LAPLACE), atol=1e-9)
+    assert (budget == node_budgets(nodes, LAPLACE)).all()
 
 
 @pytest.mark.parametrize(("arity", "levels"), [(4, 2), (1, 2), (3, 0)])

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.continual import subtraction as time_nodes
+from dpsql.mechanisms.axis.tree import path_sums, split
 from dpsql.mechanisms.continual.fda import fda_strategy, fenwick_nodes
-from dpsql.mechanisms.continual.time_strategy import UNIT, exponent
+from dpsql.mechanisms.continual.subtraction import NoiseNodes, node_budgets
+from dpsql.mechanisms.continual.time_strategy import UNIT, exponent, share_variance
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN as G
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.mechanisms.distribution import NoiseDistribution
+from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import decoder_matrix, fda_error, fda_share, mean_error, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
@@ -98,59 +100,43 @@ def test_day_and_block_vector() -> None:
     assert mean_error(tree, 365, "30") == pytest.approx(wanted["days30"], abs=0.5)
 
 
+def forest_split(nodes: NoiseNodes, law: NoiseDistribution) -> FloatArray:
+    """The shares of nodes by the split theorem, in floating point."""
+    tree, place = nodes.forest
+    uses = np.zeros(tree.size)
+    uses[place] = nodes.uses
+    return split(tree, uses, law)[place]
+
+
+def forest_sums(nodes: NoiseNodes, budget: IntArray) -> IntArray:
+    """Sum of the budgets from each node up."""
+    tree, place = nodes.forest
+    spent = np.zeros(tree.size, np.int64)
+    spent[place] = budget
+    return path_sums(tree, spent)[place]
+
+
 @pytest.mark.parametrize("law", [L, G], ids=lambda law: str(law.name))
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
 def test_closed_form_is_the_split_theorem(n: int, law: NoiseDistribution) -> None:
     nodes, power = fenwick_nodes(n), exponent(law)
-    shares, optimum = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
+    shares = forest_split(nodes, law)
     budgets = fda_strategy(law, n)
     assert np.allclose(shares, budgets.node_shares(), atol=2e-8)  # a few units of 2^-30
-    assert optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
+    optimum = nodes.uses @ share_variance(law, shares)
+    assert optimum == pytest.approx(fda_error(n, power), rel=1e-12)
     for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
         assert fda_share(n, i, power) == pytest.approx(shares[i - 1], rel=1e-12)
         assert float(budgets.share(i)) == budgets.node_shares()[i - 1]
     integers = np.rint(budgets.node_shares() * UNIT).astype(np.int64)
-    time_nodes.check_paths(nodes.parent, integers, UNIT)
+    assert forest_sums(nodes, integers).max() <= UNIT
     for number in (0, n + 1):
         with pytest.raises(ValueError, match="is not one of"):
             budgets.share(number)
 
 
-def test_split_of_lue_trees() -> None:
-    """Seed 000's three-leaf tree: the same theorem with coverage as the weight."""
-    shares, _ = time_nodes.optimal_split([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], L)
-    assert shares[0] == pytest.approx(0.3432968159063228, rel=1e-12)
-    assert np.allclose(shares[1:], 0.6567031840936772)
-    error = 2 * (np.array([1 / 6, 1 / 3, 1 / 2, 1 / 3]) / shares**2).sum()
-    assert error == pytest.approx(8.238903559462026, rel=1e-12)
-
-
 def test_integer_budgets_hold_the_path_sum() -> None:
     nodes = fenwick_nodes(1023)
-    shares, _ = time_nodes.optimal_split(nodes.parent, nodes.uses, L)
-    budget = time_nodes.integer_budgets(nodes.parent, shares, 1 << 30)
-    assert int((strategy_matrix(1023).T @ budget).max()) <= 1 << 30
-    with pytest.raises(ValueError, match="path"):
-        time_nodes.integer_budgets(nodes.parent, shares * 1.01, 1 << 30)
-    with pytest.raises(ValueError, match="below one unit"):
-        time_nodes.integer_budgets(nodes.parent, shares, 4)
-
-
-@pytest.mark.parametrize(
-    ("parent", "weight"),
-    [
-        ([1, 0], [1, 1]),
-        ([5], [1]),
-        ([-1], [-1]),
-        ([-1], [np.nan]),
-        ([-1, 0], [1]),
-    ],
-)
-def test_split_refuses(parent: list[int], weight: list[float]) -> None:
-    with pytest.raises(ValueError):
-        time_nodes.optimal_split(parent, weight, L)
-
-
-def test_unused_nodes_spend_nothing() -> None:
-    shares, _ = time_nodes.optimal_split([-1, 0, 1, -1], [0, 2, 0, 0], G)
-    assert shares.tolist() == [0, 1, 0, 0]
+    budget = node_budgets(nodes, L)
+    assert int((strategy_matrix(1023).T @ budget).max()) <= UNIT
+    assert (forest_sums(nodes, budget)[nodes.parent < 0] == budget[nodes.parent < 0]).all()

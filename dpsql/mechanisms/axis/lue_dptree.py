@@ -1,7 +1,7 @@
 """LUE-DPTree: budgets that follow how often a node is used, on any tree.
 
     here      there              meaning
-    split     CNP + NPBD         budget of each node
+    split     CNP + NPBD         share of each node (module `tree`)
     blue      PA_BLUE + CRC      consistent estimates (module `tree`)
     use       p_x                how often a random range uses the node (`tree.coverage`)
 
@@ -31,11 +31,18 @@ from dpsql.mechanisms.axis.strategy import (
     best,
     candidate,
 )
-from dpsql.mechanisms.axis.tree import LONG_LOG, TOTAL, TreeStrategy, arities, refuses_trees, tree_strategy
+from dpsql.mechanisms.axis.tree import (
+    LONG_LOG,
+    TOTAL,
+    TreeStrategy,
+    arities,
+    refuses_trees,
+    split_budgets,
+    tree_strategy,
+)
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import (
-    FloatArray,
     IntArray,
     Tree,
     Workload,
@@ -45,38 +52,6 @@ from dpsql.tree import (
     split_evenly,
     tree_from_arrays,
 )
-
-
-def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> FloatArray:
-    """The budgets that minimise sum(use / budget^2) with a path sum of 1.
-
-    With e = 1/3 (Laplace) each subtree costs t^3 with t = use^e + (sum over children of t^3)^e, and a node
-    keeps the fraction use^e / t of what its path has left. For Gaussian noise the path sum is of squares;
-    the same recursion then holds for the squared budgets with e = 1/2: 1/e is 1 + 2 / norm.
-
-    Args:
-        tree: the shape.
-        use: how often each node is used, shape (size,), not negative.
-        law: the noise.
-
-    Returns:
-        Budgets, shape (size,); sums of their powers (the law's norm) along each path are 1.
-
-    **Source** docs/method/axis.md, "A budget for each node"; no 0/0 where use is 0.
-
-    >>> split(kary_tree(3, 3), coverage(kary_tree(3, 3))).round(4).tolist()
-    [0.3433, 0.6567, 0.6567, 0.6567]
-    """
-    power = 1 + 2 / law.norm
-    node_cost = np.maximum(use, 0.0) ** (1 / power)
-    cost = node_cost.copy()
-    for parents, children, first, *_ in tree.inner_levels:
-        below = np.add.reduceat(cost[children] ** power, first)
-        cost[parents] += below ** (1 / power)
-    keeps = np.divide(node_cost, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
-    keeps[tree.is_leaf] = 1.0  # nothing below a leaf could use what it leaves
-    budget: FloatArray = (tree.remaining(keeps) * keeps) ** (1 / law.norm)
-    return budget
 
 
 def lue_dptree(
@@ -97,7 +72,7 @@ def lue_dptree(
 
     **Source** docs/method/axis.md, "A budget for each node".
     """
-    return tree_strategy(tree, split(tree, coverage(tree, workload, whole), law), total, law)
+    return tree_strategy(tree, split_budgets(tree, coverage(tree, workload, whole), law), total, law)
 
 
 class TreeShape(NamedTuple):

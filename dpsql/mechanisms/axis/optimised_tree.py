@@ -20,9 +20,9 @@ from math import sqrt
 import numpy as np
 
 from dpsql.mechanisms.axis import dense
-from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees, split
+from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees
 from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, candidate
-from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, tree_strategy
+from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, split_budgets, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
@@ -113,9 +113,9 @@ def _starts(
     """
     use = coverage(tree, workload, total_share)
     if workload is None:
-        return [split(tree, use, law), optimise_levels(tree, law, total_share)[0]]
+        return [split_budgets(tree, use, law), optimise_levels(tree, law, total_share)[0]]
     equal = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1)) ** (1 / law.norm)
-    return [split(tree, use / 2 + coverage(tree) / 2, law), equal, split(tree, use, law)]
+    return [split_budgets(tree, use / 2 + coverage(tree) / 2, law), equal, split_budgets(tree, use, law)]
 
 
 def _search(

@@ -136,21 +136,57 @@ def tree_strategy(
     """
     norm = law.norm
     real = np.where(tree.is_leaf, 0.0, np.asarray(budget, np.float64)) ** norm
-    largest_sum = float(_path_sums(tree, real).max())
+    largest_sum = float(path_sums(tree, real).max())
     if largest_sum > 1 + 1e-9:
         raise InternalError(f"a tree of {tree.n} leaves spends more than its budget on inner nodes")
     shrink = min(1.0, (1 - LEAF_SHARE) / largest_sum) if largest_sum > 0 else 1.0
     units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
-    remaining = total**norm - _path_sums(tree, units**norm)[tree.leaves]
+    remaining = total**norm - path_sums(tree, units**norm)[tree.leaves]
     units[tree.leaves] = integer_root(remaining, law.norm)
     node = np.flatnonzero(units > 0)
     return TreeStrategy(tree, node, units[node], total, law)
 
 
+def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> FloatArray:
+    """The shares of the spend that minimise the sum of use times variance, with path sums of 1: the split theorem.
+
+    With e = 1/3 (Laplace: variance share^-2) or 1/2 (Gaussian: share^-1) each subtree costs t^(1/e) with
+    t = use^e + (sum over children of t^(1/e))^e, and a node keeps the fraction use^e / t of what its path has left.
+
+    Args:
+        tree: the shape.
+        use: how often each node is used, shape (size,), not negative.
+        law: the noise.
+
+    Returns:
+        Shares, shape (size,); no 0/0 where use is 0, and a leaf keeps what its path has left.
+
+    **Source** docs/method/axis.md, "A budget for each node"; docs/method/streams.md, "The split theorem".
+
+    >>> from dpsql.tree import coverage, kary_tree
+    >>> split(kary_tree(3, 3), coverage(kary_tree(3, 3))).round(4).tolist()
+    [0.3433, 0.6567, 0.6567, 0.6567]
+    """
+    power = 1 + 2 / law.norm
+    node_cost = np.maximum(use, 0.0) ** (1 / power)
+    cost = node_cost.copy()
+    for parents, children, first, *_ in tree.inner_levels:
+        below = np.add.reduceat(cost[children] ** power, first)
+        cost[parents] += below ** (1 / power)
+    keeps = np.divide(node_cost, cost, out=np.where(tree.is_leaf, 1.0, 0.0), where=cost > 0)
+    keeps[tree.is_leaf] = 1.0  # nothing below a leaf could use what it leaves
+    return tree.remaining(keeps) * keeps
+
+
+def split_budgets(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> FloatArray:
+    """The budgets whose powers, of the law's norm, are the shares of `split`; shape (size,)."""
+    return np.asarray(split(tree, use, law) ** (1 / law.norm), np.float64)
+
+
 Numbers = TypeVar("Numbers", IntArray, FloatArray)
 
 
-def _path_sums(tree: Tree, value: Numbers) -> Numbers:
+def path_sums(tree: Tree, value: Numbers) -> Numbers:
     """Sum of `value` over each node and its ancestors, shape (size,)."""
     out = value.copy()
     for nodes in tree.level_slices[1:]:

@@ -5,13 +5,6 @@ of a k-ary tree that are added and subtracted. From the batches that a node cove
 one interval of prefix lengths) and its sign follow the optimal budgets, every mean error in closed form, and the
 covariance of the batches.
 
-**The split theorem.** In a forest of nested nodes every row pays the shares of one path. Node i is used with weight
-w_i, and its noise variance falls as share^-2 (Laplace, shares of epsilon) or share^-1 (Gaussian, shares of mu^2). The
-split of least weighted variance is closed form, bottom-up once and top-down once; the KKT conditions hold for it:
-
-    T_i = (w_i^a + S_i^a)^(1/a)     S_i = sum of T over the children     a = 1/3 (Laplace) or 1/2 (Gaussian)
-    share_i = s_i w_i^a / (w_i^a + S_i^a)        what a child may still spend = s_i S_i^a / (w_i^a + S_i^a)
-
 | here             | seed 004               | LUE-DPTree (seed 000) | unit                                          |
 |------------------|------------------------|-----------------------|-----------------------------------------------|
 | lo, hi           | row i of M             | -                     | batches, half-open, 0-based                   |
@@ -19,7 +12,6 @@ split of least weighted variance is closed form, bottom-up once and top-down onc
 | uses, weight     | B(:, i)' B(:, i)       | p_x, coverage         | how often the node is read                    |
 | share            | lambda_i               | eps_x / eps           | fraction of the budget                        |
 | variance         | 1 / lambda_i^2         | -                     | noise of variance 1 on a node that spends all |
-| optimum          | err                    | pre-BLUE error / 2    | variance at unit budget                       |
 
 **Nodes that are taken away.**
 Written with digits between -(k-1)/2 and (k-1)/2, a prefix length t needs about k/4 nodes a level instead of
@@ -27,7 +19,7 @@ k/2: it rounds t to the nearest multiple of each k^l and adds or takes away whol
 that reaches past t is no obstacle: at batch t the exact prefix is published plus the signed *noise* of those nodes, so
 only the noise must be drawn ahead, and it stays in the private state until its last use.
 
-Budgets come from the general split theorem with the use counts as weights; nodes in the middle of their
+Budgets come from the split theorem (`axis.tree.split`) with the use counts as weights; nodes in the middle of their
 parent are never read and spend nothing. Budgets are planned for a horizon: past it the strategy refuses. They are
 integers, frozen with the stream.
 
@@ -49,6 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsql.matrices.leaves import PrefixVariance
+from dpsql.mechanisms.axis.tree import path_sums, split
 from dpsql.mechanisms.continual.time_strategy import (
     UNIT,
     Emission,
@@ -61,14 +54,13 @@ from dpsql.mechanisms.continual.time_strategy import (
     TimeOffer,
     check_rows,
     dense_offer,
-    exponent,
     only,
     refuse_past,
     share_variance,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +87,14 @@ class NoiseNodes:
     def uses(self) -> IntArray:
         """Number of prefixes that read each node (int64)."""
         return self.stop - self.first
+
+    @cached_property
+    def forest(self) -> tuple[Tree, IntArray]:
+        """The nodes below a root that nothing reads, and the place of each node in that tree."""
+        lo, hi = np.append(self.lo, 0), np.append(self.hi, self.hi.max())
+        parent = np.append(np.where(self.parent < 0, self.lo.size, self.parent), -1)
+        tree, place = breadth_first(lo, hi, parent)
+        return tree, place[:-1]
 
     def within(self, batches: int) -> NoiseNodes:
         """The same nodes as the prefixes of the first batches alone read them."""
@@ -159,144 +159,15 @@ class NodeVariance:
         return PrefixVariance(np.asarray((change * self.variance) @ change.T)).columns()
 
 
-def node_depth(parent: ArrayLike) -> IntArray:
-    """Depth of every node of a forest, by pointer doubling.
-
-    Args:
-        parent: int[n], the parent of each node, -1 at roots; any order.
-
-    Returns:
-        int64[n], 0 at roots.
-
-    Raises:
-        ValueError: when a parent is out of range or the pointers hold a cycle.
-
-    >>> node_depth([1, 2, -1, 2]).tolist()
-    [2, 1, 0, 1]
-    """
-    above = np.asarray(parent, dtype=np.int64)
-    n = above.size
-    if n and (above.min() < -1 or above.max() >= n):
-        raise ValueError("a parent must be -1 or the number of a node")
-    jump = np.append(np.where(above < 0, n, above), n)  # one sentinel above all roots
-    depth: IntArray = (jump != n).astype(np.int64)
-    for _ in range(n.bit_length() + 1):
-        if (jump == n).all():
-            return np.asarray(depth[:n])
-        depth += depth[jump]
-        jump = jump[jump]
-    raise ValueError("the parents form a cycle")
-
-
-def optimal_split(
-    parent: ArrayLike, weight: ArrayLike, law: NoiseDistribution
-) -> tuple[FloatArray, FloatArray]:
-    """The split of one budget per root that minimises sum of weight_i * variance_i, and what it reaches.
-
-    Args:
-        parent: int[n], the parent of each node, -1 at roots; any order, any shape.
-        weight: float[n] >= 0, how much the variance of each node counts.
-        law: the noise; shares are of what it spends.
-
-    Returns:
-        Shares, float64[n], the part of each root's budget that each node spends, 0 where the weight is 0; and
-        optima, float64[n], T_i, the least weighted variance of the subtree of i at budget 1. That of the whole is their
-        sum over the roots.
-
-    Raises:
-        ValueError: when the shapes differ, or a weight is negative or not finite.
-
-    **Privacy**: shares along every root-to-leaf path add up to at most 1 (up to float rounding; integer
-    budgets are rounded down and checked by the caller). Weights must be public: they may depend on the
-    workload, never on data.
-
-    **Source**: docs/method/streams.md, "The split theorem".
-
-    >>> from dpsql.mechanisms.distribution import LAPLACE
-    >>> shares, optimum = optimal_split([1, -1, -1], [1, 2, 1], LAPLACE)  # the Fenwick tree over three batches
-    >>> shares.round(6).tolist(), round(float(optimum[1:].sum()), 6)
-    ([0.442493, 0.557507, 1.0], 12.541966)
-    """
-    above = np.asarray(parent, dtype=np.int64)
-    uses = np.asarray(weight, dtype=np.float64)
-    if above.shape != uses.shape or above.ndim != 1:
-        raise ValueError("parent and weight must be vectors of one length")
-    if uses.size and not (np.isfinite(uses).all() and uses.min() >= 0):
-        raise ValueError("weights must be finite and not negative")
-    depth = node_depth(above)
-    order = np.argsort(depth, kind="stable")
-    levels = np.split(order, np.cumsum(np.bincount(depth))[:-1]) if depth.size else []
-    return _two_passes(above, uses ** exponent(law), exponent(law), levels)
-
-
-def _two_passes(
-    above: IntArray, own: FloatArray, power: float, levels: list[IntArray]
-) -> tuple[FloatArray, FloatArray]:
-    """Bottom-up optimum and top-down shares, one vectorised step a level; `own` is weight^exponent."""
-    optimum = np.zeros(own.size)
-    below = np.zeros(own.size)  # S_i while going up
-    for nodes in reversed(levels):
-        below[nodes] **= power
-        optimum[nodes] = (own[nodes] + below[nodes]) ** (1 / power)
-        inner = nodes[above[nodes] >= 0]
-        np.add.at(below, above[inner], optimum[inner])
-    norm = own + below
-    remaining = np.ones(own.size)  # what a node's subtree may spend
-    for nodes in levels[1:]:
-        up = above[nodes]
-        ratio = np.divide(below[up], norm[up], out=np.zeros(nodes.size), where=norm[up] > 0)
-        remaining[nodes] = remaining[up] * ratio
-    shares = np.divide(remaining * own, norm, out=np.zeros(own.size), where=norm > 0)
-    return shares, optimum
-
-
-def best_shares(nodes: NoiseNodes, law: NoiseDistribution) -> FloatArray:
-    """The shares that minimise the mean prefix error over the horizon (float64, fractions of the budget).
+def node_budgets(nodes: NoiseNodes, law: NoiseDistribution) -> IntArray:
+    """The budgets of least mean prefix error over the horizon, in units of 2^-30 of the spend, rounded down.
 
     **Source**: docs/method/streams.md, "The split theorem", with the use counts as weights.
     """
-    return optimal_split(nodes.parent, nodes.uses, law)[0]
-
-
-def integer_budgets(parent: IntArray, shares: FloatArray, total: int) -> IntArray:
-    """Shares as integer budgets whose path sums never pass `total`; rounded down, then checked in int64.
-
-    Args:
-        parent: int64[n], -1 at roots.
-        shares: float64[n], fractions of the budget.
-        total: the whole budget in integer units, for instance 2^30.
-
-    Returns:
-        int64[n], each >= 1 where its share is positive.
-
-    Raises:
-        ValueError: when a share is too small for the unit, or a path sum passes `total`.
-
-    **Privacy**: the check is on the integers that are spent, not on the floats they came from.
-
-    >>> integer_budgets(np.array([1, -1, -1]), np.array([0.442493, 0.557507, 1.0]), 1000).tolist()
-    [442, 557, 1000]
-    """
-    budget = np.floor(shares * total).astype(np.int64)
-    if ((shares > 0) & (budget < 1)).any():
-        raise ValueError("a share is below one unit of the budget; raise the total")
-    check_paths(parent, budget, total)
-    return budget
-
-
-def check_paths(parent: IntArray, budget: IntArray, total: int) -> None:
-    """Refuse budgets of which those from a node up to its root add up to more than the total.
-
-    Raises:
-        ValueError: they do.
-    """
-    spent: IntArray = budget.copy()
-    depth = node_depth(parent)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        nodes = np.flatnonzero(depth == level)
-        spent[nodes] += spent[parent[nodes]]
-    if int(spent.max(initial=0)) > total:
-        raise ValueError("the budgets of a path add up to more than the total")
+    tree, place = nodes.forest
+    uses = np.zeros(tree.size)
+    uses[place] = nodes.uses
+    return np.floor(split(tree, uses, law)[place] * UNIT).astype(np.int64)
 
 
 class PrefixStrategy(SettledEstimates, ABC):
@@ -346,7 +217,11 @@ class SubtractionStrategy(PrefixStrategy):
         """Refuse budgets that a row of some batch cannot pay."""
         if self.budget.shape != self.nodes.lo.shape or np.any(self.budget < 1):
             raise ValueError("every node needs a budget of at least 1")
-        check_paths(self.nodes.parent, self.budget, UNIT)
+        tree, place = self.nodes.forest
+        spent = np.zeros(tree.size, np.int64)
+        spent[place] = self.budget
+        if path_sums(tree, spent).max() > UNIT:
+            raise ValueError("the budgets of a path add up to more than the total")
 
     @cached_property
     def nodes(self) -> NoiseNodes:
@@ -458,8 +333,7 @@ def subtraction_strategy(
     law: NoiseDistribution, horizon: int, arity: int, levels: int
 ) -> SubtractionStrategy:
     """The strategy of one shape with the budgets of least mean prefix error."""
-    nodes = subtraction_nodes(horizon, arity, levels)
-    budget = integer_budgets(nodes.parent, best_shares(nodes, law), UNIT)
+    budget = node_budgets(subtraction_nodes(horizon, arity, levels), law)
     return SubtractionStrategy(law, horizon, arity, levels, budget)
 
 

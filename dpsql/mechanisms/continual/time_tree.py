@@ -51,7 +51,7 @@ from dpsql.mechanisms.continual.time_strategy import (
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
-from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
+from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,8 @@ class TimeTreeStrategy:
         else:
             lo, hi, parent = np.append(0, lo), np.append(batches, hi), np.append(-1, parent + 1)
             number, weight = np.append(0, number), np.append(0.0, weight)
-        tree = tree_from_arrays(lo, hi, parent)
-        order = np.empty(tree.size, np.int64)  # no two nodes cover the same batches
-        order[np.lexsort((tree.hi, tree.lo))] = np.lexsort((hi, lo))
+        tree, place = breadth_first(lo, hi, parent)
+        order = np.argsort(place)
         return tree, number[order], weight[order]
 
     def running_totals(self, batches: int) -> FloatArray:
