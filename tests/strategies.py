@@ -11,23 +11,17 @@ from dpsql.central.bounding import DeclaredBound, OpenSource, TableDraw
 from dpsql.central.cells import CountedCells
 from dpsql.matrices.circulant import half_angles
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view
 from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.strategy import (
-    AxisChoice,
-    AxisProblem,
-    AxisStrategy,
-    Word,
-    axis_budgets,
-    measure_view,
-)
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, Word
 from dpsql.mechanisms.designs.adaptive import AdaptiveRelease, unbiased_cells
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, Workload
 
 
-def dense(strategy: AxisStrategy) -> np.ndarray:
+def dense(strategy: Strategy) -> np.ndarray:
     """The row matrix H, shape (p, n)."""
     entries = strategy.entries()
     assert entries is not None
@@ -46,15 +40,15 @@ def by_word(
     return axis_strategy(question, Word(word) if isinstance(word, str) else word, shared)
 
 
-def column_bound(strategy: AxisStrategy) -> int:
+def column_bound(strategy: Strategy) -> int:
     """The largest weighted column sum of a strategy, by the law's exponent."""
     entries = strategy.entries()
     assert entries is not None
-    return entries.column_bound(strategy.budget, strategy.law.norm)
+    return entries.column_bound(strategy.budget, strategy.norm)
 
 
 def draw_at(
-    cells: np.ndarray, strategies: Sequence[AxisStrategy], variance: Fraction, sensitivity: int, noise: Noise
+    cells: np.ndarray, strategies: Sequence[Strategy], variance: Fraction, sensitivity: int, noise: Noise
 ) -> NoisyView:
     """Measure a view and add Gaussian noise of a given strength."""
     exact = measure_view(cells, strategies)

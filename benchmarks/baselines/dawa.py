@@ -29,7 +29,8 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
-from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.matrices.strategy import Strategy
+from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.designs.adaptive import tapered_strategy
 from dpsql.mechanisms.distribution import LAPLACE, NoisyView
 from dpsql.noise import Noise
@@ -55,7 +56,7 @@ class DawaRelease:
 
     edges: IntArray
     view: NoisyView
-    strategy: AxisStrategy
+    strategy: Strategy
 
 
 def deviations(counts: IntArray, top: int) -> list[IntArray]:
@@ -171,7 +172,7 @@ def draw_dawa(
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
-    strategy_for: Callable[[int], AxisStrategy],
+    strategy_for: Callable[[int], Strategy],
 ) -> DawaRelease:
     """Choose buckets, then measure their sums.
 

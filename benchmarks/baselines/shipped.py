@@ -11,9 +11,10 @@ from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
@@ -33,38 +34,38 @@ def _tree(n: int) -> Tree:
 
 
 @lru_cache(maxsize=256)
-def lue_strategy(n: int) -> AxisStrategy:
+def lue_strategy(n: int) -> Strategy:
     """LUE-DPTree with the k of least expected error."""
     return by_word(n, "lue_dptree").strategy
 
 
 @lru_cache(maxsize=256)
-def sc_strategy(n: int) -> AxisStrategy:
+def sc_strategy(n: int) -> Strategy:
     """SC with equal budgets, estimated by BLUE."""
     return equal_strategy(best_struct_construct(n))
 
 
 @lru_cache(maxsize=4096)
-def tents_strategy(n: int) -> AxisStrategy:
+def tents_strategy(n: int) -> Strategy:
     """Tents by the share rule with the level count of its table; tiny axes measure each cell."""
     if n <= 24:
-        return LeafStrategy(n)
+        return leaf_strategy(n)
     levels = 1 + sum(n > limit for limit in (560, 11_000, 200_000))
     return tents_over(n, half_widths(n, levels, 1.25))
 
 
 @lru_cache(maxsize=256)
-def unbiased_strategy(n: int) -> AxisStrategy:
+def unbiased_strategy(n: int) -> Strategy:
     """What `auto` measures where answers must be unbiased."""
     return auto_strategy(n).strategy
 
 
-def equal_tree(n: int) -> AxisStrategy:
+def equal_tree(n: int) -> Strategy:
     """HB without its root, at the arity of the signal rule."""
     return tapered_strategy(signal_tree(n), 1.0)
 
 
-def linear(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
+def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
     """A mechanism that measures a public strategy and returns its BLUE."""
 
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
@@ -88,13 +89,13 @@ def diffhr(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     return cell_estimates(draw_diffhr(counts, epsilon, 1, noise))
 
 
-STRATEGIES: dict[str, Callable[[int], AxisStrategy]] = {
+STRATEGIES: dict[str, Callable[[int], Strategy]] = {
     "auto, unbiased": unbiased_strategy,
     "tents": tents_strategy,
     "LUE-DPTree": lue_strategy,
     "SC + BLUE": sc_strategy,
     "HB": equal_tree,
-    "identity": LeafStrategy,
+    "identity": leaf_strategy,
 }
 """Unbiased mechanisms by name."""
 RIVALS: dict[str, Publish] = (

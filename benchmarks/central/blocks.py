@@ -31,8 +31,8 @@ from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.blocks import BlockVariance
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.designs.block_plan import forecast
 from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
@@ -114,7 +114,7 @@ def terms(shape: Sequence[int], epsilon: Fraction, sensitivity: int = 1) -> Draw
 
 
 @cache
-def _strategy(leaves: int) -> AxisStrategy:
+def _strategy(leaves: int) -> Strategy:
     return auto_strategy(leaves).strategy
 
 

@@ -26,8 +26,8 @@ from dpsql.mechanisms.axis.dense import (
     workload_gram,
     zero_sum_strategy,
 )
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, mean_error
@@ -72,7 +72,7 @@ def figures(longest: int) -> Iterator[Figure]:
         )
     for n in SINE:
         if n <= longest:
-            ratio = expected_error(SineStrategy(n)) / svd_bound(n)
+            ratio = expected_error(sine_strategy(n)) / svd_bound(n)
             yield Figure(f"Gaussian over SVD bound, {n} leaves", ratio, 1.11)
     for n, bound in ONE_AXIS.items():
         if n <= longest:
@@ -110,7 +110,7 @@ def six_axes(n: int = 256) -> float:
     The rows are the integers that a release of three-axis counts measures.
     """
     sets = {each: float(len(each) > 0) for size in range(4) for each in combinations(range(6), size)}
-    axis = AxisWorkload(zero_sum_strategy(n, scale=1 << 12).variance(), None)
+    axis = AxisWorkload(zero_sum_strategy(n, scale=1 << 12).solver, None)
     asked = dict.fromkeys(range(6), axis)
     shares = best_shares(sets, asked)
     return mean_error(
@@ -130,7 +130,7 @@ def optimum(n: int) -> float:
 def one_axis(n: int) -> dict[str, float]:
     """Errors over all ranges of the mechanisms that docs/accuracy.md sets beside `auto`."""
     return {
-        "identity": expected_error(LeafStrategy(n)),
+        "identity": expected_error(leaf_strategy(n)),
         "binary tree": expected_error(equal_strategy(kary_tree(n, 2))),
         "LUE-DPTree": expected_error(by_word(n, "lue_dptree").strategy),
         "auto": auto_strategy(n).expected_error,

@@ -14,8 +14,9 @@ from math import prod
 import numpy as np
 
 from benchmarks.figures import Figures
+from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates
+from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.designs.joint_rows import draw_together
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
@@ -34,12 +35,10 @@ def boxes(shape: Sequence[int], rng: np.random.Generator) -> list[tuple[FloatArr
     return [tuple(np.sort(rng.integers(0, n + 1, (2, RANGES)), axis=0)) for n in shape]
 
 
-def variances(
-    strategies: Sequence[AxisStrategy], ranges: Sequence[tuple[FloatArray, FloatArray]]
-) -> FloatArray:
+def variances(strategies: Sequence[Strategy], ranges: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
     """Of each box, for noise of unit strength."""
     return prod(
-        (s.variance().ranges(*ends) for s, ends in zip(strategies, ranges, strict=True)),
+        (s.solver.ranges(*ends) for s, ends in zip(strategies, ranges, strict=True)),
         start=np.ones(RANGES),
     )
 

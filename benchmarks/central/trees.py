@@ -14,9 +14,10 @@ from benchmarks.figures import Figures
 from dpsql.curator.prove.loss import record_pair
 from dpsql.intervals.estimated import fieller
 from dpsql.matrices import mean_variance
+from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, JointCells, axis_budgets, draw_view
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.strategy import JointCells, draw_view
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.noise import ExactNoise, Noise, os_entropy
 from dpsql.tree import Exact
@@ -28,20 +29,20 @@ ROOM = 1 << 26
 COVERED, DRAWS, PAIRS, RANGES = 64, 8000, 6000, 60
 
 
-def strategies() -> dict[tuple[int, float], AxisStrategy]:
+def strategies() -> dict[tuple[int, float], Strategy]:
     """What `auto` takes for each line of the table."""
     return {
         (n, whole): auto_strategy(n, whole=whole, joint=JointCells(1, 1, ROOM)).strategy for n, whole in TABLE
     }
 
 
-def mean_error(strategy: AxisStrategy, whole: float, epsilon: Fraction) -> float:
+def mean_error(strategy: Strategy, whole: float, epsilon: Fraction) -> float:
     """Exact mean variance of the questions at an epsilon, times epsilon^2."""
     unit = LAPLACE.variance_at_unit_budget(axis_budgets([strategy]), epsilon, 1)
-    return unit * mean_variance(strategy.variance(), None, whole) * float(epsilon) ** 2
+    return unit * mean_variance(strategy.solver, None, whole) * float(epsilon) ** 2
 
 
-def print_errors(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
+def print_errors(figures: Figures, made: dict[tuple[int, float], Strategy]) -> None:
     """At epsilon .1 and 1."""
     for (n, whole), table in TABLE.items():
         words = f"{n} leaves" + (", totals as often as ranges" if whole else "")
@@ -62,18 +63,18 @@ def between(figures: Figures, name: str, share: float) -> None:
     figures.within("joint tree, coverage", share, 0.93, 0.97, name)
 
 
-def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
+def print_coverage(figures: Figures, strategy: Strategy) -> None:
     """Of leaves, of random ranges and of averages over them; draws of one number and of two."""
     law, bounds, rng = Laplace(2, 30_000), [3, 30_000], np.random.default_rng(36)
     noise, zero = ExactNoise(os_entropy()), Exact(np.zeros((PAIRS, COVERED), np.int64))
     many = Exact(np.zeros((DRAWS, COVERED), np.int64))
-    single = draw_view(many, [LeafStrategy(DRAWS), strategy], EPSILON, 1, noise)
-    rows = axis_budgets([LeafStrategy(PAIRS), strategy])
+    single = draw_view(many, [leaf_strategy(DRAWS), strategy], EPSILON, 1, noise)
+    rows = axis_budgets([leaf_strategy(PAIRS), strategy])
     count, total = law.draw_together([zero, zero], rows, EPSILON, bounds, noise)
     lo, hi = np.sort(rng.integers(0, COVERED + 1, (2, RANGES)), axis=0)
     hi = np.maximum(hi, lo + 1)
     lo = np.minimum(lo, hi - 1)
-    model = strategy.variance()
+    model = strategy.solver
     masks = ((np.arange(COVERED) >= lo[:, None]) & (np.arange(COVERED) < hi[:, None])).astype(float)
     for name, view in (("COUNT", single), ("COUNT of two numbers", count), ("SUM", total)):
         leaf = view.variance_at_unit_budget * model.ranges(0, 1)[0]
@@ -97,13 +98,13 @@ def print_coverage(figures: Figures, strategy: AxisStrategy) -> None:
     between(figures, "joint tree, 95% intervals of averages hold", float(np.mean(inside)))
 
 
-def print_losses(figures: Figures, made: dict[tuple[int, float], AxisStrategy]) -> None:
+def print_losses(figures: Figures, made: dict[tuple[int, float], Strategy]) -> None:
     """Of a unit of three rows: in one leaf, and in three."""
     for n, whole in ((64, 0.0), (64, 0.5), (256, 0.5)):
         strategy = made[n, whole]
         for words, leaves in (("one leaf", [n - 1] * 3), ("three leaves", [0, n // 2, n - 1])):
 
-            def publish(noise: Noise, person: list[int], strategy: AxisStrategy = strategy) -> bytes:
+            def publish(noise: Noise, person: list[int], strategy: Strategy = strategy) -> bytes:
                 cells = np.bincount(person, minlength=strategy.leaves).astype(np.int64)
                 return draw_view(Exact(cells), [strategy], Fraction(1, 2), 3, noise).value.tobytes()
 

@@ -27,7 +27,7 @@ from benchmarks.central.blocks import method, random_boxes, sums, terms
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.central.unseen_lines import diamonds, lahman, nyc, planned
 from benchmarks.figures import Figures
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
@@ -102,7 +102,7 @@ def _family(shape: tuple[int, ...], allows: bool) -> Family:
 
 def flat(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """Every cell with noise of its own."""
-    strategies = [LeafStrategy(n) for n in counts.shape]
+    strategies = [leaf_strategy(n) for n in counts.shape]
     return leaf_estimates(draw_view(counts, strategies, epsilon, 1, noise), strategies)
 
 

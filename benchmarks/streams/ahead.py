@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.figures import Figures
+from dpsql.matrices.strategy import AxisBudget, LevelShares
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.continual import choose
 from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
-from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
 

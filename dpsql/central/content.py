@@ -41,9 +41,9 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reconcile import UNIT, Subset, component_covariances, component_variances
 from dpsql.matrices.scaled import ScaledReading
+from dpsql.matrices.strategy import NullCount
 from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import NoisyRows, as_laplace
-from dpsql.mechanisms.integer_rows import NullCount
 from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import (
     ChoiceMeta,
@@ -75,7 +75,7 @@ def family_covariances(plan: ReleasePlan) -> list[FamilyCovariance]:
             ratios.setdefault((families[i], families[j]), []).append((plan.statistics[i].axes, ratio))
     if not ratios:
         return []
-    totals = {i: AxisSplit(planned.strategy.variance()).total for i, planned in enumerate(plan.axes)}
+    totals = {i: AxisSplit(planned.strategy.solver).total for i, planned in enumerate(plan.axes)}
     components = {}
     for number in {number for pair in ratios for number in pair}:
         members = [plan.statistics[i] for i in plan.families[number]]
@@ -189,7 +189,7 @@ def _counted(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float | N
 def _drawn_axes(plan: ReleasePlan, estimates: Sequence[Estimated]) -> tuple[ReleasePlan, list[AxisVariance]]:
     """The variance model of every axis; a data-dependent axis has the one that was drawn, and says so."""
     axes = list(plan.axes)
-    models = [planned.strategy.variance() for planned in axes]
+    models: list[AxisVariance] = [planned.strategy.solver for planned in axes]
     for statistic, estimated in zip(plan.statistics, estimates, strict=True):
         if estimated.axis is not None:
             (i,) = statistic.axes
@@ -206,7 +206,7 @@ def estimate(plan: ReleasePlan, drawn: DrawnRelease) -> list[Estimated]:
         drawn: its noisy integers.
     """
     estimates = dict[int, Estimated]()
-    axes = {i: planned.measured(planned.strategy.variance()) for i, planned in enumerate(plan.axes)}
+    axes = {i: planned.measured(planned.strategy.solver) for i, planned in enumerate(plan.axes)}
     for members in plan.families:
         family = [_member(plan, drawn, i) for i in members]
         estimates |= zip(members, plan.statistics[members[0]].measurement.estimate(family, axes), strict=True)

@@ -211,7 +211,7 @@ def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilde
         channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
         axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
         matrix = _matrix(channels[number], axes[number].meta.leaves)
-        split = AxisSplit(plan.axes[number].strategy.variance())
+        split = AxisSplit(plan.axes[number].strategy.solver)
         remainder, share = split.table(np.eye(matrix.shape[1]))
         models[number] = PrefixVariance(matrix @ (remainder + split.total * share) @ matrix.T)
     counts: dict[str, FloatArray] = {}

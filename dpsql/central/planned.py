@@ -33,7 +33,8 @@ from dpsql.matrices.distinct import PeopleBounds
 from dpsql.matrices.estimated import partner_of
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reading import Together
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, axis_budgets
+from dpsql.matrices.strategy import Strategy, axis_budgets
+from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import DrawParameters, MeasuredAxis, Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyChoice, Grains
@@ -92,7 +93,7 @@ class PlannedAxis:
     workload: Workload | None = None
 
     @property
-    def strategy(self) -> AxisStrategy:
+    def strategy(self) -> Strategy:
         """Strategy of the axis."""
         return self.choice.strategy
 
@@ -484,6 +485,6 @@ class ReleasePlan:
         """Leaves of each of the statistic's axes."""
         return tuple(self.axes[axis].axis.leaves for axis in statistic.axes)
 
-    def strategies(self, statistic: PlannedStatistic) -> list[AxisStrategy]:
+    def strategies(self, statistic: PlannedStatistic) -> list[Strategy]:
         """Strategies of the statistic's axes."""
         return [self.axes[axis].strategy for axis in statistic.axes]

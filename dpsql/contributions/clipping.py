@@ -47,7 +47,8 @@ from dpsql.contributions.statements import (
     make_weights,
     weighted_cells,
 )
-from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
+from dpsql.matrices.strategy import axis_budgets, measure_view
+from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
 from dpsql.tree import Exact
 

@@ -27,7 +27,7 @@ from fractions import Fraction
 from math import ceil, isqrt, prod
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
+from dpsql.matrices.strategy import Strategy, gathers
 
 UNIT = 1 << 20
 """A weight of 1 in the units that are stored."""
@@ -136,7 +136,7 @@ def whiten(parts: Sequence[WhitenedStatistic]) -> Whitening:
     return Whitening(tuple(parts), tuple(ceil(coefficient * (1 << point)) for coefficient in exact), point)
 
 
-def typical_square(strategies: Sequence[AxisStrategy], sticky: Sequence[bool], tau: int) -> Fraction:
+def typical_square(strategies: Sequence[Strategy], sticky: Sequence[bool], tau: int) -> Fraction:
     """t_v^2: the squared norm of tau rows dealt evenly over a view's cells.
 
     Args:
@@ -156,7 +156,7 @@ def typical_square(strategies: Sequence[AxisStrategy], sticky: Sequence[bool], t
     return tau + tau**2 * prod(gathered, start=Fraction(1))
 
 
-def even_square(strategy: AxisStrategy) -> Fraction:
+def even_square(strategy: Strategy) -> Fraction:
     """||H 1/n||^2 / total^2, budgets multiplied in: how much of one row dealt evenly over the leaves is seen.
 
     Where rows gather leaves it is a hair above the exact value.

@@ -188,7 +188,7 @@ def reconcile_views(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Reconc
         plan: the release.
         views: noisy integers of one table, by index in the plan.
     """
-    axes = {a: planned.measured(planned.strategy.variance()) for a, planned in enumerate(plan.axes)}
+    axes = {a: planned.measured(planned.strategy.solver) for a, planned in enumerate(plan.axes)}
     leaves: dict[int, FloatArray] = {}
     readings: dict[int, ProductReading] = {}
     for members in plan.families:

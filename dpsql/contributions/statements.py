@@ -34,7 +34,7 @@ from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import Digit, PlacedRows, common_table, packed_value, with_tables
 from dpsql.engines.relations import Relations
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
+from dpsql.matrices.strategy import Strategy, gathers
 from dpsql.tree import Exact
 
 WEIGHT = "w"
@@ -49,7 +49,7 @@ class NormView(NamedTuple):
         values: index of a statistic in the whitening -> SQL of what it sums per row.
     """
 
-    axes: Mapping[int, AxisStrategy]
+    axes: Mapping[int, Strategy]
     values: Mapping[int, str]
 
 
@@ -189,7 +189,7 @@ def weighted_cells(
     return CountedCells(relations, plan, of, counted, bound)
 
 
-def layers(strategy: AxisStrategy) -> list[Layer]:
+def layers(strategy: Strategy) -> list[Layer]:
     """The rows of a strategy, as few layers as they make; together they are all of its rows.
 
     Raises:

@@ -43,8 +43,8 @@ from dpsql.matrices.estimated import Estimated, Integers
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.designs.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
 from dpsql.mechanisms.designs.measurement import own_components
 from dpsql.mechanisms.designs.product import PRODUCT
@@ -228,7 +228,7 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
     if catalog.stream is not None:
         return Priced(*whole_stream(catalog, make_axis))
     plan = supplemented(plan_release(catalog, make_axis), catalog)
-    models = [planned.strategy.variance() for planned in plan.axes]
+    models: list[AxisVariance] = [planned.strategy.solver for planned in plan.axes]
     return Priced(plan, models, [one_row(s).variance_at_unit_budget(plan.axes) for s in plan.statistics])
 
 

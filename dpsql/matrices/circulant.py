@@ -55,6 +55,27 @@ def cosine_sums(weight: FloatArray) -> FloatArray:
     return sums
 
 
+def column_norm(n: int) -> float:
+    """The largest squared column norm of V^(1/4): the largest diagonal entry of V^(1/2)."""
+    root = np.sqrt(n + 1) / (2 * half_angles(n))
+    return float((root.sum() - cosine_sums(root)[2 : 2 * n + 1 : 2].min()) / (n + 1))
+
+
+def weight(n: int, power: float) -> FloatArray:
+    """Eigenvalues of V^(power) divided by maxcol^(4 power), shape (n,)."""
+    root = np.sqrt(n + 1) / (2 * half_angles(n))  # eigenvalues of V^(1/2)
+    values: FloatArray = (root / column_norm(n)) ** (2 * power)
+    return values
+
+
+def transform(x: FloatArray, power: float) -> FloatArray:
+    """V^(power) x for each column of x, divided by maxcol^(4 power), shape (n, m).
+
+    With power 1/4 the rows have columns of norm at most 1; with -1/4 it is their inverse.
+    """
+    return sine_transform(weight(len(x), power)[:, None] * sine_transform(x))
+
+
 @dataclass(frozen=True, eq=False)
 class SineVariance:
     """Leaf covariance scale * V^(-1/2).
@@ -86,6 +107,10 @@ class SineVariance:
         root = 2 * half_angles(self.n) / np.sqrt(self.n + 1)
         energy: FloatArray = np.sum(root[:, None] * waves**2, axis=0)
         return self.scale * energy
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from rows of unit noise, up to what rounding the rows changed, which a second pass takes out."""
+        return transform(y, -0.25) * float(np.sqrt(self.scale / column_norm(self.n)))
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line: the scale; the rest follows from n."""

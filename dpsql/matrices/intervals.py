@@ -245,31 +245,17 @@ def spread(rows: IntervalRows, y: FloatArray) -> FloatArray:
     return out
 
 
-def blue_rows(rows: IntervalRows, leaf: FloatArray, measured: FloatArray) -> FloatArray:
-    """Best linear unbiased leaf estimates.
-
-    Args:
-        rows: the measured rows.
-        leaf: the leaves' own measurements, shape (n, m).
-        measured: the rows' measurements in the layout's order, shape (p, m).
-
-    Returns:
-        Estimates, shape (n, m).
-    """
-    start = leaf / rows.diag[:, None]
-    if not len(measured):
-        return start
-    factor = factorise(rows)
-    solved, _ = forward(rows, factor, measured - row_sums(rows, start))
-    solution, _ = backward(rows, factor, solved)
-    return start + (rows.diag**-2)[:, None] * spread(rows, solution)
-
-
 @dataclass(frozen=True, eq=False)
 class IntervalVariance:
-    """The variance model of `interval_rows`; see the module for the formulas."""
+    """The variance model of `interval_rows`; see the module for the formulas.
+
+    Args:
+        rows: the layout.
+        order: in which it holds the rows that are not single leaves, shape (p,); None of a stored model.
+    """
 
     rows: IntervalRows
+    order: IntArray | None = None
     kind: ClassVar[str] = "intervals"
 
     @property
@@ -371,6 +357,17 @@ class IntervalVariance:
         solved, _ = forward(self.rows, self.factor, row_sums(self.rows, weighted))
         variance: FloatArray = alone - np.sum(solved**2 / self.factor.pivot[:, None], axis=0)
         return variance
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from rows of unit noise, the leaves' first: elimination from left to right."""
+        rows = self.rows
+        start = y[: self.n] / rows.diag[:, None]
+        if len(y) == self.n:
+            return start
+        assert self.order is not None
+        solved, _ = forward(rows, self.factor, y[self.n :][self.order] - row_sums(rows, start))
+        solution, _ = backward(rows, self.factor, solved)
+        return start + (rows.diag**-2)[:, None] * spread(rows, solution)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line per stored entry: (row, cell, value); row -1 holds the leaves' own weights."""

@@ -46,6 +46,10 @@ class IdentityVariance:
         squares: FloatArray = np.sum(np.asarray(masks, np.float64) ** 2, axis=1)
         return self.leaf * squares
 
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from each leaf's own row of unit noise, (n, m) -> (n, m)."""
+        return np.asarray(y * np.sqrt(self.leaf), np.float64)
+
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line: the variance of a leaf."""
         return {"leaf": np.array([self.leaf])}
@@ -67,12 +71,14 @@ class PrefixVariance:
 
     Args:
         leaves: covariance of the leaf estimates for noise of unit strength, symmetric, shape (n, n).
+        rows: what they were estimated from, rows of unit noise, shape (p, n); None of a stored model.
 
     >>> PrefixVariance(np.eye(3)).ranges([0, 1], [3, 2]).tolist()
     [3.0, 1.0]
     """
 
     leaves: FloatArray
+    rows: FloatArray | None = None
     kind: ClassVar[str] = "prefix"
 
     @property
@@ -97,6 +103,11 @@ class PrefixVariance:
         u = np.asarray(masks, np.float64)
         variance: FloatArray = np.sum((u @ self.leaves) * u, axis=1)
         return variance
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from the rows, by the normal equations: C R' y."""
+        assert self.rows is not None
+        return np.asarray(self.leaves @ (self.rows.T @ y), np.float64)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line per pair of leaves i <= j: (i, j, covariance)."""

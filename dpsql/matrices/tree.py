@@ -126,10 +126,50 @@ class TreeVariance:
         variance: FloatArray = r[0].copy()
         return variance
 
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Leaf estimates from the measured nodes in order, each at unit noise."""
+        node = np.flatnonzero(self.weight > 0)
+        nodes = np.zeros((self.tree.size, y.shape[1]))
+        nodes[node] = y / np.sqrt(self.weight[node])[:, None]
+        return blue(self.tree, self.weight, nodes)[self.tree.leaves]
+
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line per node: its interval, its parent's id, its level and its weight."""
         shape = {"lo": self.tree.lo, "hi": self.tree.hi, "parent": self.tree.parent, "level": self.tree.level}
         return {**shape, "weight": self.weight}
+
+
+def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
+    """Weighted least squares under the constraint that a node is the sum of its children.
+
+    Args:
+        tree: the shape.
+        weight: 1 / variance of each node's measurement, shape (size,); 0 for a node that was not
+            measured, positive at leaves.
+        y: measurements, shape (size, m); not read where the weight is 0.
+
+    Returns:
+        Estimates of all nodes, shape (size, m); inner nodes are the sums of their children.
+
+    Raises:
+        InternalError: if a leaf has no weight.
+
+    **Privacy** Post-processing of noisy measurements.
+
+    **Source** docs/method/axis.md, "Least squares on a tree".
+    """
+    spread, gain = node_spread(tree, weight)
+    best = np.where(weight[:, None] > 0, y, 0.0)
+    below = np.zeros_like(best)
+    for parents, children, first, *_ in tree.inner_levels:
+        below[parents] = np.add.reduceat(best[children], first, axis=0)
+        share = gain[parents, None]  # of the children; the rest is the node's own
+        best[parents] = share * below[parents] + (1 - share) * best[parents]
+    for parents, children, first, of, _ in reversed(tree.inner_levels):
+        total = np.add.reduceat(spread[children], first)
+        correction = (best[parents] - below[parents]) / total[:, None]
+        best[children] += spread[children, None] * correction[of]
+    return best
 
 
 def measured(n: int, columns: Columns) -> set[tuple[int, int]]:
@@ -314,6 +354,10 @@ class LevelVariance:
             sums = sums.reshape(len(u), -1, self.arities[level]).sum(axis=2)
             total = total + self.weights[level] * np.sum(sums**2, axis=1)
         return np.asarray(total)
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """The leaves as they were drawn."""
+        return y
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line a level, the root's first: its arity, 1 for leaves, its share and its weight."""

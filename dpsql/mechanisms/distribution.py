@@ -29,8 +29,8 @@ import numpy.typing as npt
 
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
+from dpsql.matrices.strategy import AxisBudget, NullCount, PlacedTree, SparseRows, largest_sum, tree_of
 from dpsql.matrices.tree import level_moments
-from dpsql.mechanisms.integer_rows import AxisBudget, NullCount, PlacedTree, SparseRows, largest_sum, tree_of
 from dpsql.noise import LeafNoise, Noise, TreeNoise, laplace_variance
 from dpsql.tree import Exact, IntArray, Noisy
 

@@ -31,10 +31,10 @@ import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, held, remove_aside
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.time_strategy import Emission, NodeRead, TimeStrategy
 from dpsql.mechanisms.designs.joint_rows import shared_law
 from dpsql.mechanisms.distribution import Laplace, NoiseDistribution, again, shaped, signed_sum, with_stored
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import Noise
 from dpsql.streams.public import (
     NoisyNode,

@@ -45,8 +45,9 @@ from dpsql.central.plan import STREAM_ROW_BITS, plan_release
 from dpsql.central.planned import PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.errors import CatalogError, IntegrityError, InterfaceError
 from dpsql.matrices import AxisVariance
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, axis_budgets
+from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells
 from dpsql.mechanisms.continual import thaw as thaw_time
 from dpsql.mechanisms.continual import words
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeChoice, TimeStrategy, question_of
@@ -155,7 +156,7 @@ class StreamPlan:
 
     def models(self, batches: int) -> list[AxisVariance]:
         """The variance model of each axis after so many batches, time first."""
-        others = (planned.strategy.variance() for planned in self.batch.axes[1:])
+        others = (planned.strategy.solver for planned in self.batch.axes[1:])
         return [self.strategy.variance(batches), *others]
 
     def unit_variances(self) -> list[float]:

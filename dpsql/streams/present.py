@@ -24,7 +24,7 @@ from dpsql.central.planned import ReleasePlan
 from dpsql.errors import ReleaseError
 from dpsql.ledger.files import file_hash, holds, sync
 from dpsql.matrices.estimated import Estimated
-from dpsql.mechanisms.axis.strategy import estimate, row_count
+from dpsql.matrices.strategy import estimate
 from dpsql.mechanisms.designs.measurement import DrawnMember, estimated
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.distribution import NoisyView, joined, published, shaped
@@ -157,7 +157,7 @@ def _label(stream: StreamPlan, batches: int) -> str:
 
 def _row_shape(plan: ReleasePlan, index: int) -> list[int]:
     """One dimension for each axis of a statistic, time first."""
-    return [-1, *(row_count(strategy) for strategy in plan.strategies(plan.statistics[index])[1:])]
+    return [-1, *(len(strategy.budget) for strategy in plan.strategies(plan.statistics[index])[1:])]
 
 
 def _leaves(stream: StreamPlan, plan: ReleasePlan, index: int, values: Noisy) -> FloatArray:

@@ -51,7 +51,7 @@ from dpsql.engines.registry import open_star
 from dpsql.engines.schema_union import schema_of
 from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest
 from dpsql.errors import CatalogError, IntegrityError, SourceError
-from dpsql.mechanisms.axis.strategy import measure
+from dpsql.matrices.strategy import measure
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import instant
 from dpsql.streams.append import Batch

@@ -20,7 +20,7 @@ def some_masks() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("same", [(), (0,), (1,), (0, 1)])
 def test_covariances_of_kronecker_sums_are_dense_ones(same: tuple[int, ...]):
-    splits = tuple(AxisSplit(by_word(n, "lue_dptree").strategy.variance()) for n in SHAPE)
+    splits = tuple(AxisSplit(by_word(n, "lue_dptree").strategy.solver) for n in SHAPE)
     model = ProductReading(splits, {(): 0.7, (0,): 2.0, (1,): 1.5, (0, 1): 3.0})
     left = some_masks()
     right = [u if i in same else w for i, (u, w) in enumerate(zip(left, some_masks(), strict=True))]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.baselines import dawa
 from dpsql.errors import InterfaceError, PrivacyError
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 ONE = Fraction(1)
@@ -88,7 +88,7 @@ def test_flat_parts_become_buckets_and_steps_stay() -> None:
 
 def test_bucket_sums_come_back_without_noise() -> None:
     counts = np.arange(23, dtype=np.int64) ** 2
-    release = dawa.draw_dawa(counts, ONE, 1, ZeroNoise(), LeafStrategy)
+    release = dawa.draw_dawa(counts, ONE, 1, ZeroNoise(), leaf_strategy)
     sums = np.add.reduceat(counts, release.edges[:-1])
     np.testing.assert_allclose(dawa.bucket_estimates(release), sums)
     assert dawa.spread(release.edges, sums.astype(float)).sum() == pytest.approx(counts.sum())
@@ -96,7 +96,7 @@ def test_bucket_sums_come_back_without_noise() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 100])
 def test_any_number_of_cells(n: int) -> None:
-    release = dawa.draw_dawa(np.ones(n, np.int64), ONE, 3, exact_noise(n), LeafStrategy)
+    release = dawa.draw_dawa(np.ones(n, np.int64), ONE, 3, exact_noise(n), leaf_strategy)
     assert dawa.spread(release.edges, dawa.bucket_estimates(release)).shape == (n,)
 
 

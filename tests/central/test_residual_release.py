@@ -21,8 +21,8 @@ from dpsql.engines.duck import RawSide
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.reconcile import subsets
+from dpsql.matrices.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.axis.dense import best_gram, zero_sum_strategy
-from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.designs.residual import RESIDUAL, residual_estimates
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -80,7 +80,7 @@ def clinic(tmp_path_factory):
 @pytest.mark.parametrize(("n", "scale"), [(2, 1 << 6), (7, 1 << 6), (60, 1 << 9), (60, 1 << 14)])
 def test_rows_are_integers_that_add_to_zero_and_their_norm_is_declared(n, scale):
     strategy = zero_sum_strategy(n, scale=scale)
-    rows = strategy.matrix
+    rows = strategy.stored["matrix"]
     assert not rows.sum(axis=1).any()
     squares = (rows.astype(object) ** 2).sum(axis=0)
     assert (strategy.total - 1) ** 2 < max(squares) <= strategy.total**2
@@ -96,7 +96,7 @@ def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
     whole, spent = mu2_of(plan.catalog.privacy.epsilon, plan.catalog.privacy.delta), {}
     for s in plan.statistics:
         assert s.measurement == RESIDUAL
-        columns = [np.sum(plan.axes[i].strategy.matrix.astype(object) ** 2, axis=0)
+        columns = [np.sum(plan.axes[i].strategy.stored["matrix"].astype(object) ** 2, axis=0)
                    for i in s.axes]  # fmt: skip
         norm = reduce(lambda a, b: a * b, (int(max(column)) for column in columns), 1)
         total = reduce(lambda a, b: a * b, (plan.axes[i].strategy.total for i in s.axes), 1)
@@ -147,7 +147,7 @@ def test_errors_are_as_large_as_predicted():
         term = float(1 / mu2[part])
         for i, mask in enumerate(box):
             share = (mask.sum() / len(mask)) ** 2
-            spread = float(strategies[i].variance().quadratic(mask[None])[0]) - share
+            spread = float(strategies[i].solver.quadratic(mask[None])[0]) - share
             term *= spread if i in part else share
         predicted += term
     errors = []

@@ -46,8 +46,8 @@ def strategy_of(text):
 
 def test_weeks_are_better_where_weeks_are_asked():
     weeks = ", ".join(f"[2025-{m:02d}-01, 2025-{m:02d}-07]" for m in range(1, 13))
-    plain = strategy("facts.day").variance()
-    asked = strategy(f"{{axis: facts.day, workload: [{weeks}]}}").variance()
+    plain = strategy("facts.day").solver
+    asked = strategy(f"{{axis: facts.day, workload: [{weeks}]}}").solver
     lo = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])
     assert asked.ranges(lo, lo + 7).mean() < 0.2 * plain.ranges(lo, lo + 7).mean()
     again = from_columns(asked.kind, 365, asked.columns())
@@ -134,7 +134,7 @@ def test_a_release_keeps_the_shape_that_its_catalog_names(tmp_path, mechanism, c
     text += f"ledger: {tmp_path}/ledger\n"
     catalog = tmp_path / "days.yaml"
     catalog.write_text(text)
-    assert strategy_of(text).tree.depth == depth
+    assert strategy_of(text).solver.tree.depth == depth
     noise = ExactNoise(os_entropy())
     path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32).path
     release = open_release(path)

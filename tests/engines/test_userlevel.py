@@ -39,7 +39,7 @@ from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine
 from dpsql.engines.relations import CommonRelations
-from dpsql.mechanisms.axis.strategy import gathers
+from dpsql.matrices.strategy import gathers
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.engines.catalogs import catalog, files, server, spark_files

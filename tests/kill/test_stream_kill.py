@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.time_strategy import NodeRead
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import LAPLACE
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, Group, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.streams.public import read_manifest, read_segments

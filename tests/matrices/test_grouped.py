@@ -14,8 +14,8 @@ from dpsql.tree import kary_tree
 GROUP = np.array([0, 2, 2, 1, 0, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11])
 INNER = {
     "identity": IdentityVariance(12, 3.0),
-    "tree": lue_dptree(kary_tree(12, 3)).variance(),
-    "intervals": tents(12, (3,)).variance(),
+    "tree": lue_dptree(kary_tree(12, 3)).solver,
+    "intervals": tents(12, (3,)).solver,
 }
 
 

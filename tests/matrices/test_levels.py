@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from dpsql.matrices import mean_variance
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.matrices.tree import LevelVariance, level_moments, level_weights, levels_from_columns
-from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
-from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.axis.joint_tree import TOTAL, joint_strategy
 from dpsql.mechanisms.distribution import Laplace
-from dpsql.mechanisms.integer_rows import LevelShares
 
 NO_SHARES = ()
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -91,13 +90,13 @@ def test_two_numbers_on_a_tree_have_the_variance_that_is_stated(
     epsilon: float, bounds: tuple[int, int], points: tuple[int, int], above: float
 ) -> None:
     """All integers of a small tree: what is stated is never below the truth, and next to it at small epsilon."""
-    strategy = JointTreeStrategy(16, LevelShares((4, 4), (228, 900, TOTAL - 1128)))
+    strategy = joint_strategy(16, (4, 4), (228, 900, TOTAL - 1128))
     law, axes = Laplace(2, max(bounds)), axis_budgets([strategy])
     rates = [epsilon * share for share in strategy.levels.rates(TOTAL)]
     exact = pair_variances((4, 4), rates, bounds, points)
     for number, bound in enumerate(bounds):
         unit = law.variance_at_unit_budget(axes, Fraction(epsilon), bound)
-        stated = unit * strategy.variance().ranges([0, 0, 0], [16, 4, 1])
+        stated = unit * strategy.solver.ranges([0, 0, 0], [16, 4, 1])
         assert np.all(stated >= (1 - 1e-4) * exact[:, number])  # the grid of moments errs by .005%
         assert np.all(stated <= above * exact[:, number])
 

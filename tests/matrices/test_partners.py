@@ -8,15 +8,14 @@ import pytest
 from dpsql.matrices.estimated import partner_of, reconcile_with_partners, round_with_partners
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reconcile import ViewEstimate
-from dpsql.mechanisms.axis.joint_tree import TOTAL, JointTreeStrategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.joint_tree import TOTAL, joint_strategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.tents import tents
-from dpsql.mechanisms.integer_rows import LevelShares
 from tests.strategies import by_word
 
 LEAVES = {0: 5, 1: 3, 2: 4, 3: 4, 4: 3}
 """Age and region of a customer, category and brand of a product, a day; MISSING in the middle of region's leaves."""
-SPLITS = {axis: AxisSplit(LeafStrategy(n).variance()) for axis, n in LEAVES.items()}
+SPLITS = {axis: AxisSplit(leaf_strategy(n).solver) for axis, n in LEAVES.items()}
 PARTNERS = {
     0: partner_of(("customer_id",), 4, SPLITS[0]),
     1: partner_of(("customer_id",), 1, SPLITS[1]),
@@ -114,11 +113,11 @@ def covariance(split: AxisSplit) -> np.ndarray:
 
 
 AXES = {
-    "cells": LeafStrategy(12),
-    "few cells": LeafStrategy(3),
+    "cells": leaf_strategy(12),
+    "few cells": leaf_strategy(3),
     "tree": by_word(12, "lue_dptree").strategy,
     "tents": tents(64, (10,)),
-    "joint tree": JointTreeStrategy(64, LevelShares((4, 4, 4), (150, 800, 1080, TOTAL - 2030))),
+    "joint tree": joint_strategy(64, (4, 4, 4), (150, 800, 1080, TOTAL - 2030)),
 }
 
 
@@ -126,7 +125,7 @@ AXES = {
 @pytest.mark.parametrize("one", AXES)
 def test_answers_err_as_stated_or_less(one: str, other: str) -> None:
     """Every range of one axis, exactly, where another axis of the dimension measures MISSING too."""
-    first, second = (AxisSplit(AXES[name].variance()) for name in (one, other))
+    first, second = (AxisSplit(AXES[name].solver) for name in (one, other))
     n, m = first.model.n, second.model.n
     partners = {0: partner_of(("c",), n - 1, first), 1: partner_of(("c",), m - 1, second)}
     totals, spreads = {0: first.total, 1: second.total}, {0: first.spread, 1: second.spread}

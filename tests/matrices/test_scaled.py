@@ -8,7 +8,7 @@ import pytest
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.reading import piece, reading
 from dpsql.matrices.scaled import ScaledReading, Spread
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 
 
 def readings() -> list[ScaledReading]:
@@ -19,7 +19,7 @@ def readings() -> list[ScaledReading]:
         cells = rng.gamma(1.0, 1.0, shape)
         components = {(): 4.0} | {(i,): 5.0 for i in range(len(shape))}
         components |= {(0, 1): 6.0} if len(shape) > 1 else {}
-        base = ProductReading(tuple(AxisSplit(LeafStrategy(n).variance()) for n in shape), components)
+        base = ProductReading(tuple(AxisSplit(leaf_strategy(n).solver) for n in shape), components)
         found.append(ScaledReading(base, Spread(cells / cells.sum(), 2.0, 0.5)))
     return found
 
@@ -81,7 +81,7 @@ def test_who_owns_many_rows_may_be_older_throughout():
     """An average over an axis strays as far as thresholds on it do together, not as leaves that differ at random."""
     ages = np.arange(20, 80, dtype=float)
     shares, people = np.full(60, 1 / 60), 0.06
-    base = ProductReading((AxisSplit(LeafStrategy(60).variance()),), {(): 0.0, (0,): 0.0})
+    base = ProductReading((AxisSplit(leaf_strategy(60).solver),), {(): 0.0, (0,): 0.0})
     own = ScaledReading(base, Spread(shares, 0.0, (1.2 * people) ** 2))
     mean = own.covariance([ages[None]]).spread[0] ** 0.5
     # the 6% of rows that are left out are all of the older half: their mean is 64.5 for 49.5

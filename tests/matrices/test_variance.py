@@ -10,14 +10,14 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.matrices import covariance, mean_variance
-from dpsql.matrices.circulant import SineVariance
+from dpsql.matrices.circulant import SineVariance, column_norm
 from dpsql.matrices.intervals import IntervalVariance
 from dpsql.matrices.reading import from_columns
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import dense_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
-from dpsql.mechanisms.axis.sine import SineStrategy, column_norm
+from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.distribution import GAUSSIAN
@@ -27,7 +27,7 @@ from tests.strategies import dense
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
 N = 64
 STRATEGIES = {
-    "identity": LeafStrategy(N),
+    "identity": leaf_strategy(N),
     "lue k=2": lue_dptree(kary_tree(N, 2)),
     "lue k=5": lue_dptree(kary_tree(N, 5)),
     "struct construct": equal_strategy(best_struct_construct(N)),
@@ -38,7 +38,7 @@ STRATEGIES = {
     "tents, half-hat": tents(N, (9,), left=0.6),
     "gaussian tree": lue_dptree(kary_tree(N, 3), law=GAUSSIAN),
     "gaussian dense": dense_strategy(N),
-    "gaussian sine": SineStrategy(N),
+    "gaussian sine": sine_strategy(N),
 }
 
 
@@ -50,7 +50,7 @@ def leaf_covariance(strategy):
         )
         root = (vectors * np.sqrt(values)) @ vectors.T
         inverse = (vectors / np.sqrt(values)) @ vectors.T
-        return np.diag(root).max() * inverse * (strategy.total / strategy.scale) ** 2
+        return np.diag(root).max() * inverse * (strategy.total / strategy.entry_scale) ** 2
     rows = (strategy.budget / strategy.total)[:, None] * dense(strategy)
     return np.linalg.inv(rows.T @ rows)
 
@@ -63,7 +63,7 @@ def all_ranges():
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_ranges_and_masks_equal_the_dense_formula(name):
-    model, c = STRATEGIES[name].variance(), leaf_covariance(STRATEGIES[name])
+    model, c = STRATEGIES[name].solver, leaf_covariance(STRATEGIES[name])
     lo, hi, masks = all_ranges()
     wanted = np.einsum("qi,ij,qj->q", masks, c, masks)
     assert np.abs(model.ranges(lo, hi) - wanted).max() < 1e-9
@@ -78,7 +78,7 @@ def test_ranges_and_masks_equal_the_dense_formula(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_covariances_of_ranges_need_ranges_alone(name):
-    model, c = STRATEGIES[name].variance(), leaf_covariance(STRATEGIES[name])
+    model, c = STRATEGIES[name].solver, leaf_covariance(STRATEGIES[name])
     ends = np.sort(np.random.default_rng(2).integers(0, N + 1, (2, 2, 50)), axis=1)
     (i, j), (k, m) = ends
     leaf = np.arange(N)
@@ -89,7 +89,7 @@ def test_covariances_of_ranges_need_ranges_alone(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_model_survives_the_release_file_in_any_order(name):
-    model = STRATEGIES[name].variance()
+    model = STRATEGIES[name].solver
     columns = model.columns()
     lengths = {len(column) for column in columns.values()}
     assert len(lengths) == 1
@@ -103,7 +103,7 @@ def test_an_unknown_kind_is_refused():
     with pytest.raises(InternalError):
         from_columns("circulant", 4, {})
     with pytest.raises(InternalError):
-        from_columns("tree", 5, STRATEGIES["lue k=2"].variance().columns())
+        from_columns("tree", 5, STRATEGIES["lue k=2"].solver.columns())
 
 
 def test_tree_vectors():
@@ -123,7 +123,7 @@ def test_sine_vectors():
 
 def test_a_long_axis_agrees_with_itself():
     # Ranges by carrying along 3,400 rows, against the quadratic form of the same masks.
-    model = tents(20_000, (15, 170, 1900)).variance()
+    model = tents(20_000, (15, 170, 1900)).solver
     assert isinstance(model, IntervalVariance)
     random = np.random.default_rng(9)
     lo, hi = np.sort(random.integers(0, 20_001, (2, 20)), axis=0)

@@ -15,7 +15,7 @@ from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InternalError
 from dpsql.matrices.blocks import BlockReading, BlockVariance, from_columns
 from dpsql.matrices.pooled import StoredCovariance
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.designs import partition as estimates
 from dpsql.mechanisms.designs.block_plan import (
     CHOICE,
@@ -235,7 +235,7 @@ def blocks(leaves: int, error: float) -> Blocks:
 
 
 def terms(leaves: int, epsilon: Fraction = Fraction(1), most: int = 1) -> DrawParameters:
-    return DrawParameters([LeafStrategy(leaves)] * 2, LAPLACE, epsilon, most)
+    return DrawParameters([leaf_strategy(leaves)] * 2, LAPLACE, epsilon, most)
 
 
 def plane(leaves: int, seed: int = 1) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import AUTO, WHOLE, auto_strategy, least_variance, optimised_tree
 from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
-from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.strategy import AxisProblem
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
@@ -32,16 +32,16 @@ def test_no_strategy_errs_less(n, whole, data):
     least = least_variance(n, log, whole)
     for law in (LAPLACE, GAUSSIAN):
         choice = auto_strategy(n, log, law, whole)
-        assert mean_variance(choice.strategy.variance(), log, whole) >= least * (1 - 1e-9)
+        assert mean_variance(choice.strategy.solver, log, whole) >= least * (1 - 1e-9)
 
 
 def test_it_is_near_the_optimum():
     for n in (64, 256):
         assert least_variance(n) == pytest.approx(svd_bound(n))
         for whole in (0.0, WHOLE):
-            best = mean_variance(dense_strategy(n, whole=whole).variance(), None, whole)
+            best = mean_variance(dense_strategy(n, whole=whole).solver, None, whole)
             assert 1 <= best / least_variance(n, None, whole) < (1.03 if not whole else 1.5)
-    assert 1 <= mean_variance(SineStrategy(2000).variance()) / least_variance(2000) < 1.11
+    assert 1 <= mean_variance(sine_strategy(2000).solver) / least_variance(2000) < 1.11
 
 
 @given(st.integers(2, 60), st.sampled_from([0.1, 0.5, 0.9]))
@@ -54,7 +54,7 @@ def test_the_total_of_a_long_axis_may_be_left_out_of_the_bound():
     n = 300
     exact = least_variance(n, None, WHOLE)
     assert 0.5 * svd_bound(n) < exact
-    strategy = SineStrategy(1100).variance()
+    strategy = sine_strategy(1100).solver
     assert mean_variance(strategy, None, WHOLE) >= least_variance(1100, None, WHOLE) > 0.49 * svd_bound(1100)
 
 
@@ -101,6 +101,6 @@ def test_budgets_over_all_ranges_are_searched_once_for_all_grains(monkeypatch):
     monkeypatch.setattr(optimised_tree, "optimise_nodes", counted)
     fine, count = tree_of(0.5, 1 << 14), len(searched)
     assert tree_of(0.5, 1 << 7) is fine and len(searched) == count > 0
-    shares, _ = search(fine.tree, LAPLACE, 0.5, None, 120, 3)
-    assert fine.budget.tolist() == tree_strategy(fine.tree, shares, law=LAPLACE).budget.tolist()
+    shares, _ = search(fine.solver.tree, LAPLACE, 0.5, None, 120, 3)
+    assert fine.budget.tolist() == tree_strategy(fine.solver.tree, shares).budget.tolist()
     assert tree_of(0.0, 1 << 14) is not fine and len(searched) > count

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.matrices.strategy import AxisBudget, NullCount, axis_budgets, integer_root
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.distribution import (
     GAUSSIAN,
     LAPLACE,
@@ -22,7 +22,6 @@ from dpsql.mechanisms.distribution import (
     refined,
     signed_sum,
 )
-from dpsql.mechanisms.integer_rows import AxisBudget, NullCount, integer_root
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 from dpsql.tree import Exact
 
@@ -74,13 +73,13 @@ def test_noise_of_a_bound_is_known_before_it_is_drawn() -> None:
 
 @pytest.mark.parametrize("exacts, sensitivities", [(2, 1), (1, 2), (1, 1), (3, 3)])
 def test_a_joint_draw_has_the_numbers_that_it_was_made_for(exacts: int, sensitivities: int) -> None:
-    cells, axes = [Exact(np.zeros(4, np.int64))] * exacts, axis_budgets([LeafStrategy(4)])
+    cells, axes = [Exact(np.zeros(4, np.int64))] * exacts, axis_budgets([leaf_strategy(4)])
     with pytest.raises(InternalError, match="a draw of 2 numbers"):
         Laplace(2, 1).draw_together(cells, axes, Fraction(1), [1] * sensitivities, ZeroNoise())
 
 
 def test_numbers_of_a_joint_draw_keep_their_rows_and_their_sensitivities() -> None:
-    law, axes = Laplace(2, 1_000), axis_budgets([LeafStrategy(300), LeafStrategy(40)])
+    law, axes = Laplace(2, 1_000), axis_budgets([leaf_strategy(300), leaf_strategy(40)])
     count, total = (Exact(np.arange(12_000).reshape(300, 40) * scale) for scale in (1, 100))
     exact = law.draw_together([count, total], axes, Fraction(1), [1, 1_000], ZeroNoise())
     assert [view.value.tolist() for view in exact] == [count.tolist(), total.tolist()]
@@ -93,7 +92,7 @@ def test_numbers_of_a_joint_draw_keep_their_rows_and_their_sensitivities() -> No
 
 
 def test_one_number_alone_has_the_variance_of_its_law() -> None:
-    axes = axis_budgets([LeafStrategy(3)])
+    axes = axis_budgets([leaf_strategy(3)])
     units = LAPLACE.budgets(axes, Fraction(1), 7)
     exact = float(laplace_variance(int(units[0]), LAPLACE.denominator(7) * 7))
     assert LAPLACE.variance_at_unit_budget(axes, Fraction(1), 7) == pytest.approx(exact, rel=1e-6)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.designs.joint_rows import draw_together, drawn_numbers, joint_laws
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.distribution import Laplace

@@ -26,13 +26,14 @@ from dpsql.tree import Workload, single_leaves
 SIZES = (4, 3, 5)
 SETS = asked_sets([StatisticShare(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])
 STRATEGIES = {i: zero_sum_strategy(n) for i, n in enumerate(SIZES)}
-ASKED = {i: AxisWorkload(strategy.variance(), None) for i, strategy in STRATEGIES.items()}
+ASKED = {i: AxisWorkload(strategy.solver, None) for i, strategy in STRATEGIES.items()}
 
 
 def rows(part: Subset) -> np.ndarray:
     """What is measured on a set of axes, in units of its sensitivity; all other axes are added up."""
     factors = [
-        own.matrix / own.total if i in part else np.ones((1, own.leaves)) for i, own in STRATEGIES.items()
+        own.stored["matrix"] / own.total if i in part else np.ones((1, own.leaves))
+        for i, own in STRATEGIES.items()
     ]
     return reduce(np.kron, factors)
 
@@ -77,13 +78,13 @@ def test_no_move_of_the_budgets_lowers_the_error():
 
 
 def alone(n: int) -> AxisWorkload:
-    return AxisWorkload(zero_sum_strategy(n).variance(), None)
+    return AxisWorkload(zero_sum_strategy(n).solver, None)
 
 
 def test_one_axis_alone_is_as_good_as_the_dense_optimum():
     sets, asked = {(): 0.0, (0,): 1.0}, {0: alone(32)}
     drawn = [StatisticShare(part, 1 / share) for part, share in best_shares(sets, asked).items()]
-    optimum = mean_variance(dense_strategy(32).variance())
+    optimum = mean_variance(dense_strategy(32).solver)
     assert optimum * 0.999 < mean_error(RESIDUAL, drawn, sets, asked) < 1.1 * optimum
 
 
@@ -92,7 +93,7 @@ def test_declared_ranges_move_the_budget():
     leaf, sets = np.arange(16), {(): 0.0, (0,): 1.0}
     points, prefixes = Workload(leaf, leaf + 1, np.ones(16)), Workload(0 * leaf, leaf + 1, np.ones(16))
     shares = [
-        best_shares(sets, {0: AxisWorkload(zero_sum_strategy(16, asked).variance(), asked)})[()]
+        best_shares(sets, {0: AxisWorkload(zero_sum_strategy(16, asked).solver, asked)})[()]
         for asked in (points, prefixes)
     ]
     assert shares[0] < 0.5 * shares[1]
@@ -101,7 +102,7 @@ def test_declared_ranges_move_the_budget():
 def test_residual_beats_separate_marginals():
     """Overlapping sets: an optimal design for each set alone, with the best shares of the budget, is worse."""
     sets = {part: float(len(part) > 0) for part in subsets((0, 1, 2, 3)) if len(part) < 3}
-    asked, one = dict.fromkeys(range(4), alone(16)), mean_variance(dense_strategy(16).variance())
+    asked, one = dict.fromkeys(range(4), alone(16)), mean_variance(dense_strategy(16).solver)
     every = [s for k in (1, 2) for s in combinations(range(4), k)]
     separate = sum(np.sqrt(one ** len(s)) for s in every) ** 2 / len(every)
     drawn = [StatisticShare(part, 1 / share) for part, share in best_shares(sets, asked).items()]
@@ -114,8 +115,8 @@ def test_rows_of_single_leaves_are_the_best_for_them(n: int) -> None:
     at most is at least (n - 1)^2 / n^2."""
     for scale in (64, 1 << 12):
         choice = single_leaf_choice(n, scale)
-        assert not np.any(choice.strategy.measure_columns(np.ones((n, 1), np.int64)))
-        model = AxisWorkload(choice.strategy.variance(), single_leaves(n))
+        assert not np.any(choice.strategy.rows.measure(np.ones((n, 1), np.int64)))
+        model = AxisWorkload(choice.strategy.solver, single_leaves(n))
         close = 1.6 if scale < n else 1.07 if scale == 64 else 1.002
         assert 1 - 1e-9 < model.residual / ((n - 1) / n) ** 2 < close
         assert model.share == pytest.approx(n**-2.0)
@@ -123,7 +124,7 @@ def test_rows_of_single_leaves_are_the_best_for_them(n: int) -> None:
 
 def cells_of(sizes: Sequence[int]) -> dict[int, AxisWorkload]:
     return {
-        i: AxisWorkload(single_leaf_choice(n, 1 << 12).strategy.variance(), single_leaves(n))
+        i: AxisWorkload(single_leaf_choice(n, 1 << 12).strategy.solver, single_leaves(n))
         for i, n in enumerate(sizes)
     }
 

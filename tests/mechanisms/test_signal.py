@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.errors import PrivacyError
 from dpsql.matrices.nonnegative import signal_tree
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs import adaptive
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -51,7 +51,7 @@ def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
 def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() -> None:
     sparse, middle, full = (
         adaptive.draw_adaptive(
-            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), LeafStrategy
+            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), leaf_strategy
         )
         for cell, share in ((1, 40), (1000, 1600), (1000, 4096))
     )
@@ -63,7 +63,7 @@ def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() ->
 @pytest.mark.parametrize("cell", [0, 1000])
 def test_without_noise_cells_come_back(cell: int) -> None:
     counts = np.arange(300, dtype=np.int64) + cell
-    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), LeafStrategy)
+    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), leaf_strategy)
     assert release.signal.rows == counts.sum()
     np.testing.assert_allclose(adaptive_cells(release), counts, atol=1e-6)
     np.testing.assert_allclose(adaptive.unbiased_cells(release), counts, atol=1e-6)
@@ -75,7 +75,7 @@ def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
     equal = adaptive.tapered_strategy(signal_tree(4096), 1.0)
     errors = np.zeros(2)
     for seed in range(40):
-        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), LeafStrategy)
+        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), leaf_strategy)
         view = draw_view(counts, [equal], Fraction(1), 1, exact_noise(seed))
         plain = adaptive.AdaptiveRelease(chosen.signal, False, equal, view)
         for which, release in enumerate((chosen, plain)):

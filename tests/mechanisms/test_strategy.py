@@ -11,27 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
+from dpsql.matrices.circulant import transform
+from dpsql.matrices.strategy import check_sensitivity, estimate, measure
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.dense import DenseStrategy, dense_strategy, zero_sum_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.dense import dense_rows, dense_strategy, zero_sum_strategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
-from dpsql.mechanisms.axis.sine import SineStrategy, convolve, table, transform
-from dpsql.mechanisms.axis.strategy import (
-    check_sensitivity,
-    estimate,
-    measure,
-    row_count,
-)
+from dpsql.mechanisms.axis.sine import convolve, sine_strategy, table
 from dpsql.mechanisms.axis.struct_construct import equal_strategy
-from dpsql.mechanisms.axis.tents import IntervalStrategy, tents
-from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
-from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
+from dpsql.mechanisms.axis.tents import interval_strategy, tents
+from dpsql.mechanisms.axis.tree import stored_nodes, tree_strategy
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.tree import kary_tree
 from tests.strategies import column_bound, dense
 
 N = 40
 STRATEGIES = {
-    "identity": LeafStrategy(N),
+    "identity": leaf_strategy(N),
     "tree": lue_dptree(kary_tree(N, 3)),
     "no root": tree_strategy(kary_tree(N, 4), np.array([0.0] + [1 / 3] * (kary_tree(N, 4).size - 1))),
     "equal": equal_strategy(kary_tree(N, 2)),
@@ -45,8 +41,8 @@ STRATEGIES = {
 def test_sensitivity_is_the_dense_column_sum_and_nearly_the_whole(name):
     strategy = STRATEGIES[name]
     weighted = np.abs(dense(strategy)).astype(object) * strategy.budget[:, None]
-    columns = (weighted**strategy.law.norm).sum(axis=0)
-    whole = strategy.total**strategy.law.norm
+    columns = (weighted**strategy.norm).sum(axis=0)
+    whole = strategy.total**strategy.norm
     assert whole * (1 - 2e-4) < max(int(column) for column in columns) == column_bound(strategy) <= whole
 
 
@@ -65,7 +61,7 @@ def test_estimate_is_dense_weighted_least_squares(name):
     strategy = STRATEGIES[name]
     weight = (strategy.budget / strategy.total) ** 2
     rows = dense(strategy)
-    y = np.random.default_rng(4).normal(size=(row_count(strategy), 5)) * strategy.total
+    y = np.random.default_rng(4).normal(size=(len(strategy.budget), 5)) * strategy.total
     wanted = np.linalg.solve(rows.T @ (weight[:, None] * rows), rows.T @ (weight[:, None] * y))
     found = estimate(strategy, y.T, axis=1).T
     assert np.abs(found - wanted).max() < 1e-12 * np.abs(wanted).max()
@@ -73,27 +69,27 @@ def test_estimate_is_dense_weighted_least_squares(name):
 
 def test_a_strategy_that_understates_its_sensitivity_is_refused():
     good = STRATEGIES["tents"]
-    assert row_count(IntervalStrategy(good.rows, good.total)) == good.rows.number
+    assert len(interval_strategy(**good.stored).budget) == good.rows.number
     with pytest.raises(InternalError, match="sensitive"):
-        IntervalStrategy(good.rows, good.total - 1)
+        interval_strategy(**{**good.stored, "total": good.total - 1})
     with pytest.raises(InternalError, match="entries"):
-        IntervalStrategy(replace(good.rows, entry=good.rows.entry << 50), 1 << 62)
-    tree, dense_rows = STRATEGIES["tree"], STRATEGIES["dense"]
+        interval_strategy(**{**good.stored, "entry": good.rows.entry << 50, "total": 1 << 62})
+    tree, square = STRATEGIES["tree"], STRATEGIES["dense"].stored
     with pytest.raises(InternalError, match="sensitive"):
-        TreeStrategy(tree.tree, tree.node, tree.budget * 0, tree.total, tree.law)
+        replace(tree, budget=tree.budget * 0)
     with pytest.raises(InternalError, match="sensitive"):
-        TreeStrategy(tree.tree, tree.node, tree.budget, tree.total - 1, tree.law)
+        stored_nodes(**{**tree.stored, "total": tree.total - 1})
     with pytest.raises(InternalError, match="sensitive"):
-        DenseStrategy(dense_rows.matrix, dense_rows.total * 9 // 10, dense_rows.entry_scale)
+        dense_rows(**{**square, "total": square["total"] * 9 // 10})
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES.values(), SineStrategy(3000), zero_sum_strategy(7)])
+@pytest.mark.parametrize("strategy", [*STRATEGIES.values(), sine_strategy(3000), zero_sum_strategy(7)])
 def test_a_stored_strategy_measures_and_answers_alike(strategy):
     again = thaw(strategy.kind, json.loads(json.dumps(strategy.frozen())))
     x = np.random.default_rng(8).integers(0, 100, (strategy.leaves, 2))
     assert np.array_equal(measure(again, x), measure(strategy, x))
-    assert (again.total, again.law) == (strategy.total, strategy.law)
-    assert np.array_equal(again.variance().ranges(0, [1, 7]), strategy.variance().ranges(0, [1, 7]))
+    assert (again.total, again.norm) == (strategy.total, strategy.norm)
+    assert np.array_equal(again.solver.ranges(0, [1, 7]), strategy.solver.ranges(0, [1, 7]))
     with pytest.raises(InternalError, match="no strategy"):
         thaw("circulant", {})
 
@@ -110,14 +106,14 @@ def test_path_sums_hold_for_any_real_budgets(n, k, norm, seed):
     path = real**norm
     for part in tree.level_slices[1:]:
         path[part] += path[tree.parent[part]]
-    strategy = tree_strategy(tree, real / path.max() ** (1 / norm), total=1 << 12, law=LAWS[norm])
+    strategy = tree_strategy(tree, real / path.max() ** (1 / norm), total=1 << 12, norm=norm)
     assert column_bound(strategy) <= strategy.total**norm
-    assert np.all(np.isin(tree.leaves, strategy.node))
+    assert np.all(np.isin(tree.leaves, strategy.stored["node"]))
 
 
 @pytest.mark.parametrize(("n", "scale"), [(1, 4), (2, 64), (30, 1 << 6), (300, 1 << 10), (1009, 1 << 20)])
 def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_bound(n, scale):
-    strategy, entries = SineStrategy(n, scale), table(n, scale).astype(object)
+    strategy, entries = sine_strategy(n, scale), table(n, scale).astype(object)
     i, j = np.arange(1, n + 1)[:, None], np.arange(1, n + 1)
     rows = entries[np.abs(i - j)] - entries[i + j]
     assert max((rows**2).sum(axis=0)) <= strategy.total**2

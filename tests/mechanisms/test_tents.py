@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.matrices import covariance, mean_variance
-from dpsql.matrices.intervals import IntervalVariance, blue_rows, factorise, interval_rows
+from dpsql.matrices.intervals import IntervalVariance, factorise, interval_rows
 from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tents import graded_hats, half_widths, hat, level_starts, tents
 from dpsql.tree import Workload
@@ -82,7 +82,8 @@ def test_the_two_level_vector():
     )
     for ends, value in wanted["V"].items():
         assert model.ranges(*map(int, ends.split(",")))[0] == pytest.approx(value, abs=1e-9)
-    x = blue_rows(rows, np.arange(1.0, 17)[:, None], np.arange(5.0, 14)[:, None])
+    solver = IntervalVariance(rows, np.arange(9))
+    x = solver.blue(np.append(np.arange(1.0, 17), np.arange(5.0, 14))[:, None])
     assert x[:, 0] == pytest.approx(wanted["blue"]["x"], abs=1e-9)
 
 
@@ -125,13 +126,13 @@ def test_share_rule_figures(n):
     wanted = VECTORS["expected_error_all_ranges"]["tent"]["share_rule"][str(n)]
     levels = {256: 1, 1024: 2, 4096: 2, 16384: 3}[n]
     built = [tents(n, half_widths(n, levels, width)) for width in (1.2, 1.25, 1.3)]
-    best = min(2 * mean_variance(strategy.variance()) for strategy in built)
+    best = min(2 * mean_variance(strategy.solver) for strategy in built)
     assert best == pytest.approx(wanted, rel=0.003)
 
 
 @pytest.mark.parametrize(("n", "widths", "bound"), [(256, (21,), 65.3), (4096, (19, 333), 203.4)])
 def test_graded_tents_are_better_for_all_ranges(n, widths, bound):
-    graded, even = (2 * mean_variance(tents(n, widths, graded=g).variance()) for g in (True, False))
+    graded, even = (2 * mean_variance(tents(n, widths, graded=g).solver) for g in (True, False))
     assert graded <= bound and graded <= 0.995 * even
 
 
@@ -187,7 +188,7 @@ def test_any_interval_rows_equal_dense_least_squares(n, p, seed):
     assert model.ranges(lo, hi) == pytest.approx(wanted, abs=1e-8)
     assert model.quadratic(masks) == pytest.approx(wanted, abs=1e-8)
     y = random.normal(size=(n + p, 2))
-    found = blue_rows(rows, y[:n], y[n:])
+    found = IntervalVariance(rows, np.arange(p)).blue(y)
     assert found == pytest.approx(covariance_ @ matrix.T @ y, abs=1e-8)
 
 

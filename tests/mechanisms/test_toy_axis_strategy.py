@@ -7,9 +7,8 @@ wherever it is offered. It is planned, published, answered and audited as any ot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,24 +21,14 @@ from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.strategy import Strategy, rows_of_ones
 from dpsql.mechanisms import axis
-from dpsql.mechanisms.axis.strategy import (
-    AxisProblem,
-    AxisStrategy,
-    Candidate,
-    Frozen,
-    NamedAxisMechanism,
-    Proposal,
-    Word,
-    alone,
-    check_sensitivity,
-)
-from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
-from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, Word, alone
+from dpsql.mechanisms.distribution import LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.release import open_release
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import FloatArray
 from tests.strategies import by_word, column_bound, dense
 
 CATALOG = """
@@ -56,46 +45,18 @@ views:
 """
 
 
-@dataclass(frozen=True)
-class Twice:
-    """Every leaf in two rows, as `AxisStrategy` has it."""
+class TwiceVariance(IdentityVariance):
+    """Least squares over two rows of each leaf."""
 
-    leaves: int
-    law: NoiseDistribution
-    total: int = 2
-    kind: ClassVar[str] = "twice"
-    entry_scale: ClassVar[int] = 1
-    refinements: ClassVar[int] = 1
+    def blue(self, y: FloatArray) -> FloatArray:
+        return y[: self.n] + y[self.n :]
 
-    def __post_init__(self) -> None:
-        check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
 
-    @property
-    def budget(self) -> IntArray:
-        return np.ones(2 * self.leaves, np.int64)
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return np.concatenate([x, x])
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        return np.asarray((y[: self.leaves] + y[self.leaves :]) / 2)
-
-    def variance(self) -> IdentityVariance:
-        return IdentityVariance(self.leaves, self.total**2 / 2)
-
-    def entries(self) -> SparseRows:
-        leaf = np.tile(np.arange(self.leaves), 2)
-        return rows_of_ones(self.leaves, leaf, leaf + 1)
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        return self
-
-    def frozen(self) -> dict[str, Any]:
-        return {"leaves": self.leaves, "norm": self.law.norm}
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        return cls(int(frozen["leaves"]), LAWS[frozen["norm"]])
+def twice(leaves: int, norm: int, total: int = 2) -> Strategy:
+    """Every leaf in two rows."""
+    leaf, budget = np.tile(np.arange(leaves), 2), np.ones(2 * leaves, np.int64)
+    stored, rows = {"leaves": leaves, "norm": norm}, rows_of_ones(leaves, leaf, leaf + 1)
+    return Strategy("twice", stored, rows, budget, total, norm, TwiceVariance(leaves, total**2 / 2))
 
 
 class Toy:
@@ -103,7 +64,7 @@ class Toy:
 
     NAMED: Mapping[str, NamedAxisMechanism] = {
         "twice": NamedAxisMechanism(
-            lambda question, word: alone(Twice(question.leaves, question.law), word.name, question)
+            lambda question, word: alone(twice(question.leaves, question.law.norm), word.name, question)
         )
     }
 
@@ -112,7 +73,9 @@ class Toy:
             yield Refusal("toy", "is for axes of 30 leaves or more")
         else:
             yield Offer(
-                "toy", 0.0, lambda: Candidate(Twice(question.leaves, question.law), 0.0, "each leaf twice")
+                "toy",
+                0.0,
+                lambda: Candidate(twice(question.leaves, question.law.norm), 0.0, "each leaf twice"),
             )
 
 
@@ -120,29 +83,31 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy in the closed registry."""
     monkeypatch.setattr(axis, "MECHANISMS", (*axis.MECHANISMS, Toy()))
-    monkeypatch.setattr(axis, "STRATEGIES", (*axis.STRATEGIES, Twice))
+    monkeypatch.setitem(axis.STRATEGIES, "twice", twice)
 
 
 @pytest.mark.parametrize("law", LAWS.values())
 def test_the_toy_answers_what_strategies_are_asked(law: NoiseDistribution) -> None:
     """As tests/mechanisms/test_strategy.py has it for the shipped ones."""
-    strategy = Twice(7, law)
+    strategy = twice(7, law.norm)
     assert column_bound(strategy) <= strategy.total**law.norm
     x = np.arange(7)[:, None]
-    assert (strategy.measure_columns(x) == dense(strategy) @ x).all()
-    assert (strategy.estimate_columns(strategy.measure_columns(x).astype(float)) == x).all()
+    assert (strategy.rows.measure(x) == dense(strategy) @ x).all()
+    assert (strategy.estimate(strategy.rows.measure(x).astype(float)) == x).all()
     weighted = dense(strategy) / strategy.total
-    assert np.linalg.inv(weighted.T @ weighted) == pytest.approx(strategy.variance().leaf * np.eye(7))
+    assert np.linalg.inv(weighted.T @ weighted) == pytest.approx(
+        strategy.solver.columns()["leaf"] * np.eye(7)
+    )
     with pytest.raises(InternalError, match="more sensitive than declared"):
-        Twice(7, LAPLACE, total=1)
+        twice(7, 1, total=1)
 
 
 @pytest.mark.usefixtures("toy")
 def test_it_is_offered_to_auto_had_by_name_and_restored() -> None:
     choice = by_word(37, "auto")
-    assert isinstance(choice.strategy, Twice)
+    assert choice.strategy.kind == "twice"
     assert choice.runners_up  # the shipped ones were searched and lost
-    assert isinstance(by_word(37, Word("twice")).strategy, Twice)
+    assert by_word(37, Word("twice")).strategy.kind == "twice"
     assert ("toy", "is for axes of 30 leaves or more") in [
         refusal[:2] for refusal in by_word(20, "auto").refused
     ]

@@ -24,7 +24,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.designs import registry
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
@@ -94,10 +94,10 @@ class TwoDraws:
     def words(self, strategies: Sequence[str]) -> str:
         return f"twice {PRODUCT.words(strategies)}"
 
-    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+    def known(self, strategies: Sequence[Strategy]) -> int:
         return PRODUCT.known(strategies)
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
         return 2 * PRODUCT.row_count(strategies)
 
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:
@@ -124,7 +124,7 @@ class TwoDraws:
         leaves = [self.leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
         return estimated(self, family, leaves, axes, agree=True)
 
-    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
+    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
         first, *others = PRODUCT.shape(strategies)
         return (2 * first, *others)
 
@@ -139,13 +139,13 @@ class TwoDraws:
     def column_cap(self, terms: DrawParameters) -> int:
         return PRODUCT.column_cap(terms)
 
-    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+    def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         return np.concatenate([PRODUCT.measure(cells, strategies)] * 2)
 
-    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
         return np.concatenate([PRODUCT.weights(strategies)] * 2) / np.sqrt(2)
 
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
         looks = [
             PRODUCT.leaf_estimates(NoisyView(value, budget, 2 * view.variance_at_unit_budget, 1), strategies)
             for value, budget in zip(np.split(view.value, 2), np.split(view.budget, 2), strict=True)
@@ -226,5 +226,5 @@ def test_two_draws_of_half_the_budget_err_as_said() -> None:
     for _ in range(400):
         drawn = toy.draw(cells, terms, noise)
         errors.append(float((toy.leaf_estimates(drawn, [strategy]) - cells)[2:7].sum()))
-    predicted = toy.variance_at_unit_budget(terms) * strategy.variance().ranges([2], [7])[0]
+    predicted = toy.variance_at_unit_budget(terms) * strategy.solver.ranges([2], [7])[0]
     assert 0.75 < np.mean(np.square(errors)) / predicted < 1.3

@@ -9,11 +9,12 @@ import pytest
 
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.reconcile import component_variances
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis.dense import dense_strategy, workload_gram
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
-from dpsql.mechanisms.axis.sine import SineStrategy
-from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, law_of, leaf_estimates
+from dpsql.mechanisms.axis.sine import sine_strategy
+from dpsql.mechanisms.axis.strategy import draw_view, law_of, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.designs.measurement import mean_square
 from dpsql.mechanisms.distribution import GAUSSIAN
@@ -41,8 +42,8 @@ def test_without_noise_the_histogram_comes_back_exactly(strategies):
 
 GAUSSIAN = [
     [dense_strategy(12)],
-    [dense_strategy(7), LeafStrategy(3, GAUSSIAN)],
-    [SineStrategy(30)],
+    [dense_strategy(7), leaf_strategy(3, 2)],
+    [sine_strategy(30)],
     [lue_dptree(kary_tree(9, 3), law=GAUSSIAN)],
 ]
 
@@ -94,7 +95,7 @@ def check_spread(strategies, draw):
         letters = "abcdef"[: len(shape)]
         terms = ",".join("g" + letter for letter in letters)
         errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
-    splits = tuple(AxisSplit(s.variance()) for s in strategies)
+    splits = tuple(AxisSplit(s.solver) for s in strategies)
     ids = tuple(range(len(splits)))
     components = component_variances(
         [(ids, view.variance_at_unit_budget)], {i: s.total for i, s in enumerate(splits)}

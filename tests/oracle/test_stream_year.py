@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import LAPLACE
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ZeroNoise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from dpsql.streams.public import read_manifest, read_segments

@@ -11,9 +11,10 @@ import pytest
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.matrices.strategy import Strategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view
+from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
@@ -28,8 +29,8 @@ CELLS = 8
 ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))[0])
 
 
-STRATEGIES: dict[str, AxisStrategy] = {
-    "identity": LeafStrategy(CELLS),
+STRATEGIES: dict[str, Strategy] = {
+    "identity": leaf_strategy(CELLS),
     "lue_dptree": by_word(CELLS, "lue_dptree").strategy,
     "struct_construct": equal_strategy(best_struct_construct(CELLS)),
     "optimised tree": ROOTED,
@@ -64,16 +65,16 @@ class Bare:
         return noised(exact, drawn)
 
 
-def strategy_sampler(strategy: AxisStrategy, plant: str) -> audit.Sampler:
+def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:
     """Many runs in one draw: the copies are an axis of their own that is measured cell by cell."""
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
         noise: Noise = SimulationNoise(int(data.sum()) + size)
         noise = {"halved": Halved(noise), "bare": Bare(noise, size)}.get(plant, noise)
         copies = np.repeat(data[:, None], size, axis=1)
-        runs = [draw_view(copies, [strategy, LeafStrategy(size)], EPSILON, 1, noise).value.T]
+        runs = [draw_view(copies, [strategy, leaf_strategy(size)], EPSILON, 1, noise).value.T]
         if plant == "twice":
-            runs.append(draw_view(copies, [strategy, LeafStrategy(size)], EPSILON, 1, noise).value.T)
+            runs.append(draw_view(copies, [strategy, leaf_strategy(size)], EPSILON, 1, noise).value.T)
         return np.concatenate(runs, axis=1)
 
     return sample

@@ -18,11 +18,11 @@ from scipy.special import ndtr
 from dpsql.budget import epsilon_of, mu2_of
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
+from dpsql.matrices.strategy import Strategy, measure
 from dpsql.mechanisms.axis.dense import dense_strategy, zero_sum_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.sine import SineStrategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
+from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.weighted_leaves import shape_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
@@ -38,12 +38,12 @@ CELLS = 8
 TREE = kary_tree(CELLS, 4)
 LONG = kary_tree(101, 11)  # past `shape.LONG`, where a user-level axis gets its second level
 
-STRATEGIES: dict[str, list[AxisStrategy]] = {
-    "identity": [LeafStrategy(CELLS, GAUSSIAN)],
-    "tree": [tree_strategy(TREE, optimise_levels(TREE, GAUSSIAN)[0], law=GAUSSIAN)],
+STRATEGIES: dict[str, list[Strategy]] = {
+    "identity": [leaf_strategy(CELLS, 2)],
+    "tree": [tree_strategy(TREE, optimise_levels(TREE, GAUSSIAN)[0], norm=2)],
     "dense": [dense_strategy(CELLS)],
-    "sine": [SineStrategy(CELLS)],
-    "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), law=GAUSSIAN), LeafStrategy(3, GAUSSIAN)],
+    "sine": [sine_strategy(CELLS)],
+    "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), norm=2), leaf_strategy(3, 2)],
     "zero-sum rows": [zero_sum_strategy(CELLS)],
     "residual set": [zero_sum_strategy(4), zero_sum_strategy(3)],
     "user-level shape": [shape_strategy(LONG.n, GAUSSIAN).strategy],
@@ -108,7 +108,7 @@ def view_sampler(name: str, plant: str) -> audit.Sampler:
     def sample(data: np.ndarray, size: int) -> np.ndarray:
         noise: Noise = ExactNoise(insecure_test_entropy(int(data.sum()) + size))
         copies = np.repeat(data.reshape(shape)[..., None], size, axis=-1)
-        one_each = LeafStrategy(size, GAUSSIAN)
+        one_each = leaf_strategy(size, 2)
         drawn = [*strategies, one_each]
         runs = []
         for _ in range(2 if plant == "drawn twice" else 1):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.designs import block_plan, blocks
 from dpsql.mechanisms.designs.block_plan import SelectionStatistic, bar_of, block_grids, forecast, stages
 from dpsql.mechanisms.designs.blocks import Blocks
@@ -167,7 +167,7 @@ def heaviest() -> tuple[int, ...]:
 
 def direct(x: np.ndarray) -> tuple[DrawLoss, ...]:
     """A count with a row more in the block of the largest weight."""
-    own = DrawParameters([LeafStrategy(n) for n in SHAPE], LAPLACE, EPSILON, 1)
+    own = DrawParameters([leaf_strategy(n) for n in SHAPE], LAPLACE, EPSILON, 1)
     y = x.copy()
     y[heaviest()] += 1
 

@@ -13,8 +13,8 @@ from dpsql.central.cells import LARGEST, exact_sums
 from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
 from dpsql.matrices.reconcile import UNIT, family_step, node_sums, round_family
-from dpsql.mechanisms.axis.sine import SineStrategy
-from dpsql.mechanisms.axis.strategy import measure
+from dpsql.matrices.strategy import measure
+from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
 from tests.thinned import by_default
@@ -97,7 +97,7 @@ def test_a_cell_is_cut_no_further_apart_than_it_was() -> None:
 
 def test_rows_of_a_strategy_wrap_and_do_not_fail() -> None:
     x = np.random.default_rng(3).integers(-LARGEST, LARGEST, 30)
-    strategy = SineStrategy(30, 1 << 16)
+    strategy = sine_strategy(30, 1 << 16)
     one = [int(v) for v in measure(strategy, np.array([1, *[0] * 29]))]
     exact = measure(strategy, np.eye(30, dtype=np.int64)).astype(object) @ x.astype(object)
     assert one == measure(strategy, np.eye(30, dtype=np.int64))[:, 0].tolist()

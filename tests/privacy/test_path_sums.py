@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpsql.budget import DENOMINATOR, cap_units, combine
+from dpsql.matrices.strategy import SparseRows, rows_of_ones
 from dpsql.mechanisms.distribution import LAPLACE
-from dpsql.mechanisms.integer_rows import SparseRows, rows_of_ones
 
 
 def largest(units: np.ndarray, axes: list[SparseRows]) -> int:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.time_strategy import TimeStrategy
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, refined
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
 from tests.privacy.loss import loss_of

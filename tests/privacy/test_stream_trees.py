@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dpsql.errors import IntegrityError
+from dpsql.matrices.strategy import AxisBudget, LevelShares
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
 from dpsql.mechanisms.distribution import Laplace
-from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.streams import state as state_module
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream

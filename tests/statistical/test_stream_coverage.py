@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual import words
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
 from tests.time_forms import asking

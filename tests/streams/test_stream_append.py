@@ -22,13 +22,13 @@ from dpsql.errors import (
     PrivacyError,
     ReleaseError,
 )
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.fda import fda_strategy
 from dpsql.mechanisms.continual.subtraction import subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
 from dpsql.streams.append import (

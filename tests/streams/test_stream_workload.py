@@ -77,7 +77,7 @@ def test_sums_leave_counts_their_spectral_rows(tmp_path: Path, upper: int, most:
     for statistic in plan.batch.statistics:
         sums = np.array([[statistic.bounds.reach if statistic.bounds else 1]])
         for strategy in plan.batch.strategies(statistic)[1:]:
-            entries = strategy.measure_columns(np.eye(strategy.leaves, dtype=np.int64))
+            entries = strategy.rows.measure(np.eye(strategy.leaves, dtype=np.int64))
             sums = np.multiply.outer(sums, np.abs(entries))
         assert int(np.abs(emission.weights).max()) * int(sums.max()) << 32 < 1 << 63
 

@@ -39,8 +39,8 @@ from dpsql.budget import epsilon_of
 from dpsql.central.planned import PlannedStatistic
 from dpsql.curator.audit.contents import Check, Replanned, StoredIntegers
 from dpsql.errors import InterfaceError
+from dpsql.matrices.strategy import axis_budgets
 from dpsql.matrices.tree import level_moments
-from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.designs.joint_rows import drawn_numbers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, as_laplace
 from dpsql.noise import Noise, TreeNoise

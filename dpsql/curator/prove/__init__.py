@@ -56,14 +56,13 @@ from dpsql.curator.prove.madeup import (
 )
 from dpsql.engines.key_counts import HASHED
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
-from dpsql.mechanisms.axis.dense import ZeroSumStrategy
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
+from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
+from dpsql.mechanisms.axis.dense import ZERO_SUM
 from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.designs.measurement import Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.residual import RESIDUAL
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
-from dpsql.mechanisms.integer_rows import PlacedTree, tree_of
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import Release, open_release
 from dpsql.release.structure import written_chances
@@ -208,17 +207,17 @@ def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
     return {} if missing is None else {"dimension": paths.index(axis.path), "missing": missing}
 
 
-def _axis_record(axis: int, strategy: AxisStrategy) -> Record:
+def _axis_record(axis: int, strategy: Strategy) -> Record:
     rows = strategy.entries()
     assert rows is not None
     tree, levels = axis_budgets([strategy])[0].tree, {}
     if tree is not None:
-        weights = strategy.variance().columns()["weight"].tolist()
+        weights = strategy.solver.columns()["weight"].tolist()
         levels = {"levels": {"arities": tree.arities, "shares": tree.shares, "weights": weights}}
     return {
         "axis": axis, "leaves": strategy.leaves, "start": rows.start.tolist(), "stop": rows.stop.tolist(),
         "offset": rows.offset.tolist(), "entry": rows.entry.tolist(), "budget": strategy.budget.tolist(),
-        "total": strategy.total, "zero_sum": strategy.kind == ZeroSumStrategy.kind,
+        "total": strategy.total, "zero_sum": strategy.kind == ZERO_SUM,
         **levels,
     }  # fmt: skip
 

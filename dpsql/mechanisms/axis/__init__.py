@@ -1,7 +1,7 @@
 """Strategies of one axis: one module for each, and the choice among them.
 
-Read in this order: `strategy` (what is asked and what every strategy answers), `rows` (integer rows over
-intervals), `leaves` (the simplest one), then the lists here: all that there are, and which one an axis gets.
+Read in this order: `matrices.strategy` (integer rows with a solver), `strategy` (the problem of an axis), `leaves` (the
+simplest strategy), then the lists here: all that there are, and which one an axis gets.
 
 Both lists are closed: a mechanism without its proof in this project has no place in them. An axis gets what the
 catalog names, or the strategy with the least exact expected error. One that stands alone in its views is asked for
@@ -13,14 +13,16 @@ only the other axes needs it; a strategy without a root would answer those worst
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.circulant import half_angles, sine_transform
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import (
     dense,
     joint_tree,
@@ -34,18 +36,17 @@ from dpsql.mechanisms.axis import (
 from dpsql.mechanisms.axis.dense import (
     DENSE_LEAVES,
     DENSE_SCALE,
-    DenseStrategy,
-    ZeroSumStrategy,
+    ZERO_SUM,
+    dense_rows,
     workload_gram,
+    zero_sum_rows,
 )
-from dpsql.mechanisms.axis.joint_tree import JointTreeStrategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
+from dpsql.mechanisms.axis.joint_tree import joint_strategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.sine import SINE_SCALE, sine_strategy
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
     AxisProblem,
-    AxisStrategy,
-    Frozen,
     JointCells,
     Mechanism,
     NamedAxisMechanism,
@@ -53,8 +54,8 @@ from dpsql.mechanisms.axis.strategy import (
     Word,
     alone,
 )
-from dpsql.mechanisms.axis.tents import IntervalStrategy
-from dpsql.mechanisms.axis.tree import TreeStrategy
+from dpsql.mechanisms.axis.tents import interval_strategy
+from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import least
 from dpsql.tree import FloatArray, Workload
@@ -63,9 +64,11 @@ MECHANISMS: tuple[Mechanism, ...] = (
     leaves, tents, dense, sine, joint_tree, lue_dptree, optimised_tree, struct_construct,
 )  # fmt: skip
 
-STRATEGIES: tuple[type[AxisStrategy], ...] = (
-    LeafStrategy, TreeStrategy, JointTreeStrategy, IntervalStrategy, DenseStrategy, SineStrategy, ZeroSumStrategy,
-)  # fmt: skip
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "identity": leaf_strategy, "tree": stored_nodes, "joint_tree": joint_strategy, "intervals": interval_strategy,
+    "dense": dense_rows, "sine": sine_strategy, ZERO_SUM: zero_sum_rows,
+}  # fmt: skip
+"""Constructors by the kind of what they make, which stores their arguments."""
 
 
 def all_offers(question: AxisProblem) -> Iterator[Proposal]:
@@ -74,20 +77,19 @@ def all_offers(question: AxisProblem) -> Iterator[Proposal]:
         yield from mechanism.offers(question)
 
 
-def thaw(kind: str, frozen: Frozen) -> AxisStrategy:
+def thaw(kind: str, frozen: Mapping[str, Any]) -> Strategy:
     """The strategy that was stored.
 
     Args:
-        kind: its class's `kind`.
+        kind: the strategy's `kind`.
         frozen: what its `frozen` gave.
 
     Raises:
         InternalError: no strategy is called that.
     """
-    kinds = {strategy.kind: strategy for strategy in STRATEGIES}
-    if kind not in kinds:
+    if kind not in STRATEGIES:
         raise InternalError(f"no strategy is called {kind!r}", hint="use the version that wrote it")
-    return kinds[kind].thawed(frozen)
+    return STRATEGIES[kind](**frozen)
 
 
 TINY = 2
@@ -206,13 +208,13 @@ def _chosen(original: AxisProblem, word: Word, shared: bool) -> AxisChoice:
     room = original.scale if shared or original.scale < COARSEST else SINE_SCALE
     if choice.strategy.entry_scale > room:
         choice = _choose(COARSE, question)
-    return choice._replace(strategy=choice.strategy.for_products(CRUMB)) if shared else choice
+    return choice._replace(strategy=without_crumbs(choice.strategy, CRUMB)) if shared else choice
 
 
 def _choose(word: Word, question: AxisProblem) -> AxisChoice:
     laws_of(word)
     if question.leaves <= TINY:
-        return alone(LeafStrategy(question.leaves, question.law), "identity", question)
+        return alone(leaf_strategy(question.leaves, question.law.norm), "identity", question)
     return words()[word.name].choose(question, word)
 
 

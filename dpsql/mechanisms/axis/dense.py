@@ -28,30 +28,26 @@ rows"; Xiao, He, Zhang and Kifer (2023).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from math import isqrt, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
 from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.strategy import Strategy, square_rows
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisChoice,
     AxisProblem,
     Candidate,
-    EvenRows,
-    Frozen,
     NamedAxisMechanism,
     Proposal,
     candidate,
-    check_sensitivity,
     expected_error,
 )
-from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.integer_rows import SparseRows, square_rows
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Workload, single_leaves
 
@@ -217,40 +213,14 @@ DENSE_LEAVES = 1024  # a dense eigendecomposition of this size takes under a sec
 DENSE_SCALE = 1 << 14  # rounding rows to 1/16,384 costs about 1e-4 of the variance
 
 
+ZERO_SUM = "zero_sum"
+"""Kind of the zero-sum rows."""
+
 NAMED: Mapping[str, NamedAxisMechanism] = {}
 
 
-@dataclass(frozen=True, eq=False)
-class SquareRows(EvenRows):
-    """A full matrix of integer rows of equal budgets, for Gaussian noise. See `AxisStrategy` for its methods.
-
-    Args:
-        matrix: shape (n, n).
-        total: bound of the column norms.
-    """
-
-    matrix: IntArray
-    total: int
-    law: ClassVar[NoiseDistribution] = GAUSSIAN
-
-    @property
-    def leaves(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def budget(self) -> IntArray:
-        return np.ones(len(self.matrix), np.int64)
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return self.matrix @ x
-
-    def entries(self) -> SparseRows:
-        return square_rows(self.matrix)
-
-
-@dataclass(frozen=True, eq=False)
-class DenseStrategy(SquareRows):
-    """The best rows for Gaussian noise. See `AxisStrategy` for what its methods answer.
+def dense_rows(matrix: npt.ArrayLike, total: int, grain: int) -> Strategy:
+    """A full matrix of integer rows of equal budgets, for Gaussian noise.
 
     Args:
         matrix: H, shape (n, n), of full rank.
@@ -260,42 +230,20 @@ class DenseStrategy(SquareRows):
     Raises:
         InternalError: if a column norm passes `total`.
     """
+    rows = np.asarray(matrix, np.int64) / total
+    model = PrefixVariance(np.linalg.inv(rows.T @ rows).astype(np.float64), rows)
+    return _square("dense", {"matrix": matrix, "total": total, "grain": grain}, model, grain)
 
-    entry_scale: int
-    kind: ClassVar[str] = "dense"
 
-    def __post_init__(self) -> None:
-        """Refuse rows that are more sensitive than they say."""
-        check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
-
-    @cached_property
-    def _scaled(self) -> FloatArray:
-        """The rows at unit noise."""
-        return np.asarray(self.matrix / self.total, np.float64)
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        rows = self._scaled
-        return np.linalg.solve(rows.T @ rows, rows.T @ (y / self.total)).astype(np.float64)
-
-    def variance(self) -> PrefixVariance:
-        return self._variance
-
-    @cached_property
-    def _variance(self) -> PrefixVariance:
-        """The inverse of the Gram matrix; a plan asks for it once a candidate, and a release once more."""
-        return PrefixVariance(np.linalg.inv(self._scaled.T @ self._scaled).astype(np.float64))
-
-    def frozen(self) -> dict[str, Any]:
-        return {"matrix": self.matrix.tolist(), "total": self.total, "grain": self.entry_scale}
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        return cls(np.array(frozen["matrix"], np.int64), int(frozen["total"]), int(frozen["grain"]))
+def _square(kind: str, stored: Mapping[str, Any], solver: PrefixVariance, scale: int = 1) -> Strategy:
+    """A full matrix of rows of equal budgets."""
+    rows, total = square_rows(np.asarray(stored["matrix"], np.int64)), stored["total"]
+    return Strategy(kind, stored, rows, np.ones(rows.number, np.int64), total, GAUSSIAN.norm, solver, scale)
 
 
 def dense_strategy(
     n: int, workload: Workload | None = None, scale: int = DENSE_SCALE, whole: float = 0.0
-) -> DenseStrategy:
+) -> Strategy:
     """The best rows for Gaussian noise, rounded to integers.
 
     Args:
@@ -317,19 +265,19 @@ def dense_strategy(
         squares = int((integer_rows * integer_rows).sum(axis=0).max())
         if squares <= scale**2:
             break
-    return DenseStrategy(integer_rows, max(scale, isqrt(squares - 1) + 1), scale)
+    return dense_rows(integer_rows, max(scale, isqrt(squares - 1) + 1), scale)
 
 
 def reaches(question: AxisProblem) -> bool:
     """True if the axis is short enough for a dense optimum, and the noise is right."""
-    return question.law == DenseStrategy.law and question.leaves <= DENSE_LEAVES
+    return question.law == GAUSSIAN and question.leaves <= DENSE_LEAVES
 
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The dense optimum, on axes where it can be computed."""
     name = "dense optimum"
-    if question.law != DenseStrategy.law:
-        yield Refusal(name, f"is for {DenseStrategy.law.name} noise")
+    if question.law != GAUSSIAN:
+        yield Refusal(name, f"is for {GAUSSIAN.name} noise")
     elif not FEWEST_LEAVES <= question.leaves <= DENSE_LEAVES:
         yield Refusal(name, f"takes axes of {FEWEST_LEAVES} to {DENSE_LEAVES} leaves")
     else:
@@ -390,9 +338,8 @@ def _roots(s: FloatArray) -> tuple[FloatArray, FloatArray]:
     return (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
 
 
-@dataclass(frozen=True, eq=False)
-class ZeroSumStrategy(SquareRows):
-    """Zero-sum rows. See `AxisStrategy` for what its methods answer; estimates are deviations from the mean.
+def zero_sum_rows(matrix: npt.ArrayLike, total: int) -> Strategy:
+    """Zero-sum rows; estimates are deviations from the mean, and the total has a variance of 1 as if measured apart.
 
     Args:
         matrix: B, shape (n, n); every row adds to zero.
@@ -401,38 +348,13 @@ class ZeroSumStrategy(SquareRows):
     Raises:
         InternalError: if a column norm passes `total`.
     """
-
-    kind: ClassVar[str] = "zero_sum"
-    entry_scale: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Refuse rows that are more sensitive than they say."""
-        check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
-
-    @cached_property
-    def _deviations(self) -> FloatArray:
-        """X^+: covariance of the leaves' deviations from their mean at unit noise, shape (n, n)."""
-        rows = self.matrix / self.total
-        return np.asarray(np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True), np.float64)
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """The leaves' deviations from their mean."""
-        leaves = self._deviations @ (self.matrix.T.astype(np.float64) @ y) / self.total**2
-        return np.asarray(leaves - leaves.mean(axis=0), np.float64)
-
-    def variance(self) -> PrefixVariance:
-        """The axis's total is taken as measured with noise of variance 1."""
-        return PrefixVariance(self._deviations + 1 / self.leaves**2)
-
-    def frozen(self) -> dict[str, Any]:
-        return {"matrix": self.matrix.tolist(), "total": self.total}
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        return cls(np.array(frozen["matrix"], np.int64), int(frozen["total"]))
+    rows = np.asarray(matrix, np.int64) / total
+    deviations = np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True)
+    model = PrefixVariance(np.asarray(deviations + 1 / len(rows) ** 2, np.float64), rows)
+    return _square(ZERO_SUM, {"matrix": matrix, "total": total}, model)
 
 
-def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_SCALE) -> ZeroSumStrategy:
+def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_SCALE) -> Strategy:
     """The best zero-sum rows of an axis for the declared ranges, in integers.
 
     Args:
@@ -449,10 +371,10 @@ def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DEN
     return _in_integers((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, scale)
 
 
-def _in_integers(rows: FloatArray, scale: int) -> ZeroSumStrategy:
+def _in_integers(rows: FloatArray, scale: int) -> Strategy:
     matrix = _rounded(scale * np.asarray(rows, np.float64))
     largest = int((matrix * matrix).sum(axis=0).max())
-    return ZeroSumStrategy(matrix, isqrt(largest - 1) + 1)
+    return zero_sum_rows(matrix, isqrt(largest - 1) + 1)
 
 
 def zero_sum_choice(n: int, workload: Workload | None, scale: int) -> AxisChoice:

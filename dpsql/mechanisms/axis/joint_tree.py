@@ -15,30 +15,20 @@ or alongside axes whose leaves are measured one by one, where its exact error is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.errors import InternalError
 from dpsql.matrices import mean_variance
+from dpsql.matrices.strategy import LevelShares, Strategy, rows_of_ones
 from dpsql.matrices.tree import LevelMoments, LevelVariance, level_moments, level_weights
-from dpsql.mechanisms.axis.leaves import LeafRows
-from dpsql.mechanisms.axis.strategy import (
-    FEWEST_LEAVES,
-    AxisProblem,
-    Frozen,
-    NamedAxisMechanism,
-    Proposal,
-    candidate,
-    check_sensitivity,
-)
-from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.integer_rows import LevelShares
+from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES, AxisProblem, NamedAxisMechanism, Proposal, candidate
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.tree import IntArray
 
 TOTAL = 1 << 12
 COARSE = 0.1
@@ -56,69 +46,41 @@ LEAF_SHARE = TOTAL // 64
 """The least share of the leaves."""
 
 
-class JointLevels:
-    """What follows from the levels of a tree whose leaves are drawn together, and from their shares of `TOTAL`."""
-
-    levels: LevelShares
-
-    @cached_property
-    def moments(self) -> LevelMoments:
-        """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
-        return level_moments(self.levels.arities, self.levels.rates(TOTAL))
-
-    def tree_draws(self, numbers: int) -> float:
-        """Expected leaf draws of one tree of so many numbers."""
-        return prod(self.levels.arities) * self.moments.draws**numbers
-
-    def level_variance(self, leaves: int) -> LevelVariance:
-        """By level, of the first leaves; half of the variance at epsilon 1, as of every model under Laplace noise."""
-        weights = level_weights(self.levels.arities, self.moments.variance / LAPLACE.error_at_unit_budget)
-        return LevelVariance(leaves, self.levels.arities, self.levels.shares, weights)
+def tree_moments(levels: LevelShares) -> LevelMoments:
+    """Of node sums where all shares together are an epsilon of 1, in the limit of small ones."""
+    return level_moments(levels.arities, levels.rates(TOTAL))
 
 
-@dataclass(frozen=True)
-class JointTreeStrategy(LeafRows, JointLevels):
-    """Leaves drawn together. See `AxisStrategy` for what its methods answer.
+def tree_draws(levels: LevelShares, numbers: int) -> float:
+    """Expected leaf draws of one tree of so many numbers."""
+    return prod(levels.arities) * tree_moments(levels).draws ** numbers
+
+
+def tree_variance(levels: LevelShares, leaves: int) -> LevelVariance:
+    """By level, of the first leaves; half of the variance at epsilon 1, as of every model under Laplace noise."""
+    weights = level_weights(levels.arities, tree_moments(levels).variance / LAPLACE.error_at_unit_budget)
+    return LevelVariance(leaves, levels.arities, levels.shares, weights)
+
+
+def joint_strategy(leaves: int, arities: Sequence[int], shares: Sequence[int]) -> Strategy:
+    """Leaves drawn together.
 
     Args:
         leaves: n.
-        levels: arities, and the levels' shares of `total`; leaves beyond n are drawn and dropped.
+        arities, shares: of the levels, the root's first; leaves beyond n are drawn and dropped.
 
-    **Privacy** A leaf's column is one row, and one node a level: shares add up to `total`.
+    Raises:
+        InternalError: the levels spend more than the whole, or have fewer leaves than the axis.
+
+    **Privacy** A leaf's column is one row, and one node a level: shares add up to `TOTAL` at most.
     """
-
-    leaves: int
-    levels: LevelShares
-    kind: ClassVar[str] = "joint_tree"
-    law: ClassVar[NoiseDistribution] = LAPLACE
-    total: ClassVar[int] = TOTAL
-
-    def __post_init__(self) -> None:
-        """Refuse levels that spend more than the whole, or fewer leaves than the axis has."""
-        short = min(self.levels.shares) < 0 or len(self.levels.shares) != len(self.levels.arities) + 1
-        bound = (
-            self.total + 1 if short or prod(self.levels.arities) < self.leaves else sum(self.levels.shares)
-        )
-        check_sensitivity(self, bound)
-
-    @property
-    def budget(self) -> IntArray:
-        """Of the leaves' level, shape (n,)."""
-        return np.full(self.leaves, self.levels.shares[-1], np.int64)
-
-    def variance(self) -> LevelVariance:
-        return self.level_variance(self.leaves)
-
-    def frozen(self) -> dict[str, Any]:
-        return {
-            "leaves": self.leaves,
-            "arities": list(self.levels.arities),
-            "shares": list(self.levels.shares),
-        }
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        return cls(int(frozen["leaves"]), LevelShares(tuple(frozen["arities"]), tuple(frozen["shares"])))
+    levels, leaf = LevelShares(tuple(arities), tuple(shares)), np.arange(leaves)
+    if not levels.fits(leaves, TOTAL):
+        raise InternalError(f"a joint tree on {leaves} leaves is more sensitive than declared")
+    stored = {"leaves": leaves, **levels._asdict()}
+    rows, budget = rows_of_ones(leaves, leaf, leaf + 1), np.full(leaves, levels.shares[-1], np.int64)
+    solver = tree_variance(levels, leaves)
+    return Strategy("joint_tree", stored, rows, budget, TOTAL, LAPLACE.norm, solver, levels=levels)
 
 
 NAMED: Mapping[str, NamedAxisMechanism] = {}
@@ -138,20 +100,22 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
     elif cells.room < 2 * question.leaves * TOTAL / LEAF_SHARE:
         yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
     else:
-        strategy = _strategy(question)
-        if strategy.tree_draws(cells.numbers) * cells.trees > LIMITS[cells.numbers]:
+        levels = _levels(question)
+        if tree_draws(levels, cells.numbers) * cells.trees > LIMITS[cells.numbers]:
             yield Refusal(NAME, "needs too many draws here")
         else:
-            words = "x".join(str(arity) for arity in strategy.levels.arities)
-            name = f"{NAME} {words}, {strategy.moments.draws**cells.numbers:.3g} draws a leaf"
-            yield Offer(NAME, 0.0, lambda: candidate(strategy, name, question))
+            words = "x".join(str(arity) for arity in levels.arities)
+            name = f"{NAME} {words}, {tree_moments(levels).draws ** cells.numbers:.3g} draws a leaf"
+            yield Offer(
+                NAME, 0.0, lambda: candidate(joint_strategy(question.leaves, *levels), name, question)
+            )
 
 
-def _strategy(question: AxisProblem) -> JointTreeStrategy:
+def _levels(question: AxisProblem) -> LevelShares:
     def objective(model: LevelVariance) -> float:
         return mean_variance(model, question.workload, question.whole)
 
-    return JointTreeStrategy(question.leaves, TreeSearch(question.leaves, objective, question.whole).best())
+    return TreeSearch(question.leaves, objective, question.whole).best()
 
 
 def _shapes(n: int, padded: float = _PADDED) -> list[tuple[int, ...]]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
     AxisProblem,
@@ -34,7 +35,6 @@ from dpsql.mechanisms.axis.strategy import (
 from dpsql.mechanisms.axis.tree import (
     LONG_LOG,
     TOTAL,
-    TreeStrategy,
     arities,
     refuses_trees,
     split_budgets,
@@ -60,7 +60,7 @@ def lue_dptree(
     total: int = TOTAL,
     law: NoiseDistribution = LAPLACE,
     whole: float = 0.0,
-) -> TreeStrategy:
+) -> Strategy:
     """The seed's mechanism on a given tree: coverage, split, integer budgets.
 
     Args:
@@ -72,7 +72,7 @@ def lue_dptree(
 
     **Source** docs/method/axis.md, "A budget for each node".
     """
-    return tree_strategy(tree, split_budgets(tree, coverage(tree, workload, whole), law), total, law)
+    return tree_strategy(tree, split_budgets(tree, coverage(tree, workload, whole), law), total, law.norm)
 
 
 class TreeShape(NamedTuple):

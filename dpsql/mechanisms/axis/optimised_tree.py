@@ -238,7 +238,7 @@ def _searched(question: AxisProblem, trees: Mapping[str, Tree], steps: int, trie
         for words, tree in trees.items()
     }
     words = min(searched, key=lambda key: searched[key][1])
-    strategy = tree_strategy(trees[words], searched[words][0], law=question.law)
+    strategy = tree_strategy(trees[words], searched[words][0], norm=question.law.norm)
     return candidate(strategy, f"tree {words}, budgets per node", question)
 
 

@@ -24,29 +24,20 @@ entries by at most 1.01 each. So a column of B has norm at most D + 1.01 sqrt(n)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded
 from math import ceil, sqrt
-from typing import Any, ClassVar, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.matrices.circulant import SineVariance, cosine_sums, half_angles, sine_transform
+from dpsql.matrices.circulant import SineVariance, column_norm, cosine_sums, weight
+from dpsql.matrices.strategy import LIMIT, Strategy
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.strategy import (
-    AxisProblem,
-    EvenRows,
-    Frozen,
-    NamedAxisMechanism,
-    Proposal,
-    candidate,
-    check_sensitivity,
-)
-from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.integer_rows import LIMIT, SparseRows
+from dpsql.mechanisms.axis.strategy import AxisProblem, NamedAxisMechanism, Proposal, candidate
+from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import IntArray
 
 _DIGITS = 9  # turned into an integer at a time
 
@@ -107,27 +98,6 @@ _LIMB = 16  # bits of a part of numbers that are too large to be multiplied at o
 SINE_SCALE = 1 << 20  # the rounding term sqrt(n) is 0.1% of the sensitivity at a million leaves
 
 
-def column_norm(n: int) -> float:
-    """The largest squared column norm of V^(1/4): the largest diagonal entry of V^(1/2)."""
-    root = np.sqrt(n + 1) / (2 * half_angles(n))
-    return float((root.sum() - cosine_sums(root)[2 : 2 * n + 1 : 2].min()) / (n + 1))
-
-
-def weight(n: int, power: float) -> FloatArray:
-    """Eigenvalues of V^(power) divided by maxcol^(4 power), shape (n,)."""
-    root = np.sqrt(n + 1) / (2 * half_angles(n))  # eigenvalues of V^(1/2)
-    values: FloatArray = (root / column_norm(n)) ** (2 * power)
-    return values
-
-
-def transform(x: FloatArray, power: float) -> FloatArray:
-    """V^(power) x for each column of x, divided by maxcol^(4 power), shape (n, m).
-
-    With power 1/4 the rows have columns of norm at most 1; with -1/4 it is their inverse.
-    """
-    return sine_transform(weight(len(x), power)[:, None] * sine_transform(x))
-
-
 def l2_bound(n: int, scale: int) -> int:
     """An integer that no column norm of the integer rows passes.
 
@@ -173,71 +143,48 @@ def measure_sine(x: IntArray, scale: int) -> IntArray:
     return rows
 
 
-@dataclass(frozen=True)
-class SineStrategy(EvenRows):
-    """V^(1/4) of all ranges, for axes too long for dense rows. See `AxisStrategy` for what its methods answer.
+class SineRows(NamedTuple):
+    """The integer rows of a table; n^2 of them, too many to be written down.
+
+    Args:
+        cells: n.
+        scale: D.
+    """
+
+    cells: int
+    scale: int
+
+    def measure(self, x: IntArray) -> IntArray:
+        return measure_sine(x, self.scale)
+
+    def column_bound(self, budget: IntArray, norm: int) -> int:
+        """The square of the proven bound of `l2_bound`; budgets are 1."""
+        return l2_bound(self.cells, self.scale) ** 2
+
+
+def sine_strategy(leaves: int, scale: int = SINE_SCALE) -> Strategy:
+    """V^(1/4) of all ranges, for axes too long for dense rows.
 
     Args:
         leaves: n.
-        scale: D.
+        scale: D; products with the rows of other axes would not fit in 64 bits.
 
     **Privacy** `total` is the proven bound of `l2_bound` on the column norms of the integer rows.
     """
-
-    leaves: int
-    scale: int = SINE_SCALE
-    kind: ClassVar[str] = "sine"
-    law: ClassVar[NoiseDistribution] = GAUSSIAN
-    refinements: ClassVar[int] = 2
-    """Rows are estimated by a matrix close to theirs; each round leaves about a millionth of what was wrong."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is more sensitive than it says."""
-        check_sensitivity(self, l2_bound(self.leaves, self.scale) ** 2)
-
-    @property
-    def budget(self) -> IntArray:
-        return np.ones(self.leaves, np.int64)
-
-    @property
-    def total(self) -> int:
-        """The proven bound of column norms."""
-        return l2_bound(self.leaves, self.scale)
-
-    @property
-    def entry_scale(self) -> int:
-        """D: products with the rows of other axes would not fit in 64 bits."""
-        return self.scale
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return measure_sine(x, self.scale)
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """A^-1 y / D: the leaves up to what rounding the rows changed, which a second pass takes out."""
-        return transform(y, -0.25) / self.scale
-
-    def variance(self) -> SineVariance:
-        return SineVariance(self.leaves, column_norm(self.leaves) * (self.total / self.scale) ** 2)
-
-    def entries(self) -> SparseRows | None:
-        """None: n^2 of them."""
-        return None
-
-    def frozen(self) -> dict[str, Any]:
-        """The scale; the rest follows from n."""
-        return {"leaves": self.leaves, "scale": self.scale}
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        return cls(int(frozen["leaves"]), int(frozen["scale"]))
+    total = l2_bound(leaves, scale)
+    solver = SineVariance(leaves, column_norm(leaves) * (total / scale) ** 2)
+    stored, rows = {"leaves": leaves, "scale": scale}, SineRows(leaves, scale)
+    budget = np.ones(leaves, np.int64)
+    # Rows are estimated by a matrix close to theirs; each round leaves about a millionth of what was wrong.
+    return Strategy("sine", stored, rows, budget, total, GAUSSIAN.norm, solver, scale, refinements=2)
 
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """The sine transform, on axes too long for dense rows."""
     name = "sine transform"
-    if question.law != SineStrategy.law:
-        yield Refusal(name, f"is for {SineStrategy.law.name} noise")
+    if question.law != GAUSSIAN:
+        yield Refusal(name, f"is for {GAUSSIAN.name} noise")
     elif question.leaves <= DENSE_LEAVES:
         yield Refusal(name, "the dense optimum has less error")
     else:
-        yield Offer(name, 0.0, lambda: candidate(SineStrategy(question.leaves), name, question))
+        yield Offer(name, 0.0, lambda: candidate(sine_strategy(question.leaves), name, question))

@@ -11,15 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dpsql.mechanisms.axis.strategy import (
-    AxisChoice,
-    AxisProblem,
-    NamedAxisMechanism,
-    Proposal,
-    Word,
-    alone,
-)
-from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
+from dpsql.matrices.strategy import Strategy
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, NamedAxisMechanism, Proposal, Word, alone
+from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, grow, kary_tree, split_evenly
@@ -141,7 +135,7 @@ def best_struct_construct(n: int, largest: int = 20, workload: Workload | None =
     return struct_construct(n, k, largest, workload)
 
 
-def equal_strategy(tree: Tree, total: int = 1 << 20) -> TreeStrategy:
+def equal_strategy(tree: Tree, total: int = 1 << 20) -> Strategy:
     """Equal budgets on every level (Hay; SC)."""
     return tree_strategy(tree, np.full(tree.size, 1 / tree.depth), total)
 

@@ -15,104 +15,56 @@ rows takes time linear in the leaves (`matrices.intervals`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.intervals import IntervalRows, IntervalVariance, blue_rows, interval_rows
+from dpsql.matrices.intervals import IntervalVariance, interval_rows
+from dpsql.matrices.strategy import SparseRows, Strategy
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,
     AxisChoice,
     AxisProblem,
     Candidate,
-    EvenRows,
-    Frozen,
     NamedAxisMechanism,
     Proposal,
     Word,
     alone,
     best,
     candidate,
-    check_sensitivity,
 )
 from dpsql.mechanisms.axis.tree import LONG, LONG_LOG
-from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.integer_rows import SparseRows
+from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.mechanisms.offers import Offer, Refusal, least
 from dpsql.tree import FloatArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class IntervalStrategy(EvenRows):
-    """An identity and interval rows of equal budgets, for Laplace noise. See `AxisStrategy` for its methods.
+def interval_strategy(
+    leaves: int,
+    total: int,
+    start: npt.ArrayLike,
+    stop: npt.ArrayLike,
+    offset: npt.ArrayLike,
+    entry: npt.ArrayLike,
+) -> Strategy:
+    """An identity and interval rows of equal budgets, for Laplace noise: what a row weighs is in its entries.
 
     Args:
-        rows: the leaves' own rows first, in order, then the others.
+        leaves: n.
         total: bound of the column sums.
+        start, stop, offset, entry: as of `SparseRows`; the leaves' own rows first, in order.
 
     Raises:
         InternalError: if a column adds up to more than `total`.
     """
-
-    rows: SparseRows
-    total: int
-    kind: ClassVar[str] = "intervals"
-    law: ClassVar[NoiseDistribution] = LAPLACE
-    entry_scale: ClassVar[int] = 1
-    """Hats are checked like all integers when they are measured."""
-
-    def __post_init__(self) -> None:
-        """Refuse rows that are more sensitive than they say."""
-        check_sensitivity(self, self.rows.column_bound(self.budget, self.law.norm))
-
-    @property
-    def leaves(self) -> int:
-        return self.rows.cells
-
-    @property
-    def budget(self) -> IntArray:
-        """Ones; what a row weighs is in its entries."""
-        return np.ones(self.rows.number, np.int64)
-
-    @cached_property
-    def _layout(self) -> tuple[IntervalRows, IntArray]:
-        """The leaves' rows as the identity and the others as interval rows, all at unit noise; their new order."""
-        n, rows = self.leaves, self.rows
-        weight = rows.entry / self.total
-        return interval_rows(weight[:n], rows.start[n:], rows.stop[n:], weight[n:])
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        return self.rows.measure(x)
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """Least squares by elimination from left to right."""
-        rows, order = self._layout
-        scaled = y / self.total
-        return blue_rows(rows, scaled[: self.leaves], scaled[self.leaves :][order])
-
-    def variance(self) -> IntervalVariance:
-        return IntervalVariance(self._layout[0])
-
-    def entries(self) -> SparseRows:
-        return self.rows
-
-    def frozen(self) -> dict[str, Any]:
-        rows = self.rows
-        arrays = {"start": rows.start, "stop": rows.stop, "offset": rows.offset, "entry": rows.entry}
-        return {
-            "leaves": rows.cells,
-            "total": self.total,
-            **{name: array.tolist() for name, array in arrays.items()},
-        }
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        arrays = (np.array(frozen[name], np.int64) for name in ("start", "stop", "offset", "entry"))
-        return cls(SparseRows(int(frozen["leaves"]), *arrays), int(frozen["total"]))
+    n, rows = leaves, SparseRows(leaves, *(np.asarray(x, np.int64) for x in (start, stop, offset, entry)))
+    weight = rows.entry / total
+    solver = IntervalVariance(*interval_rows(weight[:n], rows.start[n:], rows.stop[n:], weight[n:]))
+    arrays = {"start": rows.start, "stop": rows.stop, "offset": rows.offset, "entry": rows.entry}
+    stored = {"leaves": n, "total": total, **arrays}
+    return Strategy("intervals", stored, rows, np.ones(rows.number, np.int64), total, LAPLACE.norm, solver)
 
 
 WIDTHS = (1.25, 1.2, 1.3)  # c of the share rule: within 1% of each other, the best depends on n
@@ -159,7 +111,7 @@ def tents(
     root: float = 0.0,
     left: float = 0.0,
     graded: bool = False,
-) -> IntervalStrategy:
+) -> Strategy:
     """Hats of the given half-widths with the shares of the rule, and the identity with the rest.
 
     Args:
@@ -178,7 +130,7 @@ def tents(
     Raises:
         InterfaceError: for a hat that does not fit, or shares outside of [0, 1).
 
-    **Privacy** A leaf's column adds up to exactly `total`; `IntervalStrategy` checks it.
+    **Privacy** A leaf's column adds up to exactly `total`, which is checked.
     """
     if any(h < 2 or 2 * h - 1 > n for h in widths) or any(a >= b for a, b in pairwise(widths)):
         raise InterfaceError(f"tents of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
@@ -245,7 +197,7 @@ def graded_hats(n: int, h: int) -> tuple[IntArray, list[FloatArray]]:
     return knots[:-2] + 1, rows
 
 
-def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> IntervalStrategy:
+def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> Strategy:
     """Give each leaf what the rows leave of its column; `rows` are blocks of equally long rows."""
     entries = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
     length = np.repeat([block.shape[1] for block in rows], [len(block) for block in rows]).astype(np.int64)
@@ -253,11 +205,10 @@ def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) ->
     leaf = np.arange(n)
     column = np.zeros(n, np.int64)
     np.add.at(column, cell, entries)
-    integers = SparseRows(
-        n, np.append(leaf, start), np.append(leaf + 1, start + length),
+    return interval_strategy(
+        n, total, np.append(leaf, start), np.append(leaf + 1, start + length),
         np.concatenate([np.arange(n + 1), n + np.cumsum(length)]), np.concatenate([total - column, entries]),
     )  # fmt: skip
-    return IntervalStrategy(integers, total)
 
 
 _ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
@@ -280,8 +231,8 @@ NAMED: Mapping[str, NamedAxisMechanism] = {"tents": NamedAxisMechanism(named, (L
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """Tents of the share rule; with a half-hat where most ranges begin at the first leaf."""
     name, half = "tents", "tents with a half-hat at the left border"
-    if question.law != IntervalStrategy.law:
-        yield Refusal(name, f"is for {IntervalStrategy.law.name} noise")
+    if question.law != LAPLACE:
+        yield Refusal(name, f"is for {LAPLACE.name} noise")
         return
     if question.leaves < FEWEST_LEAVES:
         yield Refusal(name, f"takes axes of {FEWEST_LEAVES} leaves or more")

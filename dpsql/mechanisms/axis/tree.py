@@ -11,110 +11,66 @@ beta, c, d recursion, without dividing by the budget of an inner node, which may
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.matrices.tree import TreeVariance, node_spread
+from dpsql.matrices.strategy import Strategy, integer_root, rows_of_ones
+from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import reaches
-from dpsql.mechanisms.axis.strategy import (
-    FEWEST_LEAVES,
-    AxisProblem,
-    AxisStrategy,
-    Frozen,
-    check_sensitivity,
-)
-from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
-from dpsql.mechanisms.integer_rows import SparseRows, integer_root, rows_of_ones
+from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES, AxisProblem
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
 LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
 
 
-@dataclass(frozen=True, eq=False)
-class TreeStrategy:
-    """Measured nodes of a tree. See `AxisStrategy` for what its methods answer.
+def measured_nodes(tree: Tree, units: IntArray, total: int, norm: int) -> Strategy:
+    """Nodes of a tree with integer budgets.
 
     Args:
         tree: the shape, with the nodes that are not measured.
-        node: the node that each row measures, increasing, shape (p,).
-        budget: integer budget of each row, shape (p,).
+        units: integer budget of each node, 0 where it is not measured, shape (size,).
         total: bound of the path sums.
-        law: the noise.
+        norm: of the noise.
 
     Raises:
         InternalError: if a path spends more than `total`.
     """
-
-    tree: Tree
-    node: IntArray
-    budget: IntArray
-    total: int
-    law: NoiseDistribution
-    kind: ClassVar[str] = "tree"
-    entry_scale: ClassVar[int] = 1
-    refinements: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Refuse a tree whose paths spend more than it says."""
-        check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
-
-    @property
-    def leaves(self) -> int:
-        return self.tree.n
-
-    @cached_property
-    def precision(self) -> FloatArray:
-        """Precision of each node's measurement, 0 where a node is not measured; shape (size,)."""
-        weight = np.zeros(self.tree.size)
-        weight[self.node] = (self.budget / self.total) ** 2
-        return weight
-
-    def measure_columns(self, x: IntArray) -> IntArray:
-        """Sums over the nodes' intervals."""
-        return self.entries().measure(x)
-
-    def estimate_columns(self, y: FloatArray) -> FloatArray:
-        """Least squares along the tree, in two passes."""
-        nodes = np.zeros((self.tree.size, y.shape[1]))
-        nodes[self.node] = y
-        return blue(self.tree, self.precision, nodes)[self.tree.leaves]
-
-    def variance(self) -> TreeVariance:
-        return TreeVariance(self.tree, self.precision)
-
-    def entries(self) -> SparseRows:
-        """Ones on the nodes' intervals."""
-        return rows_of_ones(self.tree.n, self.tree.lo[self.node], self.tree.hi[self.node])
-
-    def for_products(self, crumb: float) -> AxisStrategy:
-        """The same tree with negligible inner budgets left to the leaves below them."""
-        share = np.zeros(self.tree.size)
-        share[self.node] = self.budget / self.total
-        return tree_strategy(self.tree, np.where(share < crumb, 0.0, share), self.total, self.law)
-
-    def frozen(self) -> dict[str, Any]:
-        """The shape and the budgets."""
-        shape = [self.tree.lo.tolist(), self.tree.hi.tolist(), self.tree.parent.tolist()]
-        return {
-            "tree": shape, "node": self.node.tolist(), "budget": self.budget.tolist(), "total": self.total,
-            "norm": self.law.norm,
-        }  # fmt: skip
-
-    @classmethod
-    def thawed(cls, frozen: Frozen) -> Self:
-        tree = tree_from_arrays(*(np.array(array, np.int64) for array in frozen["tree"]))
-        node, budget = (np.array(frozen[name], np.int64) for name in ("node", "budget"))
-        return cls(tree, node, budget, int(frozen["total"]), LAWS[frozen["norm"]])
+    node = np.flatnonzero(units)
+    rows, solver = (
+        rows_of_ones(tree.n, tree.lo[node], tree.hi[node]),
+        TreeVariance(tree, (units / total) ** 2),
+    )
+    shape, budget = np.array([tree.lo, tree.hi, tree.parent]), units[node]
+    stored = {"tree": shape, "node": node, "budget": budget, "total": total, "norm": norm}
+    return Strategy("tree", stored, rows, budget, total, norm, solver)
 
 
-def tree_strategy(
-    tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseDistribution = LAPLACE
-) -> TreeStrategy:
+def stored_nodes(
+    tree: Sequence[npt.ArrayLike], node: npt.ArrayLike, budget: npt.ArrayLike, total: int, norm: int
+) -> Strategy:
+    """`measured_nodes` as they were stored: a tree's arrays, and the budgets of some of its nodes."""
+    shape = tree_from_arrays(*tree)
+    units = np.zeros(shape.size, np.int64)
+    units[np.asarray(node, np.int64)] = budget
+    return measured_nodes(shape, units, total, norm)
+
+
+def without_crumbs(strategy: Strategy, crumb: float) -> Strategy:
+    """A strategy for views with other axes: nodes with less of the budget than `crumb` leave it to the leaves below."""
+    if not isinstance(strategy.solver, TreeVariance):
+        return strategy
+    tree, share = strategy.solver.tree, np.zeros(strategy.solver.tree.size)
+    share[strategy.solver.weight > 0] = strategy.budget / strategy.total
+    return tree_strategy(tree, np.where(share < crumb, 0.0, share), strategy.total, strategy.norm)
+
+
+def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, norm: int = 1) -> Strategy:
     """Measure the nodes of a tree, with real budgets rounded to integers.
 
     Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted. Where
@@ -123,10 +79,10 @@ def tree_strategy(
 
     Args:
         tree: the shape.
-        budget: relative budgets of the nodes, shape (size,); path sums of their powers (the law's norm) are at
+        budget: relative budgets of the nodes, shape (size,); path sums of their powers (the norm) are at
             most 1. Leaf budgets are not read.
         total: the integer that stands for the whole budget.
-        law: the noise.
+        norm: of the noise.
 
     Returns:
         The strategy, rows in node order.
@@ -134,7 +90,6 @@ def tree_strategy(
     Raises:
         InternalError: if the inner nodes spend more than the whole.
     """
-    norm = law.norm
     real = np.where(tree.is_leaf, 0.0, np.asarray(budget, np.float64)) ** norm
     largest_sum = float(path_sums(tree, real).max())
     if largest_sum > 1 + 1e-9:
@@ -142,9 +97,8 @@ def tree_strategy(
     shrink = min(1.0, (1 - LEAF_SHARE) / largest_sum) if largest_sum > 0 else 1.0
     units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
     remaining = total**norm - path_sums(tree, units**norm)[tree.leaves]
-    units[tree.leaves] = integer_root(remaining, law.norm)
-    node = np.flatnonzero(units > 0)
-    return TreeStrategy(tree, node, units[node], total, law)
+    units[tree.leaves] = integer_root(remaining, norm)
+    return measured_nodes(tree, units, total, norm)
 
 
 def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> FloatArray:
@@ -192,39 +146,6 @@ def path_sums(tree: Tree, value: Numbers) -> Numbers:
     for nodes in tree.level_slices[1:]:
         out[nodes] += out[tree.parent[nodes]]
     return out
-
-
-def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
-    """Weighted least squares under the constraint that a node is the sum of its children.
-
-    Args:
-        tree: the shape.
-        weight: 1 / variance of each node's measurement, shape (size,); 0 for a node that was not
-            measured, positive at leaves.
-        y: measurements, shape (size, m); not read where the weight is 0.
-
-    Returns:
-        Estimates of all nodes, shape (size, m); inner nodes are the sums of their children.
-
-    Raises:
-        InternalError: if a leaf has no weight.
-
-    **Privacy** Post-processing of noisy measurements.
-
-    **Source** docs/method/axis.md, "Least squares on a tree".
-    """
-    spread, gain = node_spread(tree, weight)
-    best = np.where(weight[:, None] > 0, y, 0.0)
-    below = np.zeros_like(best)
-    for parents, children, first, *_ in tree.inner_levels:
-        below[parents] = np.add.reduceat(best[children], first, axis=0)
-        share = gain[parents, None]  # of the children; the rest is the node's own
-        best[parents] = share * below[parents] + (1 - share) * best[parents]
-    for parents, children, first, of, _ in reversed(tree.inner_levels):
-        total = np.add.reduceat(spread[children], first)
-        correction = (best[parents] - below[parents]) / total[:, None]
-        best[children] += spread[children, None] * correction[of]
-    return best
 
 
 ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)

@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.matrices.strategy import AxisBudget, LevelShares
 from dpsql.matrices.tree import LevelVariance
-from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, JointLevels, TreeSearch
+from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, TreeSearch, tree_draws, tree_variance
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
@@ -43,7 +43,6 @@ from dpsql.mechanisms.continual.time_strategy import (
     too_long,
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.integer_rows import AxisBudget, LevelShares
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray
 
@@ -51,7 +50,7 @@ NAME = "tree drawn ahead"
 
 
 @dataclass(frozen=True)
-class JointTimeStrategy(SettledEstimates, JointLevels):
+class JointTimeStrategy(SettledEstimates):
     """Batches drawn together. See `TimeStrategy` for what its methods answer.
 
     Args:
@@ -67,12 +66,9 @@ class JointTimeStrategy(SettledEstimates, JointLevels):
 
     def __post_init__(self) -> None:
         """Refuse levels that spend more than the whole, or fewer leaves than batches."""
-        arities, shares = self.levels
-        if self.law != LAPLACE or len(shares) != len(arities) + 1 or min(arities, default=2) < 2:
-            raise ValueError("a tree drawn ahead has one share a level, and Laplace noise")
-        if min(shares) < 0 or shares[-1] < 1 or sum(shares) > TOTAL or prod(arities) < self.horizon:
+        if self.law != LAPLACE or not self.levels.fits(self.horizon, TOTAL):
             raise ValueError(
-                "the shares of a tree drawn ahead add up to more than the whole, or it is too small"
+                "the shares of a tree drawn ahead add up to more than the whole, or do not fit its levels and batches"
             )
 
     @property
@@ -105,7 +101,7 @@ class JointTimeStrategy(SettledEstimates, JointLevels):
 
     def variance(self, batches: int) -> LevelVariance:
         """Of the first batches of the whole tree."""
-        return self.level_variance(batches)
+        return tree_variance(self.levels, batches)
 
     def frozen(self) -> dict[str, Any]:
         arities, shares = self.levels
@@ -144,7 +140,7 @@ def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
         yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
     else:
         strategy = joint_time(question)
-        if strategy.tree_draws(cells.numbers) * cells.trees > LIMITS[cells.numbers]:
+        if tree_draws(strategy.levels, cells.numbers) * cells.trees > LIMITS[cells.numbers]:
             yield Refusal(NAME, "needs too many draws here")
         else:
             yield TimeOffer(NAME, 0.0, lambda: question.candidate(strategy))

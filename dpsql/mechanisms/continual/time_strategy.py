@@ -44,10 +44,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance, mean_variance
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.integer_rows import AxisBudget
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray
 

@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.leaves import IdentityVariance
-from dpsql.matrices.tree import TreeVariance
-from dpsql.mechanisms.axis.tree import blue
+from dpsql.matrices.tree import TreeVariance, blue
 from dpsql.mechanisms.continual.time_strategy import (
     Emission,
     Frozen,

@@ -60,9 +60,10 @@ from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.nonnegative import signal_tree
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import AUTO, auto_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, draw_view, expected_error, leaf_estimates
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.strategy import AxisChoice, draw_view, expected_error, leaf_estimates
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.measurement import (
     ChargeLine,
@@ -167,7 +168,7 @@ def _adapted(view: NoisyRows) -> AdaptedView:
 
 
 @lru_cache(maxsize=64)  # simulations draw the same view again and again
-def strategy_of(leaves: int) -> AxisStrategy:
+def strategy_of(leaves: int) -> Strategy:
     """Strategy for so many cells or buckets; depends on their number alone."""
     return auto_strategy(leaves).strategy
 
@@ -176,7 +177,7 @@ def as_leaves(words: str) -> Callable[[int], AxisChoice]:
     """A plan's choice where nothing is known before the draw."""
 
     def choice(leaves: int) -> AxisChoice:
-        leaf = LeafStrategy(leaves)
+        leaf = leaf_strategy(leaves)
         return AxisChoice(leaf, words, expected_error(leaf), ())
 
     return choice
@@ -305,7 +306,7 @@ def taper(signal_strength: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def tapered_strategy(tree: Tree, ratio: float) -> AxisStrategy:
+def tapered_strategy(tree: Tree, ratio: float) -> Strategy:
     """Budgets that fall by `ratio` from one level to the next; the root is not measured.
 
     Args:
@@ -316,7 +317,7 @@ def tapered_strategy(tree: Tree, ratio: float) -> AxisStrategy:
         The strategy; leaves take what their path has left.
     """
     if tree.depth < 3:
-        return LeafStrategy(tree.n)
+        return leaf_strategy(tree.n)
     share = np.concatenate([[0.0], ratio ** -np.arange(tree.depth - 1.0)])
     return tree_strategy(tree, (share / share.sum())[tree.level])
 
@@ -351,7 +352,7 @@ class AdaptiveRelease:
 
     signal: Signal
     full: bool
-    strategy: AxisStrategy
+    strategy: Strategy
     view: NoisyView
 
 
@@ -360,7 +361,7 @@ def draw_adaptive(
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
-    unbiased_for: Callable[[int], AxisStrategy],
+    unbiased_for: Callable[[int], Strategy],
 ) -> AdaptiveRelease:
     """Spend SIGNAL_SHARE on two numbers, choose by them, measure with the rest.
 
@@ -409,7 +410,7 @@ def _adaptive(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) 
     chosen = "unbiased optimum, signal is full" if drawn.full else "tapered tree, signal is sparse"
     return AdaptedView(
         joined(drawn.signal.numbers, drawn.view.value), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
-        unbiased_cells(drawn), drawn.strategy.variance(), drawn.view.variance_at_unit_budget, chosen, not drawn.full,
+        unbiased_cells(drawn), drawn.strategy.solver, drawn.view.variance_at_unit_budget, chosen, not drawn.full,
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from dpsql.matrices.distinct import (
 )
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -94,7 +94,7 @@ class Gaps(BoundedRows):
     def words(self, strategies: Sequence[str]) -> str:
         return f"gaps between {self.leaves[self.place]} leaves"
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
         """Everybody and each gap, a cell of the other axes."""
         return self.cells * len(gap_weights(self.leaves[self.place]))
 
@@ -177,7 +177,7 @@ class Touched(BoundedRows):
     def words(self, strategies: Sequence[str]) -> str:
         return "cells"
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
         return prod(self.leaves)
 
     @cached_property

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
+from dpsql.matrices.strategy import NullCount, axis_budgets, measure_view
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.distribution import (
     Laplace,
@@ -33,7 +33,6 @@ from dpsql.mechanisms.distribution import (
     refined,
     signed_sum,
 )
-from dpsql.mechanisms.integer_rows import NullCount
 from dpsql.noise import MOST_DRAWN, Noise, expected_tries
 from dpsql.tree import Exact, IntArray
 

@@ -31,7 +31,7 @@ from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import Subset, ViewEstimate, subsets
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
@@ -48,7 +48,7 @@ class DrawParameters(NamedTuple):
         beside: the first statistic of the view as drawn, where this is another one.
     """
 
-    strategies: Sequence[AxisStrategy]
+    strategies: Sequence[Strategy]
     law: NoiseDistribution
     spend: Fraction
     sensitivity: int
@@ -97,7 +97,7 @@ class MeasuredAxis(NamedTuple):
     """One axis of a release: what is measured on it, with its variance model and in words; its dimension, where rows
     may lack a partner there."""
 
-    strategy: AxisStrategy
+    strategy: Strategy
     split: AxisSplit
     words: str
     partner: Partner | None = None
@@ -190,10 +190,10 @@ def asked_sets(charges: Sequence[StatisticShare]) -> dict[Subset, float]:
 class LinearRows(Protocol):
     """Integer rows over a statistic's cells, known before anything is drawn."""
 
-    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
+    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
         """Layout of the stored integers."""
 
-    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+    def known(self, strategies: Sequence[Strategy]) -> int:
         """Number of independent sums of cells that the rows measure; further rows reveal the size of the noise."""
 
     def budgets(self, terms: DrawParameters) -> IntArray:
@@ -209,16 +209,16 @@ class LinearRows(Protocol):
     def column_cap(self, terms: DrawParameters) -> int:
         """The most that it may be for the spend to hold."""
 
-    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+    def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         """The rows of some cells in exact integers modulo 2^64.
 
         **Privacy** Raw where the cells are: never leaves publishing without noise.
         """
 
-    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
         """The share of a whole budget that each row has, to be multiplied with rows of `shape`."""
 
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
         """Estimates of the cells from these rows alone, shape (n_1, .., n_d)."""
 
 
@@ -269,7 +269,7 @@ class Measurement(Protocol):
     def words(self, strategies: Sequence[str]) -> str:
         """Measurement in words, from the words of each axis."""
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
         """About how many integers will be drawn."""
 
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:

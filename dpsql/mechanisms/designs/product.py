@@ -19,18 +19,9 @@ from dpsql.errors import CatalogError
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset, component_variances
+from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view, tree_of
 from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of, least_variance
-from dpsql.mechanisms.axis.strategy import (
-    AxisChoice,
-    AxisProblem,
-    AxisStrategy,
-    JointCells,
-    Word,
-    axis_budgets,
-    leaf_estimates,
-    measure_view,
-    row_count,
-)
+from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, JointCells, Word, leaf_estimates
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -55,7 +46,6 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution, NoisyRows
-from dpsql.mechanisms.integer_rows import tree_of
 from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
@@ -67,8 +57,8 @@ class ExpectedProduct:
     def words(self, strategies: Sequence[str]) -> str:
         return " x ".join(strategies)
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
-        return prod(map(row_count, strategies))
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
+        return prod(len(strategy.budget) for strategy in strategies)
 
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:
         return terms.law.variance_at_unit_budget(
@@ -110,10 +100,10 @@ class Product(ExpectedProduct):
         leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
         return estimated(self, family, leaves, axes, agree=True)
 
-    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
-        return tuple(row_count(strategy) for strategy in strategies)
+    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
+        return tuple(len(strategy.budget) for strategy in strategies)
 
-    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+    def known(self, strategies: Sequence[Strategy]) -> int:
         return prod(strategy.leaves for strategy in strategies)
 
     def budgets(self, terms: DrawParameters) -> IntArray:
@@ -130,17 +120,17 @@ class Product(ExpectedProduct):
         """Of the axes' strategies, as the law says."""
         return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
-    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+    def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         return measure_view(cells, strategies)
 
-    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
         """Products of the axes' shares."""
         weight = np.ones(self.shape(strategies))
         for place, strategy in enumerate(strategies):
             weight = weight * shaped(strategy.budget / strategy.total, place, len(strategies))
         return weight
 
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
         """Least squares axis by axis."""
         return leaf_estimates(view, strategies)
 
@@ -271,12 +261,12 @@ def _error(question: DesignProblem, views: Sequence[ViewChoice]) -> float:
     if len(views) == 1:
         gain = question.joint_gain(question.views[0], views[0].law)
         return gain * question.price(views[0].law) * views[0].error
-    ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
+    ids: dict[tuple[int, Strategy], int] = {}  # views that share a strategy have one axis
     members = []
     for view, choice in zip(question.views, views, strict=True):
         own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
         members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
-    asked_axes = {i: AxisWorkload(own.variance(), question.workload(axis)) for (axis, own), i in ids.items()}
+    asked_axes = {i: AxisWorkload(own.solver, question.workload(axis)) for (axis, own), i in ids.items()}
     errors = []
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]

@@ -38,9 +38,10 @@ from dpsql.errors import InternalError
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset, subsets
+from dpsql.matrices.strategy import Strategy, estimate, measure
 from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy, estimate, measure
+from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -204,7 +205,7 @@ def _design(question: DesignProblem) -> FamilyCandidate:
     choices = {i: axis_choice for view, view_choice in zip(question.views, views, strict=True)
                for i, axis_choice in zip(view.axes, view_choice.axes, strict=True)}  # fmt: skip
     asked_axes = {
-        i: AxisWorkload(axis_choice.strategy.variance(), question.workload(i))
+        i: AxisWorkload(axis_choice.strategy.solver, question.workload(i))
         for i, axis_choice in choices.items()
     }
     sets = tuple(
@@ -275,7 +276,7 @@ def _shares(
     sets = asked_sets(charges)
     if not any(question.by_cells(i) for i in asked):
         return best_shares(sets, asked)
-    ranges = {i: question.axes[i].once(_range_rows).strategy.variance() for i in asked}
+    ranges = {i: question.axes[i].once(_range_rows).strategy.solver for i in asked}
     shares = best_shares(
         sets, {i: AxisWorkload(model, question.axes[i].workload) for i, model in ranges.items()}
     )
@@ -345,7 +346,7 @@ def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AxisWorkload])
 
 
 def residual_estimates(
-    drawn: Mapping[Subset, NoisyRows], strategies: Mapping[int, AxisStrategy]
+    drawn: Mapping[Subset, NoisyRows], strategies: Mapping[int, Strategy]
 ) -> dict[Subset, FloatArray]:
     """Best linear unbiased leaf estimates of every set of axes from the measurements of all.
 
@@ -374,7 +375,7 @@ def residual_estimates(
     return estimates
 
 
-def _deviation(rows: IntArray, subset: Subset, strategies: Mapping[int, AxisStrategy]) -> FloatArray:
+def _deviation(rows: IntArray, subset: Subset, strategies: Mapping[int, Strategy]) -> FloatArray:
     """Leaf estimates of what a set has beyond its subsets; they add to zero along every axis."""
     leaves = np.asarray(rows, np.float64)
     for place, axis in enumerate(subset):
@@ -386,7 +387,7 @@ def _added_up(
     deviations: Mapping[Subset, FloatArray],
     sets: Sequence[Subset],
     axes: Subset,
-    strategies: Mapping[int, AxisStrategy],
+    strategies: Mapping[int, Strategy],
 ) -> FloatArray:
     """Every part, spread evenly over the axes that it does not hold."""
     total = np.zeros([strategies[axis].leaves for axis in axes])
@@ -399,9 +400,7 @@ def _added_up(
     return np.asarray(total, np.float64)
 
 
-def _measured(
-    leaves: IntArray, subset: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]
-) -> IntArray:
+def _measured(leaves: IntArray, subset: Subset, axes: Subset, strategies: Mapping[int, Strategy]) -> IntArray:
     """Noise-free measurement of a part of some leaves."""
     rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in subset))
     for place, axis in enumerate(subset):

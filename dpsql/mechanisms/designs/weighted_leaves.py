@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import AxisChoice, Word, expected_error
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.product import PRODUCT
@@ -103,9 +103,9 @@ def shape_strategy(n: int, law: NoiseDistribution) -> AxisChoice:
     **Source** docs/method/user_level.md, "Rows for spread people".
     """
     if n <= ONE_LEVEL:
-        leaf = LeafStrategy(n, law)
+        leaf = leaf_strategy(n, law.norm)
         return AxisChoice(leaf, "leaves", expected_error(leaf))
     tree = kary_tree(n, ceil(n / isqrt(n)))
     inner = np.where(tree.level == 1, 0.5 ** (1 / law.norm), 0.0)
-    strategy = tree_strategy(tree, inner, SHAPE_TOTAL, law)
+    strategy = tree_strategy(tree, inner, SHAPE_TOTAL, law.norm)
     return AxisChoice(strategy, "two-level square-root tree", expected_error(strategy))

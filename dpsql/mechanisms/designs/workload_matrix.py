@@ -37,10 +37,11 @@ import numpy as np
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
+from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, integer_root
 from dpsql.matrices.workload import AskedReading, AskedVariance
 from dpsql.mechanisms.axis.dense import matrix_root, optimal_gram
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisStrategy
+from dpsql.mechanisms.axis.leaves import leaf_strategy
+from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -62,7 +63,6 @@ from dpsql.mechanisms.designs.question import (
     stands_alone,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
-from dpsql.mechanisms.integer_rows import AxisBudget, SparseRows, integer_root
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
@@ -239,7 +239,7 @@ class AskedRows(OwnParts):
     def words(self, strategies: Sequence[str]) -> str:
         return f"{len(self.matrix)} sums for a few questions"
 
-    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
         return len(self.matrix)
 
     def variance_at_unit_budget(self, terms: DrawParameters) -> float:
@@ -271,10 +271,10 @@ class AskedRows(OwnParts):
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
         return estimated(self, family, [self.leaf_estimates(member.view, ()) for member in family], axes)
 
-    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
+    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
         return (len(self.matrix),)
 
-    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+    def known(self, strategies: Sequence[Strategy]) -> int:
         return self._model.rank
 
     def budgets(self, terms: DrawParameters) -> IntArray:
@@ -288,17 +288,17 @@ class AskedRows(OwnParts):
         """Of these rows, as the law says."""
         return terms.law.column_cap([self._axis], terms.spend, terms.sensitivity)
 
-    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+    def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         """H times the sums of the classes, modulo 2^64."""
         flat, of = np.asarray(cells, np.int64).ravel(), self.classes.ravel()
         sums = np.zeros(self.matrix.shape[1], np.int64)
         np.add.at(sums, of[of >= 0], flat[of >= 0])
         return np.asarray(self.matrix @ sums, np.int64)
 
-    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
         return np.full(len(self.matrix), 1.0 / self.total)
 
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
         """Least squares, refined once, so that float rounding stays relative to the noise."""
         first = self._class_sums(view.value)
         sums = first + self._class_sums(view.value - self.matrix @ first)
@@ -388,6 +388,6 @@ def _best(question: DesignProblem) -> FamilyCandidate:
     rows = AskedRows(classes.reshape(leaves), matrix, total, law)
     error = law.error_at_unit_budget * float(np.sum(rows_by_law[law].error)) / len(view.questions)
     choices: tuple[AxisChoice, ...] = tuple(
-        AxisChoice(LeafStrategy(n, law), rows.words(()), error) for n in leaves
+        AxisChoice(leaf_strategy(n, law.norm), rows.words(()), error) for n in leaves
     )
     return FamilyCandidate(rows.words(()), FamilyDesign(rows, (ViewChoice(law, choices),)), lambda: nan)

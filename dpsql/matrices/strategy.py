@@ -1,20 +1,33 @@
-"""Integer rows over intervals of one axis, and what is exact about them; the budgets of an axis's rows.
+"""A strategy: which integer rows of one axis are measured, and with how much of the budget each.
+
+A strategy is made from public facts only. Its rows and its budgets are integers, so the measurement H x is exact and
+the sensitivity is a sum of integers that is checked when it is made.
+
+    norm 1 (Laplace)      max over leaves l of  sum_r |H_rl| b_r       <= total
+    norm 2 (Gaussian)     max over leaves l of  sum_r  H_rl^2 b_r^2    <= total^2
+
+Row r carries noise of scale total/b_r per unit of 1/epsilon, or of standard deviation total/b_r per unit of sigma. The
+least squares over the rows is the strategy's solver, which is its variance model too.
 
 Most rows are ones on an interval and store no entry; hats store theirs one after the other.
+
+**Source** docs/method/axis.md, "Rows and budgets".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
+from dpsql.matrices.model import AxisVariance
 from dpsql.tree import FloatArray, IntArray
 
 LIMIT = 1 << 62
@@ -82,6 +95,13 @@ class SparseRows:
         """Mask of rows that store no entries, shape (p,)."""
         return np.asarray(np.diff(self.offset) == 0)
 
+    @cached_property
+    def is_identity(self) -> bool:
+        """True if each leaf is measured once, in order."""
+        leaf = np.arange(self.cells)
+        each = np.array_equal(self.start, leaf) and np.array_equal(self.stop, leaf + 1)
+        return each and not len(self.entry)
+
     def column_bound(self, budget: IntArray, norm: int) -> int:
         """The largest weighted column sum: of |H_rl| b_r (norm 1) or of (H_rl b_r)^2 (norm 2), as an integer.
 
@@ -117,6 +137,8 @@ class SparseRows:
 
         **Privacy** Raw.
         """
+        if self.is_identity:
+            return x.copy()
         rows = np.empty((self.number, x.shape[1]), np.int64)
         if np.any(self.of_ones):
             sums = np.zeros((self.cells + 1, x.shape[1]), np.int64)
@@ -173,6 +195,12 @@ class LevelShares(NamedTuple):
         """The shares as parts of a total."""
         return tuple(share / total for share in self.shares)
 
+    def fits(self, leaves: int, total: int) -> bool:
+        """True if the levels spend no more than the total, and have as many leaves as an axis or more."""
+        shaped = len(self.shares) == len(self.arities) + 1 and min(self.arities, default=2) >= 2
+        spends = min(self.shares) >= 0 and self.shares[-1] >= 1 and sum(self.shares) <= total
+        return shaped and spends and prod(self.arities) >= leaves
+
 
 class PlacedTree(NamedTuple):
     """The tree of one axis of a view: the axis's position, its levels, and what their shares are parts of."""
@@ -202,6 +230,170 @@ class AxisBudget(NamedTuple):
     budget: IntArray
     total: int
     tree: LevelShares | None = None
+
+
+class Rows(Protocol):
+    """Integer rows over the leaves of an axis."""
+
+    @property
+    def cells(self) -> int:
+        """Number of leaves, n."""
+
+    def measure(self, x: IntArray) -> IntArray:
+        """H x of each column, in exact integers modulo 2^64, (n, m) -> (rows, m).
+
+        **Privacy** Raw: never leaves publishing without noise of at least the strategy's scale.
+        """
+
+    def column_bound(self, budget: IntArray, norm: int) -> int:
+        """The largest weighted column sum, an exact integer or a proven bound."""
+
+
+class Solver(AxisVariance, Protocol):
+    """Least squares over a strategy's rows, with its variances."""
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Best linear unbiased leaf estimates from rows of unit noise, (rows, m) -> (n, m)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """Integer rows over the leaves of one axis, with relative integer budgets and the solver of their least squares.
+
+    Args:
+        kind: name of its constructor in the closed registry.
+        stored: the arguments of that constructor, integers that floating point chose.
+        rows: H.
+        budget: relative budget of each row, at least 1, shape (rows,).
+        total: bound of the weighted column sums, see the module's table.
+        norm: 1 for Laplace noise, 2 for Gaussian.
+        solver: of the rows where row r has noise of standard deviation total/b_r.
+        entry_scale: scale of the integer rows: products of rows of several axes have to fit in 64 bits.
+        refinements: rounds in which an estimate is refined on the integers that it leaves unexplained.
+        levels: where the rows are leaves drawn together, the tree; the leaves' share is their budget.
+
+    Raises:
+        InternalError: if its sensitivity is larger than it says.
+
+    **Privacy** Adding or removing one record of unit value moves the rows by at most `total` in the norm, after
+    weighting by the budgets.
+    """
+
+    kind: str
+    stored: Mapping[str, Any]
+    rows: Rows
+    budget: IntArray
+    total: int
+    norm: int
+    solver: Solver
+    entry_scale: int = 1
+    refinements: int = 1
+    levels: LevelShares | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse rows that are more sensitive than they say."""
+        fits = self.levels is None or self.levels.fits(self.leaves, self.total)
+        check_sensitivity(self, self.rows.column_bound(self.budget, self.norm) if fits else self.total + 1)
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves, n."""
+        return self.rows.cells
+
+    def estimate(self, y: FloatArray) -> FloatArray:
+        """Best linear unbiased leaf estimates of each column, (rows, m) -> (n, m)."""
+        unit_noise = self.levels is None  # leaves drawn together are their own estimates
+        return self.solver.blue(y * self.budget[:, None] / self.total if unit_noise else y)
+
+    def entries(self) -> SparseRows | None:
+        """The rows' integers, or None where there are too many to be written down."""
+        return self.rows if isinstance(self.rows, SparseRows) else None
+
+    def frozen(self) -> dict[str, Any]:
+        """Plain values of JSON that hold the whole strategy, for audits and later appends."""
+        return {name: np.asarray(value).tolist() for name, value in self.stored.items()}
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Of a strategy that a few integers make these; every other one is equal to itself alone."""
+        few = all(isinstance(value, int | tuple) for value in self.stored.values())
+        return (self.kind, *self.stored.items()) if few else id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Strategy) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def check_sensitivity(strategy: Strategy, column_bound: int) -> None:
+    """Refuse a strategy whose sensitivity is larger than it says.
+
+    Args:
+        strategy: as it would be.
+        column_bound: its largest weighted column sum, an exact integer or a proven bound.
+
+    Raises:
+        InternalError: a budget below 1, or a sum above `total` to the power of the norm.
+    """
+    if np.any(strategy.budget < 1) or column_bound > strategy.total**strategy.norm:
+        raise InternalError(
+            f"a strategy of kind {strategy.kind} on {strategy.leaves} leaves is more sensitive than declared"
+        )
+
+
+def gathers(strategy: Strategy) -> bool:
+    """True if some row adds leaves together."""
+    entries = strategy.entries()
+    return entries is None or bool(np.any(entries.stop - entries.start > 1))
+
+
+def axis_budgets(strategies: Sequence[Strategy]) -> list[AxisBudget]:
+    """Facts about the axes of a view that a noise distribution needs."""
+    return [AxisBudget(s.budget, s.total, s.levels) for s in strategies]
+
+
+def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntArray:
+    """H x along one axis of an array, in exact integers.
+
+    Args:
+        strategy: the rows.
+        x: integers, with strategy.leaves cells along `axis`.
+        axis: the axis to replace.
+
+    Returns:
+        int64, with the strategy's rows along `axis`, modulo 2^64. No noise is added here.
+
+    **Privacy** Raw: never leaves publishing without noise of at least the strategy's scale. Sums and the noise
+    added to them wrap around at 2^64, which is a function of the noisy integer; an error would tell of the data.
+    """
+    moved = np.moveaxis(np.asarray(x), axis, 0)
+    flat = moved.reshape(strategy.leaves, -1).astype(np.int64, casting="safe")
+    measured = strategy.rows.measure(flat)
+    return np.moveaxis(measured.reshape(len(measured), *moved.shape[1:]), 0, axis)
+
+
+def estimate(strategy: Strategy, y: npt.NDArray[np.generic], axis: int = 0) -> FloatArray:
+    """Best linear unbiased leaf estimates along one axis, for noise of variance (total/b_r)^2 on row r.
+
+    Args:
+        strategy: the rows that were measured.
+        y: noisy measurements, with the strategy's rows along `axis`.
+        axis: the axis to replace.
+
+    Returns:
+        float64, with strategy.leaves cells along `axis`.
+    """
+    moved = np.moveaxis(np.asarray(y, np.float64), axis, 0)
+    leaves = strategy.estimate(moved.reshape(len(moved), -1))
+    return np.moveaxis(leaves.reshape(strategy.leaves, *moved.shape[1:]), 0, axis)
+
+
+def measure_view(histogram: IntArray, strategies: Sequence[Strategy]) -> IntArray:
+    """Exact rows of a whole view, leaf combinations (n_1, .., n_d) -> (rows_1, .., rows_d)."""
+    for axis, strategy in enumerate(strategies):
+        histogram = measure(strategy, histogram, axis)
+    return histogram
 
 
 def tree_of(axes: Sequence[AxisBudget]) -> PlacedTree | None:
