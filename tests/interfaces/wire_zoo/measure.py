@@ -29,7 +29,9 @@ STAR = frozenset({
 })  # fmt: skip
 ABSENT = ("pg_extension",)
 """Relations that have rows in every PostgreSQL and none here."""
-OIDS_OF_STAR = "SELECT relname, c.oid FROM pg_class c, pg_namespace n WHERE n.oid = relnamespace AND nspname = 'public'"
+OIDS_OF_STAR = (
+    "SELECT relname, c.oid FROM pg_class c, pg_namespace n WHERE n.oid = relnamespace AND nspname = 'public'"
+)
 MOST_COMPARED = 40
 """Rows of an answer that the fixture keeps whole."""
 
