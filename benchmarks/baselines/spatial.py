@@ -40,13 +40,6 @@ def _sums(counts: IntArray, across: IntArray, down: IntArray) -> IntArray:
     return np.asarray(np.add.reduceat(np.add.reduceat(counts, across[:-1], axis=0), down[:-1], axis=1))
 
 
-def _spread(values: FloatArray, across: IntArray, down: IntArray) -> FloatArray:
-    """Values of grid cells, spread evenly over their own cells."""
-    height, width = np.diff(across), np.diff(down)
-    means = values / (height[:, None] * width[None, :])
-    return np.repeat(np.repeat(means, height, axis=0), width, axis=1)
-
-
 def _rows(counts: IntArray, epsilon: Fraction, noise: Noise) -> float:
     """A noisy number of rows, at least 1."""
     return max(1.0, float(_noisy(counts.sum(keepdims=True), epsilon, noise)[0, 0]))

@@ -7,7 +7,6 @@ They were written when neighbours on ordered axes came to be counted together, a
 | `incomes` | log-normal rows; dear things are popular, and who buys most buys cheaper |
 | `visits` | weeks, ages and regions in three views, one of three axes; people come for a while, more of them later |
 | `prices` | 365 days by 148 prices, both of two levels; more dear things later |
-| `tiers` | Pareto rows, and an axis that follows from a customer's number of rows, as a loyalty tier does |
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -24,15 +22,12 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.userlevel.measure import BAR, least_held
-from benchmarks.userlevel.questions import Questions, answers, read
+from benchmarks.userlevel.measure import BAR, Measured, least_held, measure
+from benchmarks.userlevel.questions import Questions, random_range, seen
 from benchmarks.userlevel.releases import Star, open_star
 
 BOXES, SMALLEST = 60, 0.002
 """Random boxes of each view, half as many ranges of each axis of wider views; those of fewer rows are not asked."""
-
-TOLD = ("tiers",)
-"""Stars whose figures have no bound: no interval knows that unseen people share a leaf."""
 
 Columns = dict[str, np.ndarray]
 HEAD = """
@@ -162,40 +157,7 @@ views:
 """)  # fmt: skip
 
 
-def tiers() -> MadeUp:
-    """See the module."""
-    rng, people, items = np.random.default_rng(303), 8_000, 2_000
-    owned = np.minimum((rng.pareto(1.6, people) + 1) * 4, 600).astype(int)
-    who, rich = np.repeat(np.arange(people), owned), rng.random(people)
-    peak = np.exp(-(((np.arange(300) - 90) / 80) ** 2))
-    step = rng.choice(300, items, p=peak / peak.sum())
-    near = np.clip(rng.beta(1 + 2 * rich[who], 1 + 2 * (1 - rich[who])), 0, 0.9999)
-    what = np.argsort(step)[(near * items).astype(int)]
-    tables = {
-        "person": {"id": np.arange(people), "tier": np.clip(rich * 20 + owned**0.5, 0, 39).astype(np.int64)},
-        "item": {"item_id": np.arange(items), "half": 2 + step},
-        "buy": {
-            "id": who,
-            "item_id": what,
-            "cents": (2 + step[what]) * 50 * rng.choice([1, 1, 1, 2], len(who)),
-        },
-    }
-    return MadeUp(tables, "2", "1e-6", """
-tables:
-  person: {role: dimension, key: id, private: true, columns: {tier: {type: int, lower: 0, upper: 39}}}
-  item: {role: dimension, key: item_id, private: false}
-  buy: {role: fact, max_ids: auto, foreign_keys: {id: person, item_id: item}, columns: {
-    amount: {type: decimal, scale: 2, lower: 0, upper: 301, measure: true}}}
-views:
-  prices: {of: buy, axes: [{axis: item, by: [price]}], measures: [count, buy.amount], share: 0.4}
-  tiers: {of: buy, axes: [person.tier], measures: [count, buy.amount], share: 0.3}
-  cross: {of: buy, axes: [person.tier, {axis: item, by: [price]}], measures: [count, buy.amount], share: 0.3}
-""")  # fmt: skip
-
-
-STARS: Mapping[str, Callable[[], MadeUp]] = {
-    "incomes": incomes, "visits": visits, "prices": prices, "tiers": tiers
-}  # fmt: skip
+STARS: Mapping[str, Callable[[], MadeUp]] = {"incomes": incomes, "visits": visits, "prices": prices}
 
 
 def boxes(star: Star, seed: int = 7) -> Iterator[Questions]:
@@ -207,50 +169,27 @@ def boxes(star: Star, seed: int = 7) -> Iterator[Questions]:
     """
     rng = np.random.default_rng(seed)
 
-    def one(n: int) -> np.ndarray:
-        low, high = np.sort(rng.choice(n + 1, 2, replace=False))
-        return ((np.arange(n) >= low) & (np.arange(n) < high)).astype(float)
-
-    for view, (rows, sums) in star.truth.items():
-        asked = [("box", [one(n) for n in rows.shape]) for _ in range(BOXES)]
+    asked: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
+    for view, (rows, _) in star.truth.items():
+        asked[view] = [
+            (f"{view}, box", tuple(random_range(rng, n) for n in rows.shape)) for _ in range(BOXES)
+        ]
         for axis in range(rows.ndim) if rows.ndim > 1 else ():
-            asked += [
-                ("range", [one(n) if i == axis else np.ones(n) for i, n in enumerate(rows.shape)])
+            asked[view] += [
+                (
+                    f"{view}, range",
+                    tuple(
+                        random_range(rng, n) if i == axis else np.ones(n) for i, n in enumerate(rows.shape)
+                    ),
+                )
                 for _ in range(BOXES // 2)
             ]
-        masks = tuple(np.array([own[i] for _, own in asked]) for i in range(rows.ndim))
-        kept = read(rows, masks) >= SMALLEST * rows.sum()
-        masks = tuple(mask[kept] for mask in masks)
-        count, total = read(rows, masks), read(sums, masks)
-        kinds = tuple(kind for (kind, _), keep in zip(asked, kept, strict=True) if keep)
-        yield Questions(view, kinds, masks, {"COUNT": count, "SUM": total, "AVG": total / count})
+    return seen(star.truth, asked, SMALLEST)
 
 
-class Held(NamedTuple):
-    """What releases of a star gave, by (view, kind, aggregate).
-
-    Args:
-        errors: relative, in percent.
-        held: whether the 95% interval held the exact answer.
-    """
-
-    errors: dict[tuple[str, str, str], list[float]]
-    held: dict[tuple[str, str, str], list[bool]]
-
-
-def measure(star: Star, releases: int) -> Held:
-    """Ask all boxes of some releases."""
-    asked, found = list(boxes(star)), Held(defaultdict(list), defaultdict(list))
-    for seed in range(1, releases + 1):
-        release = star.release(seed)
-        for own in asked:
-            for name, answer in answers(release, own, star.measure).items():
-                right = own.right[name]
-                off, inside = np.abs(answer.value - right), (answer.low <= right) & (right <= answer.high)
-                for i in np.flatnonzero(np.isfinite(answer.value)):
-                    found.errors[own.view, own.kinds[i], name].append(float(100 * off[i] / abs(right[i])))
-                    found.held[own.view, own.kinds[i], name].append(bool(inside[i]))
-    return found
+def measured(star: Star, draws: int) -> Measured:
+    """All boxes asked of some releases."""
+    return measure(list(boxes(star)), star.measure, map(star.release, range(1, draws + 1)))
 
 
 def main() -> int:
@@ -261,20 +200,16 @@ def main() -> int:
     given, figures = parser.parse_args(), Figures()
     for name in given.stars:
         with tempfile.TemporaryDirectory() as folder:
-            found = measure(open_star(STARS[name]().write(Path(folder))), given.releases)
-        for (view, kind, aggregate), held in found.held.items():
-            what = f"userlevel made-up {name}, {view}, {kind}, {aggregate}"
-            share, median = 100 * float(np.mean(held)), float(np.median(found.errors[view, kind, aggregate]))
-            if name in TOLD:
-                print(f"told   {what}: error {median:.2f}%, 95% intervals hold {share:.1f}%", flush=True)
-            else:
-                figures.at_least(
-                    "made-up stars, % of intervals that cover less its bar",
-                    share - round(least_held(BAR, len(held)), 1),
-                    0,
-                    what,
-                )
-                print(f"told   {what}: error {median:.2f}%", flush=True)
+            found = measured(open_star(STARS[name]().write(Path(folder))), given.releases)
+        for cell, held in found.held.items():
+            what, share = f"userlevel made-up {name}, {', '.join(cell)}", found.share(cell)
+            figures.at_least(
+                "made-up stars, % of intervals that cover less its bar",
+                share - round(least_held(BAR, len(held)), 1),
+                0,
+                what,
+            )
+            print(f"told   {what}: error {found.error(cell):.2f}%", flush=True)
     return figures.finish()
 
 

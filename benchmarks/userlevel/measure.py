@@ -122,13 +122,13 @@ def open_case(name: str, law: str, folder: Path) -> Opened:
     return Opened(open_star(catalog, **LAWS[law]), views)
 
 
-def measure(opened: Opened, some: Iterable[Release]) -> Measured:
-    """Ask all questions of releases."""
-    asked, found, number = opened.questions(), Measured(0), 0
+def measure(asked: Sequence[Questions], summed: str, some: Iterable[Release]) -> Measured:
+    """Ask questions of releases, with sums of one measure."""
+    found, number = Measured(0), 0
     for release in some:
         number += 1
         for each in asked:
-            for name, answer in answers(release, each, opened.star.measure).items():
+            for name, answer in answers(release, each, summed).items():
                 right = each.right[name]
                 inside = (answer.low <= right) & (right <= answer.high)
                 off, half = answer.value - right, (answer.high - answer.low) / 2
@@ -234,7 +234,9 @@ def main() -> int:
         for name in given.stars:
             for law in given.laws:
                 opened = open_case(name, law, Path(folder))
-                measured = measure(opened, releases(opened.star, given.draws))
+                measured = measure(
+                    opened.questions(), opened.star.measure, releases(opened.star, given.draws)
+                )
                 tell(name, law, measured)
                 if name in JUDGED:
                     judged.add(name, law, measured)

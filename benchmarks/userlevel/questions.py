@@ -76,31 +76,34 @@ def questions(
             asked[view] += [(kind, (mask,)) for mask in np.eye(truth[view][0].size)]
     for kind, names in (("range", views.ranges), ("tier range", views.ordered)):
         for view in names:
-            asked[view] += [(kind, (_range(rng, truth[view][0].size),)) for _ in range(RANGES)]
+            asked[view] += [(kind, (random_range(rng, truth[view][0].size),)) for _ in range(RANGES)]
     for view in views.pairs:
         sides = list(zip(truth[view][0].shape, ordered[view], strict=True))
         for _ in range(RANGES):
-            masks = tuple(_range(rng, n) if line else np.eye(n)[rng.integers(n)] for n, line in sides)
+            masks = tuple(random_range(rng, n) if line else np.eye(n)[rng.integers(n)] for n, line in sides)
             asked[view].append(("joined", masks))
     whole = views.groups[0]
     asked[whole].append(("total", (np.ones(truth[whole][0].size),)))
-    return list(_seen(truth, asked))
+    return list(seen(truth, asked))
 
 
-def _seen(truth: Truth, asked: Mapping[str, list[tuple[str, tuple[FloatArray, ...]]]]) -> Iterator[Questions]:
+def seen(
+    truth: Truth, asked: Mapping[str, list[tuple[str, tuple[FloatArray, ...]]]], smallest: float = SMALLEST
+) -> Iterator[Questions]:
+    """Questions by view whose true share is so much or more."""
     for view, pairs in asked.items():
         if not pairs:
             continue
         rows, sums = truth[view]
         masks = tuple(np.array([own[i] for _, own in pairs]) for i in range(rows.ndim))
-        kept = read(rows, masks) >= SMALLEST * rows.sum()
+        kept = read(rows, masks) >= smallest * rows.sum()
         masks = tuple(mask[kept] for mask in masks)
         count, total = read(rows, masks), read(sums, masks)
         kinds = tuple(kind for (kind, _), keep in zip(pairs, kept, strict=True) if keep)
         yield Questions(view, kinds, masks, {"COUNT": count, "SUM": total, "AVG": total / count})
 
 
-def _range(rng: np.random.Generator, n: int) -> FloatArray:
+def random_range(rng: np.random.Generator, n: int) -> FloatArray:
     """A range of leaves, all ranges equally likely."""
     low, high = np.sort(rng.choice(n + 1, 2, replace=False))
     leaf = np.arange(n)

@@ -186,7 +186,9 @@ def main() -> int:
         for name in given.stars:
             for law in given.laws:
                 opened = open_case(name, law, Path(folder))
-                measured = measure(opened, releases(opened.star, given.draws))
+                measured = measure(
+                    opened.questions(), opened.star.measure, releases(opened.star, given.draws)
+                )
                 tell(name, law, measured)
                 judge(figures, name, law, measured)
                 for what, bound in ORACLE.get(law, {}).items() if name in SHORT_STARS else ():

@@ -168,6 +168,6 @@ def test_boxes_and_ranges_of_skewed_axes_hold(tmp_path: Path) -> None:
     were counted together, 95% intervals held 53 to 78% of COUNT and SUM here."""
     generate(tmp_path)
     (tmp_path / "shop.yaml").write_text(CATALOG)
-    found = made_up.measure(open_star(tmp_path / "shop.yaml"), 6)
+    found = made_up.measured(open_star(tmp_path / "shop.yaml"), 6)
     for key, held in found.held.items():
         assert 100 * float(np.mean(held)) >= least_held(BAR, len(held)), key
