@@ -1,13 +1,11 @@
 """SQL text in, blocks and a regenerated outer statement out. The only package here that imports sqlglot.
 
-parse         guarded text -> one checked tree, and errors that point into the text
+parse         guarded text -> one checked tree, how trees are read and changed, and errors that point into the text
 settings      SET for a session, which never reach the parser
-tree          relations in FROM, keys, tests, calls and names of a tree
-spellings     what other systems write in their own way -> DuckDB's words
+spellings     what other systems write in their own way -> DuckDB's words; ROLLUP, CUBE, GROUPING SETS -> a UNION ALL
 dialects      what is spelled alike and means something else
 arithmetic    quotients and casts of a dialect; NaN and infinity become NULL where they would arise
 times         calendar fields, the clock, series of days
-sets          ROLLUP, CUBE and GROUPING SETS -> a UNION ALL
 per_person    rows grouped by the person -> columns of the people's table
 semijoin      IN and EXISTS over a table's key -> joins and counts
 from_clause   FROM clauses and names -> the star's tables and columns

@@ -35,17 +35,8 @@ from sqlglot import exp
 
 from dpsql.planner.block import Block
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import parse
 from dpsql.sql.statement import ADDED
-from dpsql.sql.tree import (
-    add_test,
-    block_number,
-    ctes,
-    group_keys,
-    is_error_call,
-    quoted_column,
-    relations,
-    unaliased,
-)
 
 KEYS = 62
 """Keys that have a bit of their own; more than a statement's tokens can name in all but contrived ones."""
@@ -112,7 +103,7 @@ class Rows:
 
     @property
     def flag(self) -> exp.Column:
-        return quoted_column(ADDED, self.alias)
+        return parse.quoted_column(ADDED, self.alias)
 
 
 Scope = dict[str, Rows]
@@ -160,7 +151,7 @@ class _Walk:
         self.changed, self.texts = False, dict[tuple[int, str], None]()
 
     def query(self, node: Node, scope: Scope, wanted: _Wanted) -> Rows:
-        for common in ctes(node):
+        for common in parse.ctes(node):
             scope = {**scope, common.alias.lower(): self.query(common.this, scope, _Wanted())}
         if isinstance(node, exp.Subquery):
             return self.query(node.this, scope, wanted)
@@ -189,7 +180,7 @@ class _Walk:
         return Rows(flagged, first.bits | second.bits, keys, counting, first.names)
 
     def _select(self, select: Node, scope: Scope, wanted: _Wanted) -> Rows:
-        sources = [self._source(relation, scope) for relation in relations(select)]
+        sources = [self._source(relation, scope) for relation in parse.relations(select)]
         flagged = [source for source in sources if source.flagged]
         compared = _compared(select, sources) if len(flagged) > 1 else 0
         if compared:
@@ -202,7 +193,7 @@ class _Walk:
         return _Select(self, select, scope, sources, flag, bits).rows(wanted)
 
     def _source(self, node: Node, scope: Scope) -> Rows:
-        alias, number = node.alias_or_name, block_number(node)
+        alias, number = node.alias_or_name, parse.block_number(node)
         if number is not None:
             block, offset = self.blocks[number], self.offsets[number]
             bits = {f"k{j}": shifted(1 << j, offset) for j in range(len(block.groups))}
@@ -231,7 +222,7 @@ class _Walk:
             if join is not None and join.args.get("side") == "LEFT" and join.args.get("on") is not None:
                 join.set("on", exp.and_(join.args["on"], test, copy=False))
             else:
-                add_test(select, exp.Where, test)
+                parse.add_test(select, exp.Where, test)
 
 
 @dataclass
@@ -250,8 +241,8 @@ class _Select:
         select = self.select
         by_groups, aggregates = select.args.get("group") is not None, self._aggregates()
         distinct = select.args.get("distinct") is not None
-        own = {p.alias_or_name.lower(): unaliased(p) for p in select.expressions}
-        keys = [self._key_bits(key, own) for key in group_keys(select)]
+        own = {p.alias_or_name.lower(): parse.unaliased(p) for p in select.expressions}
+        keys = [self._key_bits(key, own) for key in parse.group_keys(select)]
         again = (
             str(select.parent.alias).endswith("_again") if isinstance(select.parent, exp.Subquery) else False
         )
@@ -264,7 +255,7 @@ class _Select:
                 if clause == "expressions" and kind:
                     counting[root.alias_or_name] = kind
         names = [projection.alias_or_name for projection in select.expressions]
-        shown = {p.alias_or_name.lower(): self._key_bits(unaliased(p), {}) for p in select.expressions}
+        shown = {p.alias_or_name.lower(): self._key_bits(parse.unaliased(p), {}) for p in select.expressions}
         flag, bits = self.flag, self.bits
         if flag is not None and aggregates and not by_groups:
             flag, bits = None, 0
@@ -319,12 +310,12 @@ class _Select:
                 self._count(node, group_bits)
                 kinds.add("" if isinstance(node, PLACES) else VALUE)
         kinds.discard("")
-        expression = unaliased(root)
-        if kinds and is_error_call(expression):
+        expression = parse.unaliased(root)
+        if kinds and parse.is_error_call(expression):
             return str(expression.this).lower()
         if len(kinds) == 1 and isinstance(expression, exp.Column):
             return kinds.pop()
-        inside = any(is_error_call(node) for node in _level(root))
+        inside = any(parse.is_error_call(node) for node in _level(root))
         return "" if not kinds else VALUE if kinds == {VALUE} and not inside else OTHER
 
     def _kind(self, column: exp.Column) -> str:
@@ -368,9 +359,9 @@ class _Select:
         if any(isinstance(node, exp.Window) for clause in clauses for node in _level(clause)):
             # a window of its own: DuckDB takes QUALIFY only where one stands in it or in the select list
             flag = exp.Window(this=exp.Max(this=flag.copy()), partition_by=[flag.copy()])
-            add_test(self.select, exp.Qualify, _kept(flag, bits))
+            parse.add_test(self.select, exp.Qualify, _kept(flag, bits))
         else:
-            add_test(self.select, exp.Having if by_groups else exp.Where, _kept(flag, bits))
+            parse.add_test(self.select, exp.Having if by_groups else exp.Where, _kept(flag, bits))
 
 
 def _compared(select: Node, sources: Sequence[Rows]) -> int:

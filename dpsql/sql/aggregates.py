@@ -41,6 +41,8 @@ def aggregate(binding: Binding, node: Node) -> Value:
     Args, returns, raises: as `_value`.
     """
     value = _value(binding, node)
+    if not binding.presences:
+        return value
     value = value if binding.within == TRUE else _under(value, binding.within, node)
     return value.mapped(partial(_by_presence, binding)) if isinstance(value, Linear | Ratio) else value
 

@@ -28,8 +28,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.parse import refusal
-from dpsql.sql.tree import bottom_up
+from dpsql.sql.parse import bottom_up, refusal
 
 Kind = Literal["whole", "number", "day"]
 KindOf = Callable[[exp.Column], Kind | None]

@@ -37,9 +37,8 @@ from dpsql.planner.terms import (
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.arithmetic import Kind, finite, kind_of_type, typed
 from dpsql.sql.from_clause import RowRelation, column_of
-from dpsql.sql.parse import Span, refusal, span
+from dpsql.sql.parse import Span, bottom_up, placed, refusal, span
 from dpsql.sql.paths import Paths
-from dpsql.sql.tree import bottom_up, placed
 
 DIALECT = sqlglot.Dialect.get_or_raise("duckdb")
 """Made once: its name would make it anew for every expression."""

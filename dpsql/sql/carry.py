@@ -23,6 +23,7 @@ from dpsql.planner.block import Block, CatalogValue, ErrorOf, Value
 from dpsql.row_expressions import guard
 from dpsql.row_expressions import identifier as quoted
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import parse
 from dpsql.sql.aggregates import error_call
 from dpsql.sql.dependence import (
     EMPTY,
@@ -38,16 +39,6 @@ from dpsql.sql.dependence import (
 )
 from dpsql.sql.follow import chooses, extreme, follow, moves, verbatim
 from dpsql.sql.statement import ADDED, AT, Statement
-from dpsql.sql.tree import (
-    block_number,
-    ctes,
-    expand_aliases,
-    group_keys,
-    is_error_call,
-    ordinal,
-    relations,
-    unaliased,
-)
 
 BLOCKS, VALUES = 2**12, 2**12
 """More blocks and values than a statement's tokens can ask for."""
@@ -162,7 +153,7 @@ def carry(statement: Statement) -> Carried:
     carrier = Carrier(statement.blocks)
     visible = len(statement.names)
     output = carrier.query(tree, {}, visible)
-    common = tuple(cte.sql(dialect="duckdb") for cte in ctes(tree))
+    common = tuple(cte.sql(dialect="duckdb") for cte in parse.ctes(tree))
     tree.set("with_", None)
     width, columns = len(output.names), list[LineageColumns | Unknown | None]()
     at = width
@@ -232,7 +223,7 @@ class NameScope:
 
     def spelled(self, node: Node) -> Node:
         """An expression with the select list's names replaced by what they stand for."""
-        return expand_aliases(
+        return parse.expand_aliases(
             node,
             self.own,
             lambda column: any(column.name.lower() in source.columns for source in self.sources),
@@ -275,7 +266,7 @@ class Carrier:
 
     def _common(self, node: Node, scope: dict[str, Output]) -> dict[str, Output]:
         """The CTEs in sight of a query, its own included."""
-        for common in ctes(node):
+        for common in parse.ctes(node):
             scope = {**scope, common.alias.lower(): self.query(common.this, scope)}
             self.common[common.alias] = common.this
         return scope
@@ -321,7 +312,7 @@ class Carrier:
 
     def _select(self, select: Node, scope: dict[str, Output], last: int) -> Output:
         """A SELECT; with `last` below 0 nothing is projected, for the texts are those of its own columns."""
-        sources = [self._source(relation, scope) for relation in relations(select)]
+        sources = [self._source(relation, scope) for relation in parse.relations(select)]
         sight = NameScope(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
         self._errors(select, "where", sight)
         where = select.args.get("where")
@@ -333,7 +324,7 @@ class Carrier:
                 sight.rows = sight.rows or PICKED
                 self.picks.append(Pick(select, clause, sight))
         sight.own = {
-            projection.alias_or_name.lower(): unaliased(projection) for projection in select.expressions
+            projection.alias_or_name.lower(): parse.unaliased(projection) for projection in select.expressions
         }
         self._errors(select, "having", sight)
         having, sight.groups = select.args.get("having"), sight.rows
@@ -355,7 +346,7 @@ class Carrier:
     def _columns(self, select: Node, sight: NameScope, shown: bool) -> list[Dependence]:
         """Lineage of each item of a select list; MIN and MAX have ends where they are shown as they are."""
         why = "GROUP BY compares noisy values" if grouped_by_noise(select, sight) else ""
-        items = [unaliased(projection) for projection in select.expressions]
+        items = [parse.unaliased(projection) for projection in select.expressions]
         dependences = [(extreme(item, sight) if shown else None) or follow(item, sight) for item in items]
         for projection, follows in zip(select.expressions, dependences, strict=True):
             branching = projection.find_all(exp.Case) if isinstance(follows, NoisyLineage) else ()
@@ -366,7 +357,7 @@ class Carrier:
         return [Unknown(why) if why and dependence is not None else dependence for dependence in dependences]
 
     def _source(self, node: Node, scope: dict[str, Output]) -> FromRelation:
-        alias, number = node.alias_or_name, block_number(node)
+        alias, number = node.alias_or_name, parse.block_number(node)
         if number is not None:
             return self._block(number, alias)
         if isinstance(node, exp.Table) and node.name.lower() in scope:
@@ -414,7 +405,7 @@ class Carrier:
         """Replace functions of an error in a clause by look-ups, once a probe has been written for each."""
         roots = select.args.get(clause)
         for root in roots if isinstance(roots, list) else [roots] if roots is not None else []:
-            for call in [node for node in root.find_all(exp.Anonymous) if is_error_call(node)]:
+            for call in [node for node in root.find_all(exp.Anonymous) if parse.is_error_call(node)]:
                 if call.find_ancestor(exp.Select) is select:
                     call.replace(self._look_up(call, select, clause, sight))
 
@@ -439,7 +430,9 @@ class Carrier:
         """The query of a SELECT's keys and cells, before the clause that asks and those after it."""
         probe = select.copy()
         if select.args.get("group") is not None:
-            probe.set("group", exp.Group(expressions=[sight.spelled(key) for key in group_keys(select)]))
+            probe.set(
+                "group", exp.Group(expressions=[sight.spelled(key) for key in parse.group_keys(select)])
+            )
         for later in [*BEFORE.get(clause, ()), "qualify", "order", "limit", "offset", "distinct", "with_"]:
             probe.set(later, None)
         probe.set("expressions", [verbatim(text) for text in texts])
@@ -512,7 +505,7 @@ def _chooses(select: Node, sight: NameScope) -> list[str]:
     """Clause that keeps rows by a noisy value: QUALIFY, or LIMIT after ORDER BY."""
     qualify, order = select.args.get("qualify"), select.args.get("order")
     limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
-    keys = [] if order is None else [ordinal(term.this, select) for term in order.expressions]
+    keys = [] if order is None else [parse.ordinal(term.this, select) for term in order.expressions]
     ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
     return ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
 
@@ -526,4 +519,4 @@ def is_noisy(node: Node, sight: NameScope) -> bool:
 
 def grouped_by_noise(select: Node, sight: NameScope) -> bool:
     """True if noisy values decide which rows are in a group: then no cells of one row stand for it."""
-    return any(is_noisy(key, sight) for key in group_keys(select))
+    return any(is_noisy(key, sight) for key in parse.group_keys(select))

@@ -34,8 +34,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.parse import refusal
-from dpsql.sql.tree import bottom_up, named, number
+from dpsql.sql.parse import bottom_up, named, number, refusal
 
 POSTGRES = frozenset({"postgres", "redshift", "materialize", "risingwave"})
 MYSQL = frozenset({"mysql", "singlestore", "doris", "starrocks"})

@@ -28,9 +28,8 @@ from dpsql.planner.terms import Term
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding
 from dpsql.sql.from_clause import FromColumns, RowRelation, equal_by_name, holds_rows, is_row_level, resolve
-from dpsql.sql.parse import refusal
+from dpsql.sql.parse import aggregates, conjuncts, named, quoted_column, refusal
 from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
-from dpsql.sql.tree import aggregates, conjuncts, named, quoted_column
 
 
 class Inner(NamedTuple):

@@ -16,9 +16,8 @@ from dpsql.catalog.checks import plain_name
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName, UnknownTable
 from dpsql.planner.schema import Schema, SchemaTable, nearest
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.parse import refusal
+from dpsql.sql.parse import aggregates, conjuncts, is_star, output_name, placed, refusal, relations, unaliased
 from dpsql.sql.statement import Context, Scope
-from dpsql.sql.tree import aggregates, conjuncts, is_star, output_name, placed, relations, unaliased
 
 
 @dataclass

@@ -9,8 +9,9 @@ COUNT and SUM of the rows' own columns do not see them, and groups are shown whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from sqlglot import exp
 
@@ -62,43 +63,39 @@ def _declared_joins(
     Raises:
         NotSupportedError: columns are compared that no declared joins make equal.
     """
+    stated = {pair: _edges(rows, pair) for pair in joins}
+    edges, undeclared = (
+        list(chain.from_iterable(stated.values())),
+        [pair for pair in joins if not stated[pair]],
+    )
+    if not undeclared:
+        return edges
     classes: list[set[JoinColumn]] = []
     for pair in joins:
         met = [columns for columns in classes if not columns.isdisjoint(pair)]
         classes = [columns for columns in classes if columns not in met] + [set(pair).union(*met)]
-    edges: list[Edge] = []
-    for columns in classes:
-        stated = [pair for pair in joins if pair[0] in columns]
-        undeclared = [pair for pair in stated if not _edges(rows, set(pair))]
-        if not undeclared:
-            edges += (edge for pair in stated for edge in _edges(rows, set(pair)))
-            continue
+    for pair in undeclared:
+        columns = next(columns for columns in classes if pair[0] in columns)
         implied = _edges(rows, columns)
         # where a row has no partner NULL is equal to nothing; n columns hang together on n - 1 edges, as every child
         # has one parent (`find_paths`)
         if any(rows.instances[number].left for number, _ in columns) or len(implied) < len(columns) - 1:
-            left, right = (rows.instances[number] for number, _ in undeclared[0])
-            raise off_key(left, right, joins[undeclared[0]], schema)
+            left, right = (rows.instances[number] for number, _ in pair)
+            raise off_key(left, right, joins[pair], schema)
         edges += implied
     return edges
 
 
-def _edges(rows: RowRelation, columns: set[JoinColumn]) -> list[Edge]:
+def _edges(rows: RowRelation, columns: Collection[JoinColumn]) -> list[Edge]:
     """Declared joins between equal columns: a foreign key, and the key that it points at."""
-    keys = {
-        (number, rows.instances[number].table.name.lower()): name
-        for number, name in columns
-        if name == rows.instances[number].table.key
-    }
-    targets = [
-        (number, name, rows.instances[number].table.foreign_keys.get(name, "")) for number, name in columns
-    ]
-    return [
-        Edge(parent, name, child)
-        for parent, name, target in sorted(targets)
-        for child, table in sorted(keys)
-        if child != parent and table == target.lower()
-    ]
+    edges: list[Edge] = []
+    for parent, name in columns:
+        target = rows.instances[parent].table.foreign_keys.get(name, "").lower()
+        for child, key in columns:
+            table = rows.instances[child].table
+            if child != parent and (table.name.lower(), table.key) == (target, key):
+                edges.append(Edge(parent, name, child))
+    return edges
 
 
 def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
@@ -147,7 +144,7 @@ def find_paths(rows: RowRelation, schema: Schema) -> Paths:
         else:
             joins.setdefault(pair, condition)
     edges = [*rows.edges, *_declared_joins(rows, joins, schema)]
-    rows.conditions, rows.edges = conditions, []
+    rows.conditions = conditions
     pointed = {edge.child for edge in edges}
     roots = [i for i in rows.instances if i.number not in pointed]
     if len(roots) != 1:
@@ -165,7 +162,6 @@ def find_paths(rows: RowRelation, schema: Schema) -> Paths:
         )  # fmt: skip
     path = {i.number: _path(i, parents, rows) for i in rows.instances}
     preserved = frozenset(i.number for i in rows.instances if roots[0].left and not i.left)
-    rows.edges = edges
     return Paths(roots[0].table.name, path, _joins(rows, path), preserved)
 
 

@@ -27,8 +27,7 @@ from dpsql.errors import NotSupportedError
 from dpsql.planner.schema import PersonFact, Schema, SchemaTable
 from dpsql.row_expressions.aggregate import Aggregate, catalog_text, over_rows, read_call, spelling
 from dpsql.row_expressions.expression import ColumnName, Node
-from dpsql.sql.parse import refusal
-from dpsql.sql.tree import aggregates, behind, conjuncts, group_keys, named, output_name, unaliased
+from dpsql.sql.parse import aggregates, behind, conjuncts, group_keys, named, output_name, refusal, unaliased
 
 NOTE = "people without a row of {} are left out, and so are rows whose key is NULL or names nobody"
 """What SQL over raw rows does otherwise: it makes a group of the NULL key and of each key that names nobody."""

@@ -18,6 +18,7 @@ from dpsql.planner.block import Block, ErrorOf, Form, is_form
 from dpsql.planner.schema import INFORMATION, Schema, nearest
 from dpsql.planner.views import VIEWS
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import parse
 from dpsql.sql.added import leave_out_added
 from dpsql.sql.aggregates import error_call, form_of
 from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
@@ -25,26 +26,12 @@ from dpsql.sql.binding import COMPARED, DIALECT
 from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
 from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources
-from dpsql.sql.parse import DEFAULT_DIALECT, check, check_growth, check_ordinals, refusal
 from dpsql.sql.per_person import map_people
 from dpsql.sql.select import build
 from dpsql.sql.semijoin import count_members
-from dpsql.sql.sets import spread_sets
-from dpsql.sql.spellings import normal
+from dpsql.sql.spellings import normal, spread_sets
 from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
 from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
-from dpsql.sql.tree import (
-    aggregates,
-    conjuncts,
-    ctes,
-    is_error_call,
-    is_star,
-    named,
-    number,
-    output_name,
-    quoted_column,
-    unaliased,
-)
 
 
 def split_statement(
@@ -65,17 +52,17 @@ def split_statement(
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
-    dialect = tree.meta.get("dialect", DEFAULT_DIALECT)
+    dialect = tree.meta.get("dialect", parse.DEFAULT_DIALECT)
     for query in tree.find_all(exp.Query):
         if not query.is_star:
-            check_ordinals(query, len(query.selects))
+            parse.check_ordinals(query, len(query.selects))
     tree, moment = fold_clock(name_columns(tree, dialect, text))
     tree = spread_sets(normal(native(tree, dialect)))
     map_fields(tree, schema)
     notes = map_people(tree, schema)
     count_members(tree, schema)
-    check(tree)
-    check_growth(tree)
+    parse.check(tree)
+    parse.check_growth(tree)
     ordered = tree.find(exp.Order) is not None
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
@@ -87,9 +74,9 @@ def split_statement(
     left_out, counting, key_texts = leave_out_added(shape.node, blocks)
     node = finite(left_out or shape.node)
     counting = counting[: len(shape.names)]
-    asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
+    asks_errors = any(map(parse.is_error_call, node.find_all(exp.Anonymous)))
     keeps = node.find(*KEEPING) is not None
-    common = ctes(node)
+    common = parse.ctes(node)
     node.set("with_", None)
 
     def written(expression: Node) -> str:  # the last use of the tree: generating may change it
@@ -153,7 +140,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
     if isinstance(node, exp.SetOperation):
         return _set_operation(context, node, scope, track)
     if not isinstance(node, exp.Select):
-        raise refusal(
+        raise parse.refusal(
             NotSupportedError, f"{node.key.upper()} is not supported here", at=node, hint="use SELECT"
         )
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
@@ -190,7 +177,7 @@ def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
     names = {table.db.lower(): table for source in rows for table in source.find_all(exp.Table)}
     releases = [name for name in names if name in context.schema.named]
     if len(releases) > 1:
-        raise refusal(
+        raise parse.refusal(
             NotSupportedError, f"rows of {' and '.join(sorted(releases))} are joined, and releases contain no rows",
             at=names[releases[-1]], clause="FROM", hint="aggregate those of each, and join the answers",
         )  # fmt: skip
@@ -202,9 +189,9 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
     if node.args.get("with_") is None:
         return scope
     scope, answer_ctes = Scope(dict(scope.rows), dict(scope.answers)), []
-    for common in ctes(node):
+    for common in parse.ctes(node):
         if common.args["alias"].args.get("columns"):
-            raise refusal(
+            raise parse.refusal(
                 NotSupportedError,
                 "a CTE with a column list",
                 clause="WITH",
@@ -228,13 +215,13 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
     left = rewrite_query(context, node.left, scope, through)
     right = rewrite_query(context, node.right, scope, through)
     if len(left.names) != len(right.names):
-        raise refusal(
+        raise parse.refusal(
             ProgrammingError,
             f"the branches have {len(left.names)} and {len(right.names)} columns",
             clause="UNION",
             hint="select the same number of columns",
         )
-    check_ordinals(node, len(left.names))
+    parse.check_ordinals(node, len(left.names))
     carriers = {**left.carriers, **right.carriers} if through else {}
     for branch in (left, right):
         _pad(branch, carriers)
@@ -254,7 +241,7 @@ def _pad(branch: RewrittenQuery, carriers: dict[str, int]) -> None:
         return
     visible = select.expressions[: len(branch.names)]
     by_name = {projection.alias: projection for projection in select.expressions[len(branch.names) :]}
-    hidden = [by_name.get(name) or named(exp.null(), name) for name in carriers]
+    hidden = [by_name.get(name) or parse.named(exp.null(), name) for name in carriers]
     select.set("expressions", [*visible, *hidden])
 
 
@@ -264,7 +251,7 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
     compared = node.parent.this if isinstance(node.parent, exp.In) else None
     width = len(compared.expressions) if isinstance(compared, exp.Tuple) else 1
     if len(inner.names) != width:
-        raise refusal(
+        raise parse.refusal(
             ProgrammingError,
             f"a subquery has {len(inner.names)} columns, {width} is what it is compared with",
             at=node,
@@ -275,17 +262,17 @@ def _preview(select: exp.Select) -> bool:
     """SELECT .. LIMIT 0, or WHERE 1 = 0, without aggregates: BI tools and data frames ask for the column names."""
     limit, where = select.args.get("limit"), select.args.get("where")
     no_limit = not isinstance(limit, exp.Limit) or limit.expression != exp.Literal.number(0)
-    if no_limit and not any(_never(test) for test in conjuncts(where)):
+    if no_limit and not any(_never(test) for test in parse.conjuncts(where)):
         return False
     return not select.args.get("group") and not any(
-        aggregates(projection) for projection in select.expressions
+        parse.aggregates(projection) for projection in select.expressions
     )
 
 
 def _never(test: Node) -> bool:
     """True of FALSE, and of a comparison of two numbers that is false: 1 = 0, but not 1 = 1.0."""
     if isinstance(test, exp.Binary) and type(test) in COMPARED:
-        left, right = number(test.left), number(test.right)
+        left, right = parse.number(test.left), parse.number(test.right)
         return left is not None and right is not None and not COMPARED[type(test)](left, right)
     return bool(test == exp.false())
 
@@ -294,11 +281,11 @@ def _no_rows(context: Context, select: exp.Select, scope: Scope) -> RewrittenQue
     rows = bind_from(context, select, scope)
     names: list[str] = []
     for projection in select.expressions:
-        if is_star(projection):
+        if parse.is_star(projection):
             names += [name for source in rows.sources for name in source.names.values()]
         else:
             names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
-    empty = exp.Select(expressions=[named(exp.null(), name) for name in names])
+    empty = exp.Select(expressions=[parse.named(exp.null(), name) for name in names])
     return RewrittenQuery(empty.where(exp.false()), names, [{} for _ in names])
 
 
@@ -316,14 +303,16 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
     """
     having = select.args.get("having")
     calls = [
-        call for item in [*select.expressions, *([having] if having else [])] for call in aggregates(item)
+        call
+        for item in [*select.expressions, *([having] if having else [])]
+        for call in parse.aggregates(item)
     ]
     grouped = bool(select.args.get("group") or select.args.get("distinct"))
     grouped |= any(not isinstance(call, exp.Anonymous) for call in calls)
     children = [_child(context, source, scope, not grouped) for source in sources(select)]
     for exists in select.find_all(exp.Exists):
         if exists.find_ancestor(exp.Select) is select:
-            raise refusal(
+            raise parse.refusal(
                 NotSupportedError, "EXISTS over answers is not supported", at=exists, clause="WHERE",
                 hint="compare with IN",
             )  # fmt: skip
@@ -335,22 +324,22 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
     column_kind = partial(_kind_of, children)
     items, names = _items(select, children)
     if select.is_star:
-        check_ordinals(select, len(names))
+        parse.check_ordinals(select, len(names))
     for expression in [*items, *filter(None, [*clauses, select.args.get("group")])]:
         typed(expression, column_kind)
-    kinds = [kind(unaliased(projection), column_kind) for projection in items]
+    kinds = [kind(parse.unaliased(projection), column_kind) for projection in items]
     _check_columns(select, children, names)
     forms = []
     for projection in items:
         _error_calls(context, projection, children)
-        forms.append({} if grouped else _forms(unaliased(projection), children))
+        forms.append({} if grouped else _forms(parse.unaliased(projection), children))
     carriers: dict[str, int] = {}
     if track and not grouped:
         for alias, child in children:
             for name, block in child.carriers.items():
                 if name not in carriers:
                     carriers[name] = block
-                    items.append(named(quoted_column(name, alias), name))
+                    items.append(parse.named(parse.quoted_column(name, alias), name))
     unique = _unique(select, items[: len(names)], children)
     select.set("expressions", items)
     return RewrittenQuery(select, names, forms, carriers, None, children, unique, kinds)
@@ -398,7 +387,7 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
         return _public(context, node)
     answer = scope.answers.get(node.name.lower()) if isinstance(node, exp.Table) else None
     if answer is None:
-        raise refusal(
+        raise parse.refusal(
             NotSupportedError,
             f"{node.key.upper()} in FROM",
             at=node,
@@ -413,7 +402,7 @@ def _information(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery
     name = node.name.lower()
     columns = (INFORMATION | VIEWS).get(name)
     if columns is None:
-        raise refusal(
+        raise parse.refusal(
             UnknownName,
             f"information_schema.{name} is not provided",
             at=node,
@@ -451,9 +440,9 @@ def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tu
     names: list[str] = []
     merged = _merged(select, children)
     for projection in select.expressions:
-        if not is_star(projection):
-            names.append(output_name(projection))
-            items.append(named(unaliased(projection), names[-1]))
+        if not parse.is_star(projection):
+            names.append(parse.output_name(projection))
+            items.append(parse.named(parse.unaliased(projection), names[-1]))
             continue
         wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
         for (alias, child), repeated in zip(children, merged, strict=True):
@@ -464,7 +453,7 @@ def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tu
                     # without its table a merged column is the one that an outer join leaves there
                     table = alias if wanted or not any(name.lower() in columns for columns in merged) else ""
                     names.append(name)
-                    items.append(named(quoted_column(name, table), name))
+                    items.append(parse.named(parse.quoted_column(name, table), name))
     return items, names
 
 
@@ -488,7 +477,7 @@ def _check_columns(select: exp.Select, children: list[tuple[str, RewrittenQuery]
         for column in projection.find_all(exp.Column):
             at_this_level = column.find_ancestor(exp.Select) is select
             if at_this_level and not isinstance(column.this, exp.Star) and column.name.lower() not in visible:
-                raise refusal(
+                raise parse.refusal(
                     UnknownName,
                     f"there is no column {column.name!r}",
                     at=column,
@@ -516,7 +505,7 @@ def _forms(node: Node, children: list[tuple[str, RewrittenQuery]]) -> dict[int, 
 def _error_calls(context: Context, projection: Node, children: list[tuple[str, RewrittenQuery]]) -> None:
     """DP_ functions of inner columns: their block computes them, and every level hands them out."""
     for call in list(projection.find_all(exp.Anonymous)):
-        if not is_error_call(call):
+        if not parse.is_error_call(call):
             continue
         error, inner, level = error_call(call)
         forms = {} if context.carries else _forms(inner, children)
@@ -526,7 +515,7 @@ def _error_calls(context: Context, projection: Node, children: list[tuple[str, R
         column = context.drafts[block].value(ErrorOf(error, form, level))
         alias, child = next((a, c) for a, c in children if _contains(c, block))
         name = expose(context, child, block, column)
-        call.replace(quoted_column(name, alias))
+        call.replace(parse.quoted_column(name, alias))
 
 
 def _contains(shape: RewrittenQuery, block: int) -> bool:
@@ -550,10 +539,10 @@ def expose(context: Context, shape: RewrittenQuery, block: int, column: str) -> 
     """
     if shape.block == block:
         name = context.fresh()
-        shape.node.append("expressions", named(exp.column(column, f"dp_block_{block}"), name))
+        shape.node.append("expressions", parse.named(exp.column(column, f"dp_block_{block}"), name))
         return name
     alias, child = next((a, c) for a, c in shape.children if _contains(c, block))
     name = expose(context, child, block, column)
     if child.node is not shape.node and isinstance(shape.node, exp.Select):
-        shape.node.append("expressions", named(quoted_column(name, alias), name))
+        shape.node.append("expressions", parse.named(parse.quoted_column(name, alias), name))
     return name

@@ -11,13 +11,12 @@ from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
 from dpsql.planner.terms import Condition, Predicate, Term, every
 from dpsql.row_expressions.expression import Node
-from dpsql.sql import finer_groups, tree
+from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
 from dpsql.sql.arithmetic import kind
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
 from dpsql.sql.from_clause import bind_from, resolve
 from dpsql.sql.moments import expand_moment
-from dpsql.sql.parse import no_item, refusal, span
 from dpsql.sql.paths import check_tests, find_paths
 from dpsql.sql.semijoin import join_members
 from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
@@ -60,7 +59,7 @@ class Builder:
     def resolved(self, node: Node) -> Node:
         """Columns resolved; names that only the select list knows replaced by what they stand for."""
         sources = self.binding.rows.sources
-        node = tree.expand_aliases(
+        node = parse.expand_aliases(
             node,
             self.aliases,
             lambda column: any(column.name.lower() in source.columns for source in sources),
@@ -100,7 +99,7 @@ def build(
     paths = find_paths(rows, context.schema)
     check_tests(rows, paths, [*rows.conditions, *later])
     binding = Binding(rows, paths, context.schema)
-    place = span(select)
+    place = parse.span(select)
     draft = BlockDraft(Block(paths.root, (), (), every([]), (), (), place))
     builder = Builder(context, binding, draft, len(context.drafts), inner)
     context.add(draft)
@@ -171,7 +170,7 @@ def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
     for key in ("having", "qualify", *(("order",) if with_order else ())):
         if select.args.get(key) is not None:
             expressions.append(select.args[key])
-    return any(tree.aggregates(expression) for expression in expressions)
+    return any(parse.aggregates(expression) for expression in expressions)
 
 
 def _select_list(builder: Builder, select: exp.Select) -> None:
@@ -180,9 +179,9 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
     root = builder.binding.paths.root
     if not grouped and not _has_aggregates(select):
         for projection in select.expressions:
-            if not tree.is_star(projection):  # a name that no table has is the error that comes first
+            if not parse.is_star(projection):  # a name that no table has is the error that comes first
                 resolve(builder.binding.rows, projection, builder.context.schema)
-        raise refusal(
+        raise parse.refusal(
             RawRowsError,
             f"the statement asks for rows of {root}, and a release contains no rows",
             at=next(iter(select.expressions), None),
@@ -190,8 +189,8 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
             nearest=builder.context.schema.example(root),
         )
     for projection in select.expressions:
-        if tree.is_star(projection):
-            raise refusal(
+        if parse.is_star(projection):
+            raise parse.refusal(
                 RawRowsError,
                 "SELECT * over groups would need every column",
                 at=projection,
@@ -209,29 +208,29 @@ def _groups(builder: Builder, select: exp.Select) -> None:
         distinct = select.args.get("distinct")
         if distinct is not None and not _has_aggregates(select, with_order=False):
             if distinct.args.get("on"):
-                raise refusal(
+                raise parse.refusal(
                     NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY"
                 )
-            items = [tree.unaliased(key) for key in select.expressions]
+            items = [parse.unaliased(key) for key in select.expressions]
             select.set("distinct", None)
         else:
             items = []
     else:
         if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
-            raise refusal(
+            raise parse.refusal(
                 NotSupportedError,
                 "CUBE, ROLLUP and GROUPING SETS are not supported",
                 clause="GROUP BY",
                 hint="use UNION ALL of one GROUP BY each",
             )
-        items = tree.group_keys(select)
+        items = parse.group_keys(select)
         for key, item in zip(group.expressions, items, strict=False):  # ALL is written without any
             if item is key and isinstance(key, exp.Literal) and not key.is_string:
-                raise no_item(key, "GROUP BY", len(select.expressions))
+                raise parse.no_item(key, "GROUP BY", len(select.expressions))
     for key in items:
         resolved = builder.resolved(key)
-        if tree.aggregates(resolved):
-            raise refusal(
+        if parse.aggregates(resolved):
+            raise parse.refusal(
                 ProgrammingError,
                 "GROUP BY contains an aggregate",
                 at=key,
@@ -250,14 +249,14 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
 
     names, items, forms, kinds = [], [], [], []
     for projection in select.expressions:
-        names.append(tree.output_name(projection))
-        kinds.append(kind(builder.resolved(tree.unaliased(projection)), builder.binding.kind))
-        node = over(tree.unaliased(projection))
-        items.append(tree.named(node, names[-1]))
+        names.append(parse.output_name(projection))
+        kinds.append(kind(builder.resolved(parse.unaliased(projection)), builder.binding.kind))
+        node = over(parse.unaliased(projection))
+        items.append(parse.named(node, names[-1]))
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
     qualify, order = select.args.get("qualify"), select.args.get("order")
-    having = tree.conjuncts(select.args.get("having"))
+    having = parse.conjuncts(select.args.get("having"))
     conditions = [over(conjunct) for conjunct in having if not _always_true(conjunct)]
     select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
     if qualify is not None:
@@ -267,7 +266,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
     carriers = {}
     if track and not select.args.get("distinct"):
         hidden = builder.context.fresh()
-        items.append(tree.named(builder.column(AT), hidden))
+        items.append(parse.named(builder.column(AT), hidden))
         carriers[hidden] = builder.number
     for key in ("group", "having", "joins", "from_"):
         select.set(key, None)
@@ -279,8 +278,8 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
 
 def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
     """The columns that hold the keys, if all keys are shown."""
-    shown = {tree.unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
-             if isinstance(tree.unaliased(projection), exp.Column)}  # fmt: skip
+    shown = {parse.unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
+             if isinstance(parse.unaliased(projection), exp.Column)}  # fmt: skip
     keys = [f"k{j}" for j in range(len(builder.groups))]
     return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
 
@@ -298,7 +297,7 @@ def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> 
         if isinstance(node, exp.Literal):
             continue
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in outputs:
-            term.set("this", tree.quoted_column(outputs[node.name.lower()]))
+            term.set("this", parse.quoted_column(outputs[node.name.lower()]))
         else:
             term.set("this", over(node))
 
@@ -308,9 +307,9 @@ def rewritten(builder: Builder, node: Node) -> Node:
     for j, group in enumerate(builder.groups):
         if node == group:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
-    if tree.is_error_call(node):
+    if parse.is_error_call(node):
         return _error_column(builder, node)
-    if tree.is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
+    if parse.is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
         if not builder.again:
             return finer_groups.of_partners(
                 node, builder.column(builder.draft.value(one(Term("count")))), False
@@ -318,17 +317,17 @@ def rewritten(builder: Builder, node: Node) -> Node:
         if node not in builder.beside:
             builder.beside.append(node.copy())
         return exp.column(f"j{builder.beside.index(node)}")
-    moment = expand_moment(builder.binding, node) if tree.is_aggregate(node) else None
+    moment = expand_moment(builder.binding, node) if parse.is_aggregate(node) else None
     if moment is not None:
         return rewritten(builder, moment)
-    if tree.is_aggregate(node):
+    if parse.is_aggregate(node):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
         finer_groups.asked_once(builder.binding.rows, node)
         builder.inner.scalar(node)
         return node
     if isinstance(node, exp.Column):
-        raise refusal(
+        raise parse.refusal(
             ProgrammingError,
             f"column {node.name!r} is neither grouped nor aggregated",
             at=node,

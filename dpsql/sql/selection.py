@@ -24,8 +24,8 @@ from dpsql.sql import carry
 from dpsql.sql.arithmetic import unguarded
 from dpsql.sql.dependence import NoisyLineage, final_parts
 from dpsql.sql.follow import follow
+from dpsql.sql.parse import add_test, group_keys, ordinal
 from dpsql.sql.statement import ADDED, Statement
-from dpsql.sql.tree import add_test, group_keys, ordinal
 
 TURNED: dict[type[Node], int] = {exp.GT: 1, exp.GTE: 1, exp.LT: -1, exp.LTE: -1}
 """Comparisons, and the sign that their left side less their right side has where they are true."""

@@ -28,10 +28,9 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.row_expressions.expression import Node
+from dpsql.sql import parse
 from dpsql.sql.from_clause import RowRelation, bind_from, column_of, is_row_level, resolve
-from dpsql.sql.parse import refusal
 from dpsql.sql.statement import Context, Scope
-from dpsql.sql.tree import aggregates, conjuncts, named, output_name, relations, unaliased
 
 
 class _Membership(NamedTuple):
@@ -59,12 +58,12 @@ def _membership(node: Node, is_outer: Callable[[exp.Column], bool]) -> _Membersh
     if not isinstance(query, exp.Select):
         return None
     if isinstance(node, exp.In):
-        keys = [unaliased(projection) for projection in query.expressions]
+        keys = [parse.unaliased(projection) for projection in query.expressions]
         if len(keys) != 1 or not isinstance(keys[0], exp.Column) or not isinstance(node.this, exp.Column):
             return None
         return _Membership(query, keys[0], node.this)
     query = query.copy()
-    conditions = conjuncts(query.args.get("where"))
+    conditions = parse.conjuncts(query.args.get("where"))
     ties = [(test, *sides) for test in conditions for sides in _compared(test) if is_outer(sides[1])]
     if len(ties) != 1 or is_outer(ties[0][1]):
         return None
@@ -98,7 +97,7 @@ def join_members(context: Context, rows: RowRelation, scope: Scope) -> None:
             member = _member(context, rows, node, scope)
             if member is not None:
                 node.replace(_joined(context, rows, node, member, scope))
-        rewritten += conjuncts(bracketed)
+        rewritten += parse.conjuncts(bracketed)
     rows.conditions[: len(conditions)] = rewritten
 
 
@@ -118,7 +117,7 @@ def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _M
     query = (node.this if isinstance(node, exp.Exists) else node.args["query"]).unnest()
     if not isinstance(query, exp.Select) or not is_row_level(context, query, scope):
         return None
-    inside = {relation.alias_or_name.lower() for relation in relations(query)}
+    inside = {relation.alias_or_name.lower() for relation in parse.relations(query)}
     outside = {source.alias.lower() for source in rows.sources} - inside
     member = _membership(node, lambda column: column.table.lower() in outside)
     return member and _checked(context, rows, member, scope)
@@ -173,7 +172,7 @@ def _joined(context: Context, rows: RowRelation, node: Node, member: _Membership
     if isinstance(node, exp.Exists) or not negated:
         return is_member
     if len(negated) > 1 or negated[0] is not above or not _top(above):
-        raise refusal(
+        raise parse.refusal(
             NotSupportedError, "IN under NOT is not true where the key is NULL", at=node, clause="WHERE",
             hint="write EXISTS, or NOT IN as a condition of its own",
         )  # fmt: skip
@@ -250,7 +249,7 @@ def _people(select: exp.Select, schema: Schema) -> _PeopleSource | None:
 
 def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
-    conditions = conjuncts(select.args.get("where"))
+    conditions = parse.conjuncts(select.args.get("where"))
     asking = [condition for condition in conditions if condition.find(exp.Select) is not None]
     calls = _calls(select)
     if not asking or not calls:
@@ -261,7 +260,7 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     member = _rows_of(asking[0], people) if len(asking) == 1 and counts_rows else None
     if member is None:
         key, name = people.table.key, people.table.name
-        raise refusal(
+        raise parse.refusal(
             NotSupportedError,
             f"a condition on rows elsewhere would be evaluated for each of {name}",
             at=asking[0],
@@ -269,7 +268,7 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
             hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
             f"those without a row are all of {name} less those with one",
         )
-    source, tests = member.select.args["from_"].this, conjuncts(member.select.args.get("where"))
+    source, tests = member.select.args["from_"].this, parse.conjuncts(member.select.args.get("where"))
     if isinstance(source, exp.Table) and not member.select.args.get("joins"):
         for expression in [member.key, *tests]:  # the people's table may join them
             for column in expression.find_all(exp.Column):
@@ -277,8 +276,8 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
                     column.set("table", exp.to_identifier(source.alias_or_name))
     remaining = [condition for condition in conditions if condition is not asking[0]]
     for projection in select.expressions:
-        if aggregates(projection) and not isinstance(projection, exp.Alias):
-            projection.replace(named(projection.copy(), output_name(projection)))
+        if parse.aggregates(projection) and not isinstance(projection, exp.Alias):
+            projection.replace(parse.named(projection.copy(), parse.output_name(projection)))
     people_columns = _own_columns(select, remaining, people)
     for call in _calls(select):
         call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
@@ -310,7 +309,7 @@ def _calls(select: exp.Select) -> list[exp.AggFunc]:
     return [
         call
         for expression in expressions
-        for outer in aggregates(expression)
+        for outer in parse.aggregates(expression)
         for call in outer.find_all(exp.AggFunc)
     ]
 
@@ -332,8 +331,8 @@ def _plain(rows: Node) -> bool:
         isinstance(rows, exp.Select)
         and rows.args.get("from_") is not None
         and not any(rows.args.get(part) for part in clauses)
-        and not any(aggregates(projection) for projection in rows.expressions)
-        and not any(part.find(exp.Select) for part in conjuncts(rows.args.get("where")))
+        and not any(parse.aggregates(projection) for projection in rows.expressions)
+        and not any(part.find(exp.Select) for part in parse.conjuncts(rows.args.get("where")))
     )
 
 

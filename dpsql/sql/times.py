@@ -34,9 +34,8 @@ from dpsql.executor.run import run_apart
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.release.request import moment
 from dpsql.row_expressions.expression import CalendarField, Node, calendar_field, column_name
-from dpsql.sql.parse import refusal
+from dpsql.sql.parse import named, number, output_name, refusal, relations
 from dpsql.sql.statement import RewrittenQuery
-from dpsql.sql.tree import named, number, output_name, relations
 
 
 def map_fields(tree: Node, schema: Schema) -> None:

@@ -15,70 +15,60 @@ TOP = f"(SELECT c.region AS r__, COUNT(*) AS n__ {JOINED} GROUP BY c.region ORDE
 THREE = "CASE WHEN c.age < 30 THEN 'a' WHEN c.region = 'north' THEN 'b' ELSE 'c' END"
 REGIONS = "(SELECT region AS r, COUNT(*) AS n FROM customer GROUP BY 1) AS t"
 
-EXACT = {
-    "keys over two axes": [
-        f"SELECT {THREE} AS k, COUNT(*), SUM(amount), AVG(amount), AVG(qty), SUM(c.age) {JOINED} GROUP BY 1",
-        f"SELECT {THREE} AS k, category, COUNT(*) {JOINED} JOIN product USING (product_id) JOIN category "
-        "USING (category_id) GROUP BY k, category HAVING COUNT(*) > 10",
-        f"SELECT c.age > 30 AND c.region = 'north', COUNT(*) {JOINED} GROUP BY 1",
-        f"SELECT c.region || c.age, COUNT(*) {JOINED} GROUP BY 1",
-        f"SELECT k, SUM(n) FROM (SELECT {THREE} AS k, COUNT(*) AS n {JOINED} GROUP BY 1) AS q GROUP BY k",
-        f"SELECT {THREE} AS k, COUNT(*), 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () {JOINED} GROUP BY 1",
-        f"SELECT DISTINCT c.age > 30 OR c.region = 'north' {JOINED} WHERE c.age IS NOT NULL AND c.region IS NOT NULL",
-    ],
-    "the spread of an axis": [
-        "SELECT STDDEV_POP(age), VAR_POP(age) FROM customer",
-        "SELECT STDDEV(age), VARIANCE(age) FROM customer WHERE age > 0",
-        f"SELECT region, STDDEV(c.age), COUNT(*) {JOINED} WHERE age > 0 GROUP BY 1",
-    ],
-    "conditions over two axes": [
-        f"SELECT COUNT(*), SUM(amount) {JOINED} WHERE c.age - 20 > LENGTH(c.region)",
-        f"SELECT c.region, COUNT(*) {JOINED} WHERE c.age % 7 < LENGTH(c.region) AND c.age > 20 GROUP BY 1",
-    ],
-    "a partner by its key": [
-        "SELECT COUNT(*), SUM(amount) FROM sales WHERE product_id IN (SELECT product_id FROM product JOIN category "
-        "USING (category_id) WHERE category = 'tea')",
-        "SELECT COUNT(*) FROM sales WHERE product_id NOT IN (SELECT p.product_id FROM product p JOIN category c "
-        "ON p.category_id = c.category_id WHERE c.category = 'tea')",
-        "SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c WHERE c.customer_id = s.customer_id "
-        "AND c.age < 30)",
-        "SELECT COUNT(*) FROM sales s WHERE NOT EXISTS (SELECT * FROM customer c WHERE s.customer_id = c.customer_id "
-        "AND c.age < 30)",
-        "SELECT COUNT(*) FROM sales s WHERE customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
-        "AND customer_id IN (SELECT customer_id FROM customer WHERE region = 'north')",
-        f"SELECT c.region, COUNT(*) {JOINED} WHERE c.customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
-        "OR c.region = 'north' GROUP BY 1",
-        "SELECT COUNT(*) FROM sales WHERE product_id IN (SELECT product_id FROM product)",
-    ],
-    "rows and answers": [
-        f"SELECT region, COUNT(*) AS n, AVG(amount) {JOINED} JOIN {TOP} ON region = r__ GROUP BY region",
-        f"SELECT c.region, c.age > 30, COUNT(*) {JOINED} WHERE c.region IN (SELECT r__ FROM {TOP}) GROUP BY 1, 2",
-        f"SELECT COUNT(*), MIN(c.age) {JOINED} JOIN {TOP} ON region = r__",
-        f"WITH t AS (SELECT c.region AS r, COUNT(*) AS n {JOINED} GROUP BY 1) SELECT c.region, COUNT(*), SUM(amount) "
-        f"{JOINED} JOIN t ON t.r = c.region WHERE t.n > 150 GROUP BY 1",
-        f"SELECT c.region, t.n, COUNT(*) {JOINED} JOIN {REGIONS} ON t.r = c.region GROUP BY 1, 2",
-        f"SELECT t.r, COUNT(*) FROM {REGIONS} JOIN customer c ON c.region = t.r GROUP BY 1",
-        f"SELECT c.region, COUNT(*) {JOINED} LEFT JOIN {TOP} ON region = r__ WHERE r__ IS NULL GROUP BY 1",
-        f"SELECT c.region, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2)) AS v(r, w) ON v.r = c.region "
-        "GROUP BY 1",
-        f"SELECT v.w, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2), ('south', 3)) AS v(r, w) "
-        "ON v.r = c.region GROUP BY 1",
-        f"SELECT COUNT(*) {JOINED} WHERE c.region IN (SELECT region FROM customer WHERE age < 20)",
-        f"SELECT COUNT(*) {JOINED} WHERE c.region NOT IN (SELECT DISTINCT region FROM customer WHERE region < 'o')",
-        "SELECT COUNT(*) FROM customer WHERE age > (SELECT AVG(age) FROM customer)",
-        f"SELECT c.region, AVG(amount) {JOINED} WHERE EXISTS (SELECT 1 FROM (SELECT c.region AS region, COUNT(*) AS n "
-        f"{JOINED} GROUP BY c.region ORDER BY n LIMIT 2) t0 WHERE ((c.region = t0.region) OR (c.region IS NULL AND "
-        "t0.region IS NULL))) GROUP BY 1",
-        f"SELECT c.region, COUNT(*) {JOINED} WHERE EXISTS (SELECT 1 FROM {TOP} WHERE c.region = t.r__) AND EXISTS "
-        f"(SELECT 1 FROM (SELECT r, n FROM {REGIONS} ORDER BY n DESC LIMIT 3) AS t WHERE c.region = t.r) GROUP BY 1",
-        "SELECT region, COUNT(*), n FROM customer JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
-        "USING (region) GROUP BY 1, 3",
-        f"SELECT region, COUNT(*) FROM customer WHERE region IN (SELECT r FROM {REGIONS} WHERE n > 20) GROUP BY 1",
-    ],
-}
+EXACT = [
+    f"SELECT {THREE} AS k, COUNT(*), SUM(amount), AVG(amount), AVG(qty), SUM(c.age) {JOINED} GROUP BY 1",
+    f"SELECT {THREE} AS k, category, COUNT(*) {JOINED} JOIN product USING (product_id) JOIN category "
+    "USING (category_id) GROUP BY k, category HAVING COUNT(*) > 10",
+    f"SELECT c.age > 30 AND c.region = 'north', COUNT(*) {JOINED} GROUP BY 1",
+    f"SELECT c.region || c.age, COUNT(*) {JOINED} GROUP BY 1",
+    f"SELECT k, SUM(n) FROM (SELECT {THREE} AS k, COUNT(*) AS n {JOINED} GROUP BY 1) AS q GROUP BY k",
+    f"SELECT {THREE} AS k, COUNT(*), 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () {JOINED} GROUP BY 1",
+    f"SELECT DISTINCT c.age > 30 OR c.region = 'north' {JOINED} WHERE c.age IS NOT NULL AND c.region IS NOT NULL",
+    "SELECT STDDEV_POP(age), VAR_POP(age) FROM customer",
+    "SELECT STDDEV(age), VARIANCE(age) FROM customer WHERE age > 0",
+    f"SELECT region, STDDEV(c.age), COUNT(*) {JOINED} WHERE age > 0 GROUP BY 1",
+    f"SELECT COUNT(*), SUM(amount) {JOINED} WHERE c.age - 20 > LENGTH(c.region)",
+    f"SELECT c.region, COUNT(*) {JOINED} WHERE c.age % 7 < LENGTH(c.region) AND c.age > 20 GROUP BY 1",
+    "SELECT COUNT(*), SUM(amount) FROM sales WHERE product_id IN (SELECT product_id FROM product JOIN category "
+    "USING (category_id) WHERE category = 'tea')",
+    "SELECT COUNT(*) FROM sales WHERE product_id NOT IN (SELECT p.product_id FROM product p JOIN category c "
+    "ON p.category_id = c.category_id WHERE c.category = 'tea')",
+    "SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c WHERE c.customer_id = s.customer_id "
+    "AND c.age < 30)",
+    "SELECT COUNT(*) FROM sales s WHERE NOT EXISTS (SELECT * FROM customer c WHERE s.customer_id = c.customer_id "
+    "AND c.age < 30)",
+    "SELECT COUNT(*) FROM sales s WHERE customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
+    "AND customer_id IN (SELECT customer_id FROM customer WHERE region = 'north')",
+    f"SELECT c.region, COUNT(*) {JOINED} WHERE c.customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
+    "OR c.region = 'north' GROUP BY 1",
+    "SELECT COUNT(*) FROM sales WHERE product_id IN (SELECT product_id FROM product)",
+    f"SELECT region, COUNT(*) AS n, AVG(amount) {JOINED} JOIN {TOP} ON region = r__ GROUP BY region",
+    f"SELECT c.region, c.age > 30, COUNT(*) {JOINED} WHERE c.region IN (SELECT r__ FROM {TOP}) GROUP BY 1, 2",
+    f"SELECT COUNT(*), MIN(c.age) {JOINED} JOIN {TOP} ON region = r__",
+    f"WITH t AS (SELECT c.region AS r, COUNT(*) AS n {JOINED} GROUP BY 1) SELECT c.region, COUNT(*), SUM(amount) "
+    f"{JOINED} JOIN t ON t.r = c.region WHERE t.n > 150 GROUP BY 1",
+    f"SELECT c.region, t.n, COUNT(*) {JOINED} JOIN {REGIONS} ON t.r = c.region GROUP BY 1, 2",
+    f"SELECT t.r, COUNT(*) FROM {REGIONS} JOIN customer c ON c.region = t.r GROUP BY 1",
+    f"SELECT c.region, COUNT(*) {JOINED} LEFT JOIN {TOP} ON region = r__ WHERE r__ IS NULL GROUP BY 1",
+    f"SELECT c.region, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2)) AS v(r, w) ON v.r = c.region "
+    "GROUP BY 1",
+    f"SELECT v.w, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2), ('south', 3)) AS v(r, w) "
+    "ON v.r = c.region GROUP BY 1",
+    f"SELECT COUNT(*) {JOINED} WHERE c.region IN (SELECT region FROM customer WHERE age < 20)",
+    f"SELECT COUNT(*) {JOINED} WHERE c.region NOT IN (SELECT DISTINCT region FROM customer WHERE region < 'o')",
+    "SELECT COUNT(*) FROM customer WHERE age > (SELECT AVG(age) FROM customer)",
+    f"SELECT c.region, AVG(amount) {JOINED} WHERE EXISTS (SELECT 1 FROM (SELECT c.region AS region, COUNT(*) AS n "
+    f"{JOINED} GROUP BY c.region ORDER BY n LIMIT 2) t0 WHERE ((c.region = t0.region) OR (c.region IS NULL AND "
+    "t0.region IS NULL))) GROUP BY 1",
+    f"SELECT c.region, COUNT(*) {JOINED} WHERE EXISTS (SELECT 1 FROM {TOP} WHERE c.region = t.r__) AND EXISTS "
+    f"(SELECT 1 FROM (SELECT r, n FROM {REGIONS} ORDER BY n DESC LIMIT 3) AS t WHERE c.region = t.r) GROUP BY 1",
+    "SELECT region, COUNT(*), n FROM customer JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
+    "USING (region) GROUP BY 1, 3",
+    f"SELECT region, COUNT(*) FROM customer WHERE region IN (SELECT r FROM {REGIONS} WHERE n > 20) GROUP BY 1",
+]
 
 
-@pytest.mark.parametrize("text", [text for texts in EXACT.values() for text in texts])
+@pytest.mark.parametrize("text", EXACT)
 def test_it_equals_plain_sql(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, text: str) -> None:
     result, want = answerer.query(text), raw.execute(text).fetchall()
     assert want
@@ -138,7 +128,6 @@ def test_a_total_over_what_noise_picked_says_so(
     "SELECT COUNT(*) FROM sales ASOF JOIN customer USING (customer_id)": "ASOF JOIN is not supported",
     "SELECT SUM(price) FROM product": "no view counts rows of product",
     "SELECT STDDEV(amount) FROM sales": r"ask the curator for `squares\(sales.amount\)`",
-    "SELECT SUM(DISTINCT age) FROM customer": "a release does not reveal that",
     "SELECT ANY_VALUE(region) FROM customer": "the value of a single row is not published",
     "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",
 }.items())  # fmt: skip

@@ -27,8 +27,6 @@ AS_THEY_ARE = [
     f"SELECT COUNT(*) {JOINED} WHERE CASE WHEN c.age < 30 THEN c.region = 'north' ELSE c.region = 'south' END",
     f"SELECT COUNT(*) {JOINED} WHERE NOT CASE WHEN c.age < 30 THEN c.region = 'north' ELSE c.region = 'south' END",
     f"SELECT SUM(CASE WHEN {YOUNG} = 1 THEN amount ELSE 0 END) {JOINED}",
-    "SELECT COUNT(*) FROM sales WHERE amount IS NOT NULL",
-    "SELECT COUNT(*) FROM sales WHERE NOT amount IS NULL",
     "SELECT COUNT(*) FROM sales WHERE amount IS NULL",
     "SELECT COUNT(*) FROM sales NATURAL JOIN customer",
     f"SELECT c.region, COUNT(*) {JOINED} GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1",
@@ -54,6 +52,12 @@ AS_THEY_ARE = [
     "SELECT COUNT(*) FROM customer WHERE (region, age) IN (SELECT 'north', 20 UNION ALL SELECT 'east', 21)",
     "SELECT TIME_BUCKET(INTERVAL '1 month', sold_on), COUNT(*) FROM sales GROUP BY 1",
     "SELECT TRUNC(age / 7), COUNT(*) FROM customer GROUP BY 1",
+    f"SELECT c.age, SUM(t.n + 1), AVG(t.n), COUNT(t.n) {JOINED} JOIN "
+    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 3) AS t ON c.region = t.region "
+    "GROUP BY 1",
+    f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
+    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
+    "GROUP BY 1",
 ]
 """Statements that DuckDB reads as they are."""
 
@@ -87,18 +91,6 @@ TRANSLATED = {
         "SELECT CAST(r AS TIMESTAMP), COUNT(s.sale_id) FROM range(TIMESTAMP '2024-12-25', TIMESTAMP '2025-01-11', "
         "INTERVAL '1 day') AS t(r) LEFT JOIN sales s ON s.sold_on = r GROUP BY 1",
     "SELECT n * n FROM generate_series(3, 9, 2) AS n": "SELECT unnest([9, 25, 49, 81])",
-    f"SELECT c.age, SUM(t.n + 1), AVG(t.n), COUNT(t.n) {JOINED} JOIN "
-    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 3) AS t ON c.region = t.region "
-    "GROUP BY 1":
-        f"SELECT c.age, SUM(t.n + 1), AVG(t.n), COUNT(t.n) {JOINED} JOIN "
-        "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 3) AS t ON c.region = t.region "
-        "GROUP BY 1",
-    f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
-    "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
-    "GROUP BY 1":
-        f"SELECT c.region, MAX(t.n), SUM(t.n), AVG(t.n), COUNT(t.n) {JOINED} LEFT JOIN "
-        "(SELECT region, COUNT(*) AS n FROM customer GROUP BY 1 ORDER BY 2 DESC LIMIT 2) AS t ON c.region = t.region "
-        "GROUP BY 1",
 }  # fmt: skip
 """Statements in other systems' words -> DuckDB's."""
 
@@ -142,13 +134,9 @@ def test_it_equals_plain_sql(
     "SELECT * FROM generate_series(1, (SELECT COUNT(*) FROM sales))",
     "SELECT * FROM sales JOIN generate_series(1, age) AS g(n) ON TRUE",
     "SELECT MODE(region) FROM customer",
-    f"SELECT c.age, MAX(t.n) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
-    "ON c.region = t.region GROUP BY 1",
     "SELECT * FROM range(3)",
     "SELECT MODE() WITHIN GROUP (ORDER BY region) FROM customer",
     "SELECT STRING_AGG(region, ', ') FROM customer",
-    f"SELECT SUM(t.n * c.age) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
-    "ON c.region = t.region",
     f"SELECT MEDIAN(t.n) {JOINED} JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
     "ON c.region = t.region",
     f"SELECT g.category, COUNT(*) FROM product p {CATEGORY} LEFT JOIN sales s USING (product_id) GROUP BY 1",

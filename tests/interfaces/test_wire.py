@@ -70,11 +70,6 @@ def test_information_schema_lists_the_star_however_it_is_asked(wire: Wire) -> No
     asked = "SELECT column_name, data_type FROM information_schema.columns WHERE table_catalog = current_database()"
     rows = [values(body) for kind, body in wire.ask(asked + " AND table_name = 'product'") if kind == "D"]
     assert rows == [[b"product_id", b"integer"], [b"category", b"text"]]
-    for sql in (
-        "SELECT * FROM duckdb_settings(), pg_class",
-        "SELECT * FROM read_csv('/etc/passwd'), pg_class",
-    ):
-        assert wire.ask(sql)[0][0] == "E"
 
 
 def extended(

@@ -120,15 +120,13 @@ ONE = r"COUNT\(DISTINCT id\) counts each of them once"
             OTHER,
         ),
         ("SELECT COUNT(*) FROM (SELECT DISTINCT id FROM sales)", ONE),
-        ("SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)", ONE),
         (
             "SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)",
-            r"is: count\(\*\), \.\.\}` under its summaries",
+            rf"is: count\(\*\), \.\.\}}` under its summaries; {ONE}",
         ),
         ("WITH buyers AS (SELECT DISTINCT id FROM sales WHERE month = 1) SELECT COUNT(*) FROM buyers", ONE),
         ("SELECT COUNT(DISTINCT amount) FROM sales", "it is not an axis"),
         ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is not an axis"),
-        ("SELECT COUNT(*) FROM customer SEMI JOIN sales USING (id)", "INNER JOIN"),
     ],
 )
 def test_other_shapes_are_refused_with_what_to_write(shop, sql, instead):
