@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
-from dpsql.planner.terms import Condition, Predicate, Term, every
+from dpsql.planner.terms import TRUE, Condition, Predicate, Term, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
@@ -310,6 +310,9 @@ def rewritten(builder: Builder, node: Node) -> Node:
     if parse.is_error_call(node):
         return _error_column(builder, node)
     if parse.is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
+        if builder.binding.within != TRUE:  # the count of partners would be of all rows
+            reason = "an answer's column is aggregated over rows where a measure is NULL or is not"
+            raise parse.refusal(NotSupportedError, reason, at=node, clause="SELECT")
         if not builder.again:
             return finer_groups.of_partners(
                 node, builder.column(builder.draft.value(one(Term("count")))), False

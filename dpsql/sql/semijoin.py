@@ -54,8 +54,9 @@ def _membership(node: Node, is_outer: Callable[[exp.Column], bool]) -> _Membersh
         node: the condition.
         is_outer: whether a column of an EXISTS is one of the query around it.
     """
-    query = (node.this if isinstance(node, exp.Exists) else node.args["query"]).unnest()
-    if not isinstance(query, exp.Select):
+    query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
+    query = query.unnest() if isinstance(query, exp.Query) else None
+    if not isinstance(query, exp.Select) or not isinstance(node, (exp.In, exp.Exists)):
         return None
     if isinstance(node, exp.In):
         keys = [parse.unaliased(projection) for projection in query.expressions]
@@ -316,10 +317,6 @@ def _calls(select: exp.Select) -> list[exp.AggFunc]:
 
 def _rows_of(condition: Node, people: _PeopleSource) -> _Membership | None:
     """The rows that name the person by her key, if a condition asks for nothing else."""
-    if not isinstance(condition, exp.Exists) and not (
-        isinstance(condition, exp.In) and condition.args.get("query")
-    ):
-        return None
     member = _membership(condition, lambda column: column.table.lower() == people.alias.lower())
     return member if member is not None and _plain(member.select) and people.is_key(member.outer) else None
 
