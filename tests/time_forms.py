@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.mechanisms.continual.fda import fenwick_nodes
+from dpsql.mechanisms.continual.prefixes import fenwick_nodes
 from dpsql.mechanisms.continual.spectral import SpectralStrategy, ending_rows, lasting_rows
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy

@@ -15,9 +15,9 @@ from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
-from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
+from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy
 from dpsql.mechanisms.designs import adaptive
 from dpsql.mechanisms.designs.adaptive import tapered_strategy
 from dpsql.mechanisms.designs.diffhr import cell_estimates, draw_diffhr

@@ -7,8 +7,8 @@ import pytest
 
 from dpsql.matrices.leaves import GroupedVariance, IdentityVariance
 from dpsql.matrices.reading import from_columns
-from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.axis.tree import lue_dptree
 from dpsql.tree import kary_tree
 
 GROUP = np.array([0, 2, 2, 1, 0, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11])

@@ -16,10 +16,9 @@ from dpsql.matrices.reading import from_columns
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import sine_strategy
-from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy, lue_dptree
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.tree import Workload, kary_tree
 from tests.strategies import dense

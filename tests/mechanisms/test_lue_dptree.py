@@ -15,17 +15,19 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.tree import TreeVariance, blue
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.axis.struct_construct import (
+from dpsql.mechanisms.axis.tree import (
     Containing,
     best_struct_construct,
     equal_error,
     equal_strategy,
+    lue_dptree,
+    split_budgets,
+    stored_nodes,
     struct_construct,
     subtree_use,
+    tree_strategy,
 )
-from dpsql.mechanisms.axis.tree import split_budgets, stored_nodes, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.tree import Tree, Workload, coverage, kary_tree, tree_from_arrays
 from tests.strategies import by_word, column_bound, error_before_blue

@@ -16,11 +16,9 @@ from dpsql.matrices.strategy import check_sensitivity, estimate, measure
 from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.axis.dense import dense_rows, dense_strategy, zero_sum_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.sine import convolve, sine_strategy, table
-from dpsql.mechanisms.axis.struct_construct import equal_strategy
 from dpsql.mechanisms.axis.tents import interval_strategy, tents
-from dpsql.mechanisms.axis.tree import stored_nodes, tree_strategy
+from dpsql.mechanisms.axis.tree import equal_strategy, lue_dptree, stored_nodes, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.tree import kary_tree
 from tests.strategies import column_bound, dense

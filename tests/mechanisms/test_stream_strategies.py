@@ -9,9 +9,8 @@ import pytest
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
-from dpsql.mechanisms.continual import subtraction
-from dpsql.mechanisms.continual.fda import FdaStrategy, fda_strategy
-from dpsql.mechanisms.continual.subtraction import node_budgets
+from dpsql.mechanisms.continual import prefixes
+from dpsql.mechanisms.continual.prefixes import FdaStrategy, fda_strategy, node_budgets
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
@@ -26,7 +25,7 @@ LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(l
     ("horizon", "arity", "levels"), [(1, 3, 1), (4, 3, 2), (60, 5, 3), (200, 7, 3), (365, 11, 2)]
 )
 def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: int) -> None:
-    nodes = subtraction.subtraction_nodes(horizon, arity, levels)
+    nodes = prefixes.subtraction_nodes(horizon, arity, levels)
     batch = np.arange(int(nodes.hi.max()))
     cover = (nodes.lo[:, None] <= batch) & (batch < nodes.hi[:, None])
     length = np.arange(horizon + 1)[:, None]
@@ -35,7 +34,7 @@ def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: 
     inside = nodes.parent >= 0
     up = nodes.parent[inside]
     assert (nodes.lo[up] <= nodes.lo[inside]).all() and (nodes.hi[inside] <= nodes.hi[up]).all()
-    budget = subtraction.subtraction_strategy(LAPLACE, horizon, arity, levels).budget
+    budget = prefixes.subtraction_strategy(LAPLACE, horizon, arity, levels).budget
     assert (cover.T @ budget <= UNIT).all()  # the budget holds even where a middle node is skipped
     assert (budget == node_budgets(nodes, LAPLACE)).all()
 
@@ -43,11 +42,11 @@ def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: 
 @pytest.mark.parametrize(("arity", "levels"), [(4, 2), (1, 2), (3, 0)])
 def test_subtraction_refuses(arity: int, levels: int) -> None:
     with pytest.raises(ValueError, match="odd arity"):
-        subtraction.subtraction_nodes(10, arity, levels)
+        prefixes.subtraction_nodes(10, arity, levels)
 
 
 def test_frozen_budgets_above_the_whole_are_refused() -> None:
-    good = subtraction.subtraction_strategy(LAPLACE, 60, 5, 3).frozen()
+    good = prefixes.subtraction_strategy(LAPLACE, 60, 5, 3).frozen()
     for bad in ([b + 1 for b in good["budget"]], good["budget"][:-1], [0, *good["budget"][1:]]):
         with pytest.raises(ValueError, match="budget"):
             continual.thaw("prefix", LAPLACE, {**good, "budget": bad})
@@ -62,7 +61,7 @@ def test_frozen_budgets_above_the_whole_are_refused() -> None:
 
 def test_figures_of_the_prefix_strategies() -> None:
     def prefix(law: NoiseDistribution, horizon: int) -> float:
-        strategy = subtraction.best_subtraction(asking(law, horizon, "prefix"))
+        strategy = prefixes.best_subtraction(asking(law, horizon, "prefix"))
         return mean_error(strategy, horizon, "running")
 
     assert prefix(LAPLACE, 1023) <= 160
@@ -91,7 +90,7 @@ def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, floa
         *(TimeTreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
     ]
     rest: list[TimeStrategy] = [
-        fda_strategy(law, horizon), subtraction.best_subtraction(question),
+        fda_strategy(law, horizon), prefixes.best_subtraction(question),
     ]  # fmt: skip
     return {s.name: question.candidate(s).error for s in (*trees, *rest)}
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.axis.tree import path_sums, split
-from dpsql.mechanisms.continual.fda import fda_strategy, fenwick_nodes
-from dpsql.mechanisms.continual.subtraction import NoiseNodes, node_budgets
+from dpsql.mechanisms.continual.prefixes import NoiseNodes, fda_strategy, fenwick_nodes, node_budgets
 from dpsql.mechanisms.continual.time_strategy import UNIT, exponent, share_variance
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN as G

@@ -12,8 +12,7 @@ import pytest
 
 from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms import continual
-from dpsql.mechanisms.continual.fda import fda_strategy
-from dpsql.mechanisms.continual.subtraction import subtraction_strategy
+from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, share_variance
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution

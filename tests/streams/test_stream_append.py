@@ -23,8 +23,7 @@ from dpsql.errors import (
     ReleaseError,
 )
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.fda import fda_strategy
-from dpsql.mechanisms.continual.subtraction import subtraction_strategy
+from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
 from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
 from dpsql.mechanisms.distribution import GAUSSIAN

@@ -27,11 +27,10 @@ from dpsql.mechanisms.axis import (
     dense,
     joint_tree,
     leaves,
-    lue_dptree,
     optimised_tree,
     sine,
-    struct_construct,
     tents,
+    tree,
 )
 from dpsql.mechanisms.axis.dense import (
     DENSE_LEAVES,
@@ -61,7 +60,7 @@ from dpsql.mechanisms.offers import least
 from dpsql.tree import FloatArray, Workload
 
 MECHANISMS: tuple[Mechanism, ...] = (
-    leaves, tents, dense, sine, joint_tree, lue_dptree, optimised_tree, struct_construct,
+    leaves, tents, dense, sine, joint_tree, tree, optimised_tree,
 )  # fmt: skip
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {

@@ -20,9 +20,17 @@ from math import sqrt
 import numpy as np
 
 from dpsql.mechanisms.axis import dense
-from dpsql.mechanisms.axis.lue_dptree import LOG_ARITIES, cut_trees, even_trees
 from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, candidate
-from dpsql.mechanisms.axis.tree import LEAF_SHARE, arities, refuses_trees, split_budgets, tree_strategy
+from dpsql.mechanisms.axis.tree import (
+    LEAF_SHARE,
+    LOG_ARITIES,
+    arities,
+    cut_trees,
+    even_trees,
+    refuses_trees,
+    split_budgets,
+    tree_strategy,
+)
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal

@@ -7,7 +7,7 @@ docs/privacy/streams.md has no place in it.
 from __future__ import annotations
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.continual import fda, joint_time, spectral, subtraction, time_tree
+from dpsql.mechanisms.continual import joint_time, prefixes, spectral, time_tree
 from dpsql.mechanisms.continual.time_strategy import (
     Frozen,
     NamedTimeStrategy,
@@ -19,7 +19,7 @@ from dpsql.mechanisms.continual.time_strategy import (
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import least
 
-MECHANISMS: tuple[TimeMechanism, ...] = (time_tree, fda, subtraction, spectral, joint_time)
+MECHANISMS: tuple[TimeMechanism, ...] = (time_tree, prefixes, spectral, joint_time)
 
 
 def choose(question: StreamProblem) -> TimeChoice:
