@@ -1,7 +1,6 @@
 """Figures that are kept: each with its command, commit and date, and the page made from them.
 
     python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the page
-    python -m benchmarks.kept --missing               what has no result at all, then the page
     python -m benchmarks.kept --page                  the page alone
     python -m benchmarks.kept --only RUN --log FILE --at REVISION     what a run of that revision printed elsewhere
 
@@ -204,7 +203,6 @@ def main() -> int:
         "--log", type=Path, help="what one run printed elsewhere; a last line `exit N` is its code"
     )
     parser.add_argument("--at", metavar="REVISION", help="the revision that the log is of")
-    parser.add_argument("--missing", action="store_true", help="measure only what has no result at all")
     given = parser.parse_args()
     runs = [run for run in RUNS if not given.only or run.name in given.only]
     refused = 0
@@ -214,7 +212,7 @@ def main() -> int:
         elif not given.page:
             for run in runs:
                 inputs = [figure.inputs for figure in kept(run)[:1]]
-                if not inputs or (not given.missing and inputs != [inputs_of(run)]):
+                if inputs != [inputs_of(run)]:
                     refused += not _measured(run)
     except UsageError as refusal:
         print(refusal, file=sys.stderr)

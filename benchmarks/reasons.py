@@ -23,10 +23,6 @@ REASONS: dict[str, str] = {
         "four of 119 cells miss the method's share less three points by .4 to 1; such a share of 200 releases errs by "
         "1.3 to 2.2"
     ),
-    "userlevel short tails, half-width over the oracle's": (
-        "occupants alone, SUM 2.05 and groups at pure epsilon 2.27 of 2.2; the method's own are means of ten stars, "
-        "here 1.54 and 1.73"
-    ),
     "hybrid, coverage": LONG_BARS,
     "composite coverage": LONG_BARS,
     "keys-step-cpu-over-plain-group-by": (

@@ -25,12 +25,14 @@ from dpsql.executor.engine import ReleaseEngine
 from tests.releases import published, seeded
 
 WORLDS, DAYS = 40, 60
-CATALOG = """
+HEAD = """
 dpsql: 1
 name: t
 source: {{kind: parquet, tables: {{t: t.parquet}}}}
 privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
 tables:
+"""
+CATALOG = HEAD + """
   t: {{role: fact, columns: {{day: {{type: date, lower: 2024-01-01, upper: 2024-02-29, out_of_domain: drop}}}}}}
 views: {{days: {{of: t, axes: [{{axis: t.day{cuts}}}], measures: [count]}}}}
 """
@@ -43,12 +45,7 @@ SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "few": lambda draw: draw.integers(0, DAYS, 120),
 }
 SHARES = (0.1, 0.25, 0.5, 0.9)
-MEASURED = """
-dpsql: 1
-name: t
-source: {{kind: parquet, tables: {{t: t.parquet}}}}
-privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
-tables:
+MEASURED = HEAD + """
   t: {{role: fact, columns: {{
     side: {{type: string, categories: [l, r], out_of_domain: drop}},
     amount: {{type: decimal, scale: 1, lower: {low}, upper: {high}, measure: true, quantiles: true}}}}}}

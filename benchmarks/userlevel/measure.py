@@ -15,9 +15,10 @@ import csv
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -141,6 +142,17 @@ def measure(asked: Sequence[Questions], summed: str, some: Iterable[Release]) ->
     return replace(found, draws=number)
 
 
+def measured_stars(
+    stars: Iterable[str], laws: Iterable[str], draws: int, folder: Path
+) -> Iterator[tuple[str, str, Opened, Measured]]:
+    """Each star at each privacy, measured and told."""
+    for name, law in product(stars, laws):
+        opened = open_case(name, law, folder)
+        measured = measure(opened.questions(), opened.star.measure, releases(opened.star, draws))
+        tell(name, law, measured)
+        yield name, law, opened, measured
+
+
 def least_held(bar: float, asked: int) -> float:
     """The share, in percent, below which so many intervals fall short of a bar: the binomial's 1% quantile."""
     p = bar / 100
@@ -231,17 +243,11 @@ def main() -> int:
     given, figures = parser.parse_args(), Figures()
     judged = Judged(figures)
     with tempfile.TemporaryDirectory() as folder:
-        for name in given.stars:
-            for law in given.laws:
-                opened = open_case(name, law, Path(folder))
-                measured = measure(
-                    opened.questions(), opened.star.measure, releases(opened.star, given.draws)
-                )
-                tell(name, law, measured)
-                if name in JUDGED:
-                    judged.add(name, law, measured)
-                else:
-                    hold_out_figures(figures, name, law, measured)
+        for name, law, _, measured in measured_stars(given.stars, given.laws, given.draws, Path(folder)):
+            if name in JUDGED:
+                judged.add(name, law, measured)
+            else:
+                hold_out_figures(figures, name, law, measured)
         judged.finish(given.laws)
         for name in () if given.alone else MATCHED_STARS:
             opened = open_case(name, "1e-6", Path(folder))

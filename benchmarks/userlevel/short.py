@@ -23,9 +23,9 @@ import numpy as np
 
 import dpsql
 from benchmarks.figures import Figures
-from benchmarks.userlevel.measure import LAWS, Measured, Opened, cells, measure, open_case, tell
+from benchmarks.userlevel.measure import LAWS, Measured, Opened, cells, measured_stars
 from benchmarks.userlevel.questions import read
-from benchmarks.userlevel.simulator import People, Weighted, releases, simulated
+from benchmarks.userlevel.simulator import People, Weighted, simulated
 from benchmarks.userlevel.stars import FURTHER, ROOT
 from dpsql.central.cells import row_value
 from dpsql.contributions.clipping import pure_reach
@@ -183,19 +183,13 @@ def main() -> int:
             figures.within(
                 f"userlevel shop, % of answers covered, {len(halves)} publishes", covered, *COVERED
             )
-        for name in given.stars:
-            for law in given.laws:
-                opened = open_case(name, law, Path(folder))
-                measured = measure(
-                    opened.questions(), opened.star.measure, releases(opened.star, given.draws)
-                )
-                tell(name, law, measured)
-                judge(figures, name, law, measured)
-                for what, bound in ORACLE.get(law, {}).items() if name in SHORT_STARS else ():
-                    cell = ("group", "COUNT") if what == "groups" else ("total", what)
-                    least = groups_oracle(opened) if what == "groups" else oracle(opened, what)
-                    ratio = measured.half(cell) / least
-                    figures.at_most(WIDER, ratio, bound, f"{name} {law}, {what}")
+        for name, law, opened, measured in measured_stars(given.stars, given.laws, given.draws, Path(folder)):
+            judge(figures, name, law, measured)
+            for what, bound in ORACLE.get(law, {}).items() if name in SHORT_STARS else ():
+                cell = ("group", "COUNT") if what == "groups" else ("total", what)
+                least = groups_oracle(opened) if what == "groups" else oracle(opened, what)
+                ratio = measured.half(cell) / least
+                figures.at_most(WIDER, ratio, bound, f"{name} {law}, {what}")
     return figures.finish()
 
 

@@ -75,7 +75,6 @@ def test_a_short_figure_is_bold_and_the_exit_code(project: Path, monkeypatch: py
     assert "2 of 3 figures hold." in page
     assert r"| other | **3** | \<= 2 |" in page
     assert "- other: " in page
-    assert command(monkeypatch, "--missing") == 1
     assert times_run(project) == 1
 
 
