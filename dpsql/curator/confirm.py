@@ -225,8 +225,12 @@ def _moved_cuts(
                     places.append(("views", view, "axes", str(i), "cuts"))
         for place in places:
             node = _node(root, place)
+            cuts = None
             if isinstance(node, yaml.SequenceNode):
                 cuts = Cuts(width=None, at=tuple(cut.value for cut in node.value))
+            elif isinstance(node, yaml.MappingNode) and column.type == "date":
+                cuts = Cuts(width=node.value[0][1].value, at=())
+            if node is not None and cuts is not None:
                 written = followed_cuts(column, cuts, column.model_copy(update=dict(mark.rounder)))
                 yield node.start_mark.index, node.end_mark.index, flow(written)
 
@@ -261,7 +265,9 @@ def followed_cuts(column: Column, cuts: Cuts, moved: Column) -> Any:
     """
     starts = bin_starts(column, cuts)
     for width in widths(column):
-        if bin_starts(column, Cuts(width=width, at=())) == starts:
+        of_width = bin_starts(column, Cuts(width=width, at=()))
+        # a quarter that began with March would begin with January
+        if of_width == starts and starts[0] in bin_starts(moved, Cuts(width=width, at=())):
             return {"width": width}
     end, (lower, upper) = column.bounds[1], moved.bounds
     inside = [start for start in starts if start > lower]

@@ -20,6 +20,13 @@ from tests.thinned import by_default
 
 ROWS = 600
 CASES = {
+    "the first and the last month": (
+        "DATE '2024-04-01' + CAST(range * 37 % 306 AS INT) AS sold_on, CAST(range * 11 % 90 AS INT) AS pieces",
+        [
+            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-04-01' AND sold_on < '2024-05-01'",
+            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-06-17' AND sold_on < '2025-02-01'",
+        ],
+    ),
     "months of a season": (
         "DATE '2024-04-05' + CAST(range * 37 % 300 AS INT) AS sold_on, CAST(range * 11 % 90 AS INT) AS pieces",
         [
@@ -28,11 +35,11 @@ CASES = {
             "SELECT SUM(pieces) FROM t WHERE sold_on >= '2024-07-01'",
         ],
     ),
-    "the first and the last month": (
-        "DATE '2024-04-01' + CAST(range * 37 % 306 AS INT) AS sold_on, CAST(range * 11 % 90 AS INT) AS pieces",
+    "a year from February": (
+        "DATE '2024-02-01' + CAST(range * 37 % 300 AS INT) AS seen, CAST(range * 11 % 9 AS INT) AS pieces",
         [
-            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-04-01' AND sold_on < '2024-05-01'",
-            "SELECT COUNT(*) FROM t WHERE sold_on >= '2024-06-17' AND sold_on < '2025-02-01'",
+            "SELECT COUNT(*) FROM t WHERE seen >= '2024-02-01' AND seen < '2024-03-01'",
+            "SELECT COUNT(*) FROM t WHERE seen >= '2024-06-17'",
         ],
     ),
     "some days": (
@@ -41,6 +48,13 @@ CASES = {
             "SELECT COUNT(*) FROM t WHERE seen >= '2023-06-12' AND seen < '2024-02-11'",
             "SELECT COUNT(*) FROM t WHERE seen < '2023-06-12'",
             "SELECT COUNT(*) FROM t WHERE seen >= '2024-02-11'",
+        ],
+    ),
+    "a year from March": (
+        "DATE '2023-03-01' + CAST(range * 37 % 300 AS INT) AS seen, CAST(range * 11 % 9 AS INT) AS pieces",
+        [
+            "SELECT COUNT(*) FROM t WHERE seen >= '2023-03-01' AND seen < '2023-04-01'",
+            "SELECT COUNT(*) FROM t WHERE seen >= '2023-08-23'",
         ],
     ),
     "numbers": (
@@ -55,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("rounder", [True, False])
-@pytest.mark.parametrize("name", by_default(CASES, 2))
+@pytest.mark.parametrize("name", by_default(CASES, 3))
 def test_a_confirmed_draft_answers_its_workload(tmp_path: Path, publishes: None, name: str, rounder: bool):
     columns, questions = CASES[name]
     rows = f"SELECT range AS id, {columns} FROM range({ROWS})"
