@@ -32,10 +32,13 @@ source: {{kind: parquet, tables: {{t: t.parquet}}}}
 privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
 tables:
 """
-CATALOG = HEAD + """
+CATALOG = (
+    HEAD
+    + """
   t: {{role: fact, columns: {{day: {{type: date, lower: 2024-01-01, upper: 2024-02-29, out_of_domain: drop}}}}}}
 views: {{days: {{of: t, axes: [{{axis: t.day{cuts}}}], measures: [count]}}}}
 """
+)
 SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "even": lambda draw: draw.integers(0, DAYS, 2000),
     "steep": lambda draw: draw.exponential(6.0, 2000),
@@ -45,12 +48,15 @@ SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "few": lambda draw: draw.integers(0, DAYS, 120),
 }
 SHARES = (0.1, 0.25, 0.5, 0.9)
-MEASURED = HEAD + """
+MEASURED = (
+    HEAD
+    + """
   t: {{role: fact, columns: {{
     side: {{type: string, categories: [l, r], out_of_domain: drop}},
     amount: {{type: decimal, scale: 1, lower: {low}, upper: {high}, measure: true, quantiles: true}}}}}}
 views: {{all: {{of: t, axes: [t.side], measures: [count, t.amount]}}}}
 """
+)
 AMOUNTS: dict[str, tuple[int, int, Callable[[np.random.Generator], np.ndarray]]] = {
     "skewed": (0, 500, lambda draw: draw.exponential(30.0, 2000)),
     "heavy": (0, 9000, lambda draw: draw.lognormal(3.0, 1.5, 2000)),
