@@ -32,9 +32,11 @@ from dpsql.central.key_plans import EVEN, KeyPlan, KeyRound, key_plans, list_lim
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
+from dpsql.engines.counting import coefficients, hash_sql
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
-from dpsql.engines.key_counts import counts_statement, key_sql
+from dpsql.engines.key_counts import counts_statement, key_sql, pairs_statement
+from dpsql.engines.relations import Relations
 from dpsql.errors import CatalogError, InternalError
 from dpsql.ledger import SpendLine
 from dpsql.noise import Noise
@@ -46,6 +48,9 @@ from dpsql.release.write import KeyListPart
 Key = str | int
 SQL_TYPES: dict[str, Literal["VARCHAR", "BIGINT"]] = {"string": "VARCHAR", "int": "BIGINT"}
 """Type of a list's keys by the type of its column."""
+
+PAIRS = "keys of units"
+"""The named query of who has which key: computed once for both rounds of a column where rows may be stored."""
 
 NO_SIZES: Mapping[str, int] = {}
 
@@ -174,13 +179,19 @@ def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, Lis
     **Privacy**: spends each round's line once. What is returned is a function of what was shown, of listed keys and of
     the release's secret.
     """
-    lists, secret = {}, key_secret(scan.key)
+    lists, secret = {}, hashlib.sha256(b"keys" + scan.key).hexdigest()
     for plan in plans:
         column = plan.column
         listed = known[column.name].keys
         found: dict[Key, int] = {}
+        relations = scan.raw.relations(f"counting keys of {column.name}")
+        if plan.rounds:
+            relations.make(PAIRS, pairs_of(scan, column))
         for number, step in enumerate(plan.rounds, start=1):
-            found |= dict.fromkeys(_shown(scan, plan, step, [*listed, *found]), number)
+            # what a person's choice left out in round one has a fresh chance in round two
+            drawn = scan._replace(key=hashlib.sha256(f"{column.name} {number}".encode() + scan.key).digest())
+            shown = _shown(drawn, relations, plan, step, [*listed, *found])
+            found |= dict.fromkeys(shown, number)
         # The secret was unknown when keys were made: nobody can look for a text that comes first.
         order = sorted(
             (number, hashlib.md5(f"{secret}{key}".encode()).hexdigest(), key) for key, number in found.items()
@@ -191,40 +202,45 @@ def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, Lis
     return lists
 
 
-def _shown(scan: KeyScan, plan: KeyPlan, step: KeyRound, listed: Sequence[Key]) -> Iterator[Key]:
+def _shown(scan: KeyScan, relations: Relations, plan: KeyPlan, step: KeyRound,
+           listed: Sequence[Key]) -> Iterator[Key]:  # fmt: skip
     """The keys of one round that are shown.
 
     **Privacy**: every key that somebody has gets 64 bits of its own. Counts, and keys that are not shown, are dropped
     here.
     """
-    relations = scan.raw.relations(f"counting keys of {plan.column.name}")
     for pairs in relations.batches(key_statement(scan, plan.column, step.keys, listed)):
-        keys = [_plain(key) for key, _ in pairs]
+        keys = [key for key, _ in pairs]
         people = np.array([people for _, people in pairs], np.int64)
         shown = scan.noise.shown(step.table, people, ((plan.column.name, step), keys))
         yield from itertools.compress(keys, shown.tolist())
 
 
-def key_secret(key: bytes) -> str:
-    """Hexadecimal digits that order keys; drawn for the release, stored nowhere."""
-    return hashlib.sha256(b"keys" + key).hexdigest()
-
-
-def _plain(key: object) -> Key:
-    return key if isinstance(key, str | int) else str(key)
+def pairs_of(scan: KeyScan, column: PrivateColumn) -> str:
+    """The statement of who has which key of a column."""
+    clean = key_sql(column, "value0", key_kind(scan.raw, column), scan.raw.dialect)
+    sources = [_source(scan, column, use, number) for number, use in enumerate(column.uses)]
+    return pairs_statement(sources, clean, scan.raw.dialect)
 
 
 def key_statement(scan: KeyScan, column: PrivateColumn, most: int, listed: Sequence[Key]) -> str:
-    """The statement that counts the people of a column's keys, at most so many keys of one, without the listed ones."""
-    raw, dialect = scan.raw, scan.raw.dialect
-    kind, name = key_kind(raw, column), f"listed keys of {column.name}"
-    relation = ""
+    """The statement that counts the people of a column's `PAIRS`, at most so many keys of one, without listed ones."""
+    raw, dialect, relation = scan.raw, scan.raw.dialect, ""
     if listed:
         leaf = np.arange(len(listed), dtype=np.int64)
-        relation = raw.lookup(name, SQL_TYPES[column.spec.type], listed, leaf)
-    sources = [_source(scan, column, use, number) for number, use in enumerate(column.uses)]
-    clean = key_sql(column, "value0", kind, dialect)
-    return counts_statement(sources, clean, relation, most, key_secret(scan.key), dialect)
+        relation = raw.lookup(f"listed keys of {column.name}", SQL_TYPES[column.spec.type], listed, leaf)
+    kinds = {unit.kind for use in column.uses if (unit := _unit(scan, use))}
+    c = coefficients(hashlib.sha256(b"keys" + scan.key).digest())
+    h = hash_sql("owner", kinds.pop() if len(kinds) == 1 else None, c, dialect) if kinds else ""
+    return counts_statement(dialect.identifier(PAIRS), relation, most, h, dialect)
+
+
+def _unit(scan: KeyScan, use: KeyUse) -> UnitKey | None:
+    """The key of the units that own a table's rows; None where each row is one."""
+    owner = scan.catalog.star.tables[use.of].unit
+    if owner is None:
+        return None
+    return UnitKey(owner.path, owner.column, kind_of(scan.raw, owner.table, owner.column))
 
 
 def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> PlacedRows:
@@ -232,10 +248,7 @@ def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> P
     catalog, raw, star = scan.catalog, scan.raw, scan.catalog.star.tables[use.of]
     require_columns(raw, column.table, [column.column], made_columns(catalog.tables[column.table]))
     value = UnitKey(use.path, column.column, key_kind(raw, column))
-    owner, joins = star.unit, star.joined([use.path])
-    unit = (
-        None if owner is None else UnitKey(owner.path, owner.column, kind_of(raw, owner.table, owner.column))
-    )
+    unit, joins = _unit(scan, use), star.joined([use.path])
     sides, digits = [], []
     for hop in (None, *joins):
         path, table = (hop.path, hop.table) if hop else ((), use.of)
@@ -311,7 +324,7 @@ class ReleaseSelection:
             counted_rows(self.catalog, self.raw, self.plan, of)
         for plan in self.plans:
             if plan.rounds:
-                key_statement(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column, 1, ())
+                pairs_of(KeyScan(self.catalog, self.raw, self.plan, noise, key), plan.column)
 
     def chosen(
         self, noise: Noise, key: bytes, begin: Callable[[], None]
@@ -331,8 +344,8 @@ class ReleaseSelection:
         if self.finds:
             self.plan = self.replanned(lists)
         return self.plan, tuple(
-            list_part(plan, lists[name], self.limits[name], self.listed[name].release_id)
-            for name, plan in zip(lists, self.plans, strict=True)
+            list_part(plan, found, self.limits[name], self.listed[name].release_id)
+            for (name, found), plan in zip(lists.items(), self.plans, strict=True)
         )
 
 

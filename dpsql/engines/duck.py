@@ -348,7 +348,7 @@ class StoredRelations:
             found = self.raw.connection.execute(statement).fetchnumpy()
         return {name: np.asarray(column, np.int64) for name, column in found.items()}
 
-    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+    def batches(self, statement: str) -> Iterator[list[tuple[str | int, int]]]:
         with self.raw.step(self.step):
             cursor = self.raw.connection.execute(statement)
             while pairs := cursor.fetchmany(BATCH):

@@ -1,24 +1,27 @@
-"""Units of each key that nobody listed, by one statement; at most k keys of a unit count.
+"""Units of each key that nobody listed; at most k keys of a unit count.
 
-    p       unit, key: each once, over all counted rows that reach the column; without those that are listed already
-    c       unit, d: how many keys it has
-    i       the keys of units with more than k, with their places in the unit's choice of her own
-    w       the keys that count: all of units with at most k, the first k of others
+    pairs   unit, k: each once, over all counted rows that reach the column; read by every round
+    p       those whose key is not listed, where some are
+    c       unit, n: how many keys it has
+    o       the keys of units with more than k, numbered i by value, with the unit's offset r
+    w       the keys that count: all of units with at most k, k of others
     ->      key, n: how many units
 
-Every engine runs the same text but for the words of its `Dialect`: windows, MD5 and integers, no float.
+Every engine runs the same text but for the words of its `Dialect`: windows and integers, no float. Where a common table
+may be computed again, n comes from the scan that numbers.
 
 | here | there | unit |
 |---|---|---|
 | `key_sql` | what a key is: NULL where a value is none | - |
+| `pairs_statement` | who has which key | - |
 | `counts_statement` | n of every key with rows | a unit |
 
-Which of more than k keys count is a choice of the unit's own: the first k by md5(secret, unit, key). Equal hashes go by
-the bytes of the key.
+Which of more than k keys count is a choice of the unit's own, by systematic sampling (`dpsql.engines.counting`): key i
+of n counts if (i k + r) mod n < k, which exactly k of them do, each with the same chance; no key is hashed.
 
 **Privacy**: which keys of a unit count follows from her own rows, the listed keys and the secret, so one unit moves at
 most k counts, each by one. What comes back is raw and goes to `central.selection` alone.
-**Source**: docs/method/keys.md, "The step".
+**Source**: docs/method/keys.md, "The step"; docs/method/rows.md, "At most tau rows of a unit".
 """
 
 from __future__ import annotations
@@ -27,14 +30,11 @@ from collections.abc import Sequence
 
 from dpsql.catalog.columns import CONTROL
 from dpsql.catalog.private_columns import PrivateColumn
+from dpsql.engines.counting import is_kept, offset
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.joined_rows import PlacedRows, placed_rows, side_tables, with_tables
+from dpsql.engines.joined_rows import PlacedRows, common_table, placed_rows, side_tables, with_tables
 from dpsql.engines.values import BITS, type_word
 from dpsql.errors import SourceError
-
-HASHED = "{secret}{unit} {key}"
-"""The text whose MD5, in lower-case hexadecimal digits, orders the keys of a unit that has more than count: the
-secret's digits, the unit's key as the engine writes it as text, a blank, and the key as text."""
 
 LARGEST_KEY = 10**18
 """Whole numbers below it are keys, as they are values of an `int` column."""
@@ -84,40 +84,59 @@ def _unread(column: PrivateColumn, kind: str | None, declared: str) -> SourceErr
     )
 
 
-def counts_statement(
-    sources: Sequence[PlacedRows], clean: str, listed: str, most: int, secret: str, dialect: Dialect
-) -> str:
-    """The statement that counts the units of keys.
+def pairs_statement(sources: Sequence[PlacedRows], clean: str, dialect: Dialect) -> str:
+    """The statement of who has which key: a SELECT of `unit` and `k`; of `k` and `n` where each row is a unit.
 
     Args:
         sources: the counted rows that reach the column, which is `value0` of each.
         clean: SQL of a key from `value0`; NULL where it is none.
+        dialect: of the engine.
+    """
+    tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
+    union = " UNION ALL ".join(_keys(rows, clean) for rows in sources)
+    if sources[0].unit is None:
+        return with_tables(
+            tables, f"SELECT k, count(*) AS n FROM ({union}) AS j WHERE k IS NOT NULL GROUP BY k"
+        )
+    present = "WHERE k IS NOT NULL AND unit IS NOT NULL"
+    return with_tables(tables, f"SELECT DISTINCT unit, k FROM ({union}) AS j {present}")
+
+
+def counts_statement(pairs: str, listed: str, most: int, h: str, dialect: Dialect) -> str:
+    """The statement that counts the units of keys.
+
+    Args:
+        pairs: what stands after FROM for the rows of `pairs_statement`.
         listed: what stands after FROM for the keys that do not count, a column `key`; empty where there are none.
         most: keys of one unit that count.
-        secret: hex digits, drawn for the release.
+        h: SQL of the hash of `owner`, a unit; empty where each row is one.
         dialect: of the engine.
 
     Returns:
         A SELECT of `key` and `n`, a BIGINT above 0.
     """
-    tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
-    union = " UNION ALL ".join(_keys(rows, clean) for rows in sources)
-    unlisted = f" AND NOT EXISTS (SELECT 1 FROM {listed} AS a WHERE a.key = r.k)" if listed else ""
-    present = f"FROM ({union}) AS r WHERE k IS NOT NULL{unlisted}"
-    if sources[0].unit is None:
-        # Each row is a unit with one key.
-        return with_tables(tables, f"SELECT k AS key, count(*) AS n {present} GROUP BY k")
-    texts = (dialect.literal(secret), dialect.text("p.unit"), dialect.literal(" "), dialect.text("p.k"))
-    digest = dialect.text(f"md5({' || '.join(texts)})")
-    place = f"row_number() OVER (PARTITION BY p.unit ORDER BY {digest}, p.k)"
-    once, joined = dialect.materialised or "", "FROM p JOIN c ON p.unit = c.unit"
-    tables += [
-        f"p AS {once} (SELECT DISTINCT unit, k {present} AND unit IS NOT NULL)",
-        f"c AS {once} (SELECT unit, count(*) AS d FROM p GROUP BY unit)",
-        # whoever has no more keys than count makes no choice: a GROUP BY and a join cost a third of windows
-        f"i AS (SELECT p.k, {place} AS place {joined} WHERE c.d > {most})",
-        f"w AS (SELECT p.k {joined} WHERE c.d <= {most} UNION ALL SELECT k FROM i WHERE place <= {most})",
-    ]
+    unlisted = f"{pairs} AS r WHERE NOT EXISTS (SELECT 1 FROM {listed} AS a WHERE a.key = r.k)"
+    if not h:
+        return f"SELECT k AS key, n FROM {unlisted if listed else pairs}"
+    p, r, kept = "p" if listed else pairs, offset(h, dialect), is_kept(most, "r", dialect)
+    window = "OVER (PARTITION BY unit"
+    place = f"row_number() {window} ORDER BY k) AS i"
+    tables = [common_table("p", f"SELECT unit, k FROM {unlisted}", dialect)] if listed else []
+    if dialect.materialised is None:
+        tables += [
+            f"c AS (SELECT unit AS owner, k, {place}, count(*) {window}) AS n FROM {p})",
+            f"o AS (SELECT c.*, {r} AS r FROM c)",
+            f"w AS (SELECT k FROM o WHERE {kept})",
+        ]
+    else:
+        joined = f"FROM {p} AS p JOIN {{}} AS u ON p.unit = u.owner"
+        tables += [
+            common_table("c", f"SELECT unit AS owner, count(*) AS n FROM {p} GROUP BY unit", dialect),
+            f"u AS (SELECT c.*, {r} AS r FROM c WHERE n > {most})",
+            f"o AS (SELECT k, {place}, n, r {joined.format('u')})",
+            # whoever has no more keys than count makes no choice: a join costs a third of windows
+            f"w AS (SELECT k {joined.format('c')} WHERE n <= {most} UNION ALL SELECT k FROM o WHERE {kept})",
+        ]
     return with_tables(tables, "SELECT k AS key, count(*) AS n FROM w GROUP BY k")
 
 

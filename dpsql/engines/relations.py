@@ -63,7 +63,7 @@ class Relations(Protocol):
         **Privacy**: raw.
         """
 
-    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+    def batches(self, statement: str) -> Iterator[list[tuple[str | int, int]]]:
         """Pairs of a SELECT, some at a time: a value and a whole number.
 
         Raises:
@@ -89,7 +89,7 @@ class CommonRelations:
 
     dialect: Dialect
     run: Fetch
-    stream: Callable[[str], Iterator[list[tuple[object, int]]]]
+    stream: Callable[[str], Iterator[list[tuple[str | int, int]]]]
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
     def make(self, name: str, query: str) -> str:
@@ -102,7 +102,7 @@ class CommonRelations:
         """See `Relations`: a common table that no other one reads is not computed."""
         return self.run(self._whole(statement))
 
-    def batches(self, statement: str) -> Iterator[list[tuple[object, int]]]:
+    def batches(self, statement: str) -> Iterator[list[tuple[str | int, int]]]:
         return self.stream(self._whole(statement))
 
     def _whole(self, statement: str) -> str:

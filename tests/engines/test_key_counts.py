@@ -6,12 +6,11 @@ The star: sales with an item and a number of their own, and a shelf whose rows n
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,20 +24,21 @@ from dpsql.catalog.private_columns import PrivateColumn, private_columns
 from dpsql.central import selection
 from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
-from dpsql.central.selection import Key, KeyScan, key_statement, open_selection
+from dpsql.central.selection import PAIRS, Key, KeyScan, key_statement, open_selection, order_of, pairs_of
 from dpsql.engines import key_counts
+from dpsql.engines.counting import coefficients
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.key_counts import key_sql
 from dpsql.engines.registry import open_engine
 from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
 from tests.engines.servers import Server, new_schema
+from tests.engines.test_template import offset
 
 pytestmark = pytest.mark.long
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys_weights.json").read_text())
 KEY = bytes(range(32))
-SECRET = hashlib.sha256(b"keys" + KEY).hexdigest()
+COEFFICIENTS = coefficients(hashlib.sha256(b"keys" + KEY).digest())
 CATALOG = """
 dpsql: 1
 name: keys
@@ -95,9 +95,7 @@ def sales(rng: random.Random) -> list[Sale]:
     return rows + [Sale(99, f"own {i}", i, 1) for i in range(500)] + [Sale(99, item, 7, 4) for item in ITEMS]
 
 
-def counted(
-    rows: Iterable[tuple[Any, Key]], most: int, secret: str, listed: Sequence[Key] = ()
-) -> dict[Key, int]:
+def counted(rows: Iterable[tuple[Any, Key]], most: int, listed: Sequence[Key] = ()) -> dict[Key, int]:
     """Units of every key, in plain Python."""
     keys: defaultdict[Any, set[Key]] = defaultdict(set)
     for unit, key in rows:
@@ -105,11 +103,9 @@ def counted(
             keys[unit].add(key)
     counts: Counter[Key] = Counter()
     for unit, held in keys.items():
-
-        def place(key: Key, unit: Any = unit) -> tuple[str, bytes]:
-            return hashlib.md5(f"{secret}{unit} {key}".encode()).hexdigest(), str(key).encode()
-
-        counts.update(sorted(held, key=place)[:most])
+        n, r = len(held), offset(unit, len(held), COEFFICIENTS)
+        placed = enumerate(sorted(held, key=order_of), start=1)
+        counts.update(key for i, key in placed if n <= most or (i * most + r) % n < most)
     return dict(counts)
 
 
@@ -138,7 +134,7 @@ def expected(rows: Sequence[Sale], column: str, per_unit: int, listed: Sequence[
         ),
         "shelf.name": lambda row: text_key(names.get(row.shelf)),
     }[column]
-    return counted(((row.person_id, held(row)) for row in rows), per_unit, SECRET, listed)
+    return counted(((row.person_id, held(row)) for row in rows), per_unit, listed)
 
 
 def star(kind: str, root: str, tables: dict[str, str], most: int = 20) -> Catalog:
@@ -149,16 +145,18 @@ def star(kind: str, root: str, tables: dict[str, str], most: int = 20) -> Catalo
 
 
 def columns_of(
-    catalog: Catalog, listed: dict[str, Sequence[Key]]
+    catalog: Catalog, listed: dict[str, Sequence[Key]], key: bytes = KEY
 ) -> Iterator[tuple[str, int, dict[Key, int]]]:
     """Each private column with its cap and the counts that the engine gives."""
     with closing(open_engine(catalog)) as engine:
         selection = open_selection(catalog, engine, listed_keys(catalog))
         prepare_tables(catalog, engine, selection.plan)
-        scan = KeyScan(catalog, engine, selection.plan, ZeroNoise(), KEY)
+        scan = KeyScan(catalog, engine, selection.plan, ZeroNoise(), key)
         for column in private_columns(catalog):
+            relations = engine.relations("counting")
+            relations.make(PAIRS, pairs_of(scan, column))
             statement = key_statement(scan, column, column.per_unit, listed.get(column.name, ()))
-            pairs = [pair for batch in engine.relations("counting").batches(statement) for pair in batch]
+            pairs = [pair for batch in relations.batches(statement) for pair in batch]
             assert len(dict(pairs)) == len(pairs)
             yield column.name, column.per_unit, dict(pairs)
 
@@ -256,31 +254,15 @@ def test_rows_that_are_units_count_one_each(tmp_path: Path) -> None:
     assert counts == Counter(keys)
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=["none known", "tea known"])
-def test_the_methods_small_star(case: dict[str, Any]) -> None:
-    rows = [(unit, text_key(key)) for unit, key in VECTORS["rows"]]
-    assert counted(rows, VECTORS["per_unit"], VECTORS["secret"], case["known"]) == kept_by(case)
-
-
-def kept_by(case: dict[str, Any]) -> Counter[str]:
-    """Units of each key by the lists of the vectors."""
-    return Counter(chain(*case["kept"].values()))
-
-
-def test_the_small_star_in_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The vectors, by the statement that ships; the secret is theirs."""
-
-    class Digest:
-        @staticmethod
-        def hexdigest() -> str:
-            return str(VECTORS["secret"])
-
-    write(tmp_path, [Sale(unit, key, None, None) for unit, key in VECTORS["rows"]])
-    monkeypatch.setattr("dpsql.central.selection.hashlib.sha256", lambda text: Digest())
-    for case in VECTORS["cases"]:
-        catalog = star("parquet", str(tmp_path), FILES, VECTORS["per_unit"])
-        found = {name: w for name, _, w in columns_of(catalog, {"sales.item": case["known"]})}
-        assert found["sales.item"] == kept_by(case)
+def test_each_of_a_units_keys_counts_alike_often(tmp_path: Path) -> None:
+    """Of seven keys of 2,000 people three count; counts are within five standard errors."""
+    write(tmp_path, [Sale(unit, f"key {key}", None, None) for unit in range(2000) for key in range(7)])
+    catalog = star("parquet", str(tmp_path), FILES, 3)
+    for seed in (1, 2):
+        key = hashlib.sha256(bytes([seed])).digest()
+        counts = next(counts for name, _, counts in columns_of(catalog, {}, key) if name == "sales.item")
+        assert sum(counts.values()) == 6000
+        assert all(abs(people - 6000 / 7) < 5 * math.sqrt(2000 * 12 / 49) for people in counts.values())
 
 
 def keyed_in_postgres(

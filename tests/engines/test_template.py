@@ -140,9 +140,8 @@ def digits(sale: Sale) -> tuple[int, int, int, int, int, int]:
     return quantity, size, month, name, half, amount
 
 
-def offset(unit: int, n: int) -> int:
+def offset(unit: int, n: int, c: tuple[int, ...] = coefficients(KEY)) -> int:
     """r of the method page."""
-    c = coefficients(KEY)
     quotient = abs(unit) // PRIME
     x, sign = unit % PRIME if unit >= 0 else (-(-unit % PRIME) + PRIME) % PRIME, unit < 0
     c0 = (c[0] + quotient % PRIME * c[4] % PRIME + (c[5] if sign else 0)) % PRIME

@@ -219,13 +219,11 @@ def test_an_exit_that_asks_exact_numbers_is_found(tmp_path: Path, monkeypatch: p
     left, right = pairs(tmp_path, CASES["a private key"])
     shipped = selection._shown
 
-    def failing(scan: Any, plan: Any, step: Any, listed: Any) -> Iterator[Any]:
-        rows = scan.raw.relations("planted").batches(
-            selection.key_statement(scan, plan.column, step.keys, listed)
-        )
+    def failing(scan: Any, relations: Any, plan: Any, step: Any, listed: Any) -> Iterator[Any]:
+        rows = relations.batches(selection.key_statement(scan, plan.column, step.keys, listed))
         if any(HERS in str(key) for batch in rows for key, _ in batch):
             raise ValueError
-        return shipped(scan, plan, step, listed)
+        return shipped(scan, relations, plan, step, listed)
 
     monkeypatch.setattr(selection, "_shown", failing)
     first, second = both(left, right, "a", 1, (0, 9))

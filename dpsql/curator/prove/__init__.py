@@ -54,7 +54,6 @@ from dpsql.curator.prove.madeup import (
     made_up,
     measure_pair,
 )
-from dpsql.engines.key_counts import HASHED
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis.dense import ZERO_SUM
@@ -123,7 +122,7 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
         rounds = [
             {
                 "column": column, **dict(zip(("mu2", "delta", "room"), map(str, step.price), strict=True)),
-                "table": written_chances(step.table), "hashed": HASHED,
+                "table": written_chances(step.table),
                 "moved": [[key, *sides] for key, sides in people.items()],
             }
             for column, step, people in pair.draws.moved
