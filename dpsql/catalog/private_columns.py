@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import prod
 from typing import NamedTuple, TypeVar
 
 from dpsql.catalog.base import Problem, refuse
@@ -177,31 +176,15 @@ def check_private_keys(catalog: CatalogFields) -> None:
             }  # fmt: skip
             refuse(reasons, *path)
     for private in private_columns(catalog):
-        _check_column(catalog, private)
+        tables = [use.of for use in private.uses]
+        if unit.table is None and len(set(tables)) < len(tables):
+            raise Problem(
+                ("tables", private.table, "columns", private.column, "categories"),
+                "under `unit: row` a row has one key: name the column by one foreign key in the views",
+            )
     if keys_share(catalog) > LARGEST_SHARE:
         raise Problem(
             ("tables",),
             "private keys share more than half of a release's budget, whose price assumes that views have the other "
             "half; lower `share` of `categories`",
         )
-
-
-def _check_column(catalog: CatalogFields, column: PrivateColumn) -> None:
-    """Refuse a list for which a view has no room, and two keys of a row that is a unit."""
-    path = ("tables", column.table, "columns", column.column, "categories")
-    tables = [use.of for use in column.uses]
-    if catalog.privacy.unit.table is None and len(set(tables)) < len(tables):
-        raise Problem(
-            path, "under `unit: row` a row has one key: name the column by one foreign key in the views"
-        )
-    for name in column.views:
-        view = catalog.views[name]
-        specs = [axis.spec for axis in view_axes(catalog, view) if axis.spec is not None]
-        known = [spec.leaves for spec in specs if spec.private_keys is None and spec.from_ is None]
-        others = [spec.private_keys for spec in specs if spec.private_keys is not None]
-        least = prod(known) * prod(max(keys.most or 1, len(keys.always)) for keys in others)
-        if least > view.cells:
-            raise Problem(
-                path,
-                f"`most` does not fit the `cells` of view {name}; lower `most`, cut axes wider, or raise `cells`",
-            )

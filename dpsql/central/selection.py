@@ -190,8 +190,7 @@ def choose_keys(scan: KeyScan, plans: Iterable[KeyPlan], known: Mapping[str, Lis
         for number, step in enumerate(plan.rounds, start=1):
             # what a person's choice left out in round one has a fresh chance in round two
             drawn = scan._replace(key=hashlib.sha256(f"{column.name} {number}".encode() + scan.key).digest())
-            shown = _shown(drawn, relations, plan, step, [*listed, *found])
-            found |= dict.fromkeys(shown, number)
+            found |= dict.fromkeys(_shown(drawn, relations, plan, step, [*listed, *found]), number)
         # The secret was unknown when keys were made: nobody can look for a text that comes first.
         order = sorted(
             (number, hashlib.md5(f"{secret}{key}".encode()).hexdigest(), key) for key, number in found.items()

@@ -94,12 +94,10 @@ def pairs_statement(sources: Sequence[PlacedRows], clean: str, dialect: Dialect)
     """
     tables = [table for rows in sources for table in side_tables(rows, (), dialect, ())]
     union = " UNION ALL ".join(_keys(rows, clean) for rows in sources)
+    present = f"FROM ({union}) AS j WHERE k IS NOT NULL"
     if sources[0].unit is None:
-        return with_tables(
-            tables, f"SELECT k, count(*) AS n FROM ({union}) AS j WHERE k IS NOT NULL GROUP BY k"
-        )
-    present = "WHERE k IS NOT NULL AND unit IS NOT NULL"
-    return with_tables(tables, f"SELECT DISTINCT unit, k FROM ({union}) AS j {present}")
+        return with_tables(tables, f"SELECT k, count(*) AS n {present} GROUP BY k")
+    return with_tables(tables, f"SELECT DISTINCT unit, k {present} AND unit IS NOT NULL")
 
 
 def counts_statement(pairs: str, listed: str, most: int, h: str, dialect: Dialect) -> str:
@@ -125,8 +123,7 @@ def counts_statement(pairs: str, listed: str, most: int, h: str, dialect: Dialec
     if dialect.materialised is None:
         tables += [
             f"c AS (SELECT unit AS owner, k, {place}, count(*) {window}) AS n FROM {p})",
-            f"o AS (SELECT c.*, {r} AS r FROM c)",
-            f"w AS (SELECT k FROM o WHERE {kept})",
+            f"w AS (SELECT k FROM (SELECT c.*, {r} AS r FROM c) AS o WHERE {kept})",
         ]
     else:
         joined = f"FROM {p} AS p JOIN {{}} AS u ON p.unit = u.owner"

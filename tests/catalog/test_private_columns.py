@@ -80,7 +80,6 @@ REFUSED = [
      "city: {type: string, categories: private, axis: {levels: [state, city]}}", "hierarchies are listed"),
     ("views:", "collection: {epsilon: 1}\nviews:", "report listed values"),
     ("most: 900", "most: 70000", "less than or equal to 65536"),
-    ("measures: [count, people]", "measures: [count], cells: 500", "`most` does not fit"),
 ]  # fmt: skip
 
 

@@ -122,8 +122,7 @@ def _pair_record(name: str, pair: MeasuredPair) -> Record:
         rounds = [
             {
                 "column": column, **dict(zip(("mu2", "delta", "room"), map(str, step.price), strict=True)),
-                "table": written_chances(step.table),
-                "moved": [[key, *sides] for key, sides in people.items()],
+                "table": written_chances(step.table), "moved": [[key, *sides] for key, sides in people.items()],
             }
             for column, step, people in pair.draws.moved
         ]  # fmt: skip
