@@ -39,7 +39,7 @@ views:
 """
 CANARY = b"canary"
 POINTS: dict[str, tuple[Any, str]] = {
-    "counting": (selection, "_plain"),
+    "counting": (ExactNoise, "shown"),
     "keys found": (selection, "_sorted_list"),
     "planned anew": (central, "Scan"),
     "drawn": (central, "release_content"),
