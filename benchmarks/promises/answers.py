@@ -1,4 +1,4 @@
-"""What docs/sql.md promises of answers: nothing mostly interpolated unless asked for, nothing that is no number.
+"""What docs/sql.md promises of answers: nothing mostly interpolated unless asked for.
 
 Interpolation is counted again here atom by atom, from the statement's own bounds, so that the engine's arithmetic does
 not judge itself.
@@ -7,23 +7,17 @@ not judge itself.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.errors import Error, PartialBinError
-from dpsql.executor.engine import ReleaseEngine
+from dpsql.errors import PartialBinError
 from dpsql.intervals.partial_bins import PartialBin
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from tests.answer.test_cuts import EVEN, write
-from tests.property.test_no_nan import BASES, CALLS, OUTER, PAIRS, unbounded
-from tests.release_fixture import make_rows, write_fixture
 from tests.releases import published
 
 DAYS, SHOPS = (100, 10), (10, 5)
 """Values of an axis, and how many lie in a bin."""
-ODD = "SELECT SUM(CASE WHEN ISNAN(x) OR ISINF(x) THEN 1 ELSE 0 END) FROM ({inner}) t"
 
 
 class Asked(NamedTuple):
@@ -78,36 +72,3 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
         wrong += refused != (statement.share > 0.5 + 1e-9)
     answerer.release.close()
     return wrong
-
-
-def arithmetic(draw: random.Random, depth: int = 3) -> str:
-    """A random expression over noisy values."""
-    kind = draw.randrange(3) if depth else 0
-    if kind == 0:
-        return draw.choice(BASES)
-    if kind == 1:
-        return draw.choice(CALLS).format(arithmetic(draw, depth - 1))
-    return f"({arithmetic(draw, depth - 1)} {draw.choice(PAIRS)} {arithmetic(draw, depth - 1)})"
-
-
-def _statements(draw: random.Random, count: int) -> Iterator[tuple[str, bool]]:
-    """Statements, and whether each one counts what is no number itself."""
-    for _ in range(count):
-        item, other = arithmetic(draw), arithmetic(draw)
-        yield draw.choice(OUTER).format(item=item, other=other), False
-        yield ODD.format(inner=f"SELECT {item} AS x FROM shop GROUP BY region"), True
-
-
-def no_numbers(folder: Path, statements: int = 150) -> int:
-    """NaN and infinity in answers, error bars and what statements see on their way, over random arithmetic."""
-    seen, draw = 0, random.Random(2)
-    for error in (1e-18, 1.0, 1e6):
-        answerer = ReleaseEngine(open_release(write_fixture(folder / f"{error}.dpsql", make_rows(), error)))
-        for sql, counts in _statements(draw, statements):
-            try:
-                result = answerer.query(sql)
-            except Error:
-                continue
-            seen += len(unbounded(result)) + (int(result.rows[0][0] or 0) if counts else 0)
-        answerer.release.close()
-    return seen

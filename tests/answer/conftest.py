@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.federation.session import OpenReleases, open_session
 from dpsql.release import open_release
-from tests.interfaces_release import build
+from tests.interfaces.conftest import opened as opened
+from tests.interfaces.conftest import shop as shop
 from tests.release_fixture import make_rows, raw_star, write_fixture
 
 
@@ -33,15 +33,3 @@ def answerer(fixture_file: Path) -> Iterator[ReleaseEngine]:
 def raw() -> duckdb.DuckDBPyConnection:
     """The rows of the fixture's star."""
     return raw_star(make_rows(), known_only=True)
-
-
-@pytest.fixture(scope="module")
-def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("shop"))
-
-
-@pytest.fixture(scope="module")
-def opened(shop: Path) -> Iterator[OpenReleases]:
-    session = open_session([shop])
-    yield session
-    session.close()

@@ -242,18 +242,23 @@ def test_totals_of_short_tails_are_narrow_and_cover(name):
     assert held >= 34
 
 
+def times_held(amounts, law, spend, draws):
+    """How often the 95% interval of a total covers it."""
+    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
+    for seed in range(draws):
+        high = drawn_total(exact, amounts, law, spend, seed)
+        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
+        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
+    return held
+
+
 @pytest.mark.parametrize("met", [253, 100, 70, 40])
 @pytest.mark.parametrize("most", [8, 10, 12])
 def test_a_cap_that_many_meet_is_not_thinned_out(met, most):
     """Of 500 units so many own the most rows, and none more: where 253 own 8, and are taken to thin out towards it as
     octaves of rows cannot deny, totals clipped at 6 cover 52%."""
     amounts = np.repeat([1, 2, 3, 4, 5, 6, 7, most], [416 - met, 24, 16, 12, 10, 9, 13, met])
-    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
-    for seed in range(40):
-        high = drawn_total(exact, amounts, GAUSSIAN, 5.0, seed)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
-    assert held >= 36
+    assert times_held(amounts, GAUSSIAN, 5.0, 40) >= 36
 
 
 def test_noise_makes_no_island():
@@ -283,12 +288,7 @@ def test_more_budget_never_widens_a_total():
 def test_people_beyond_a_gap_may_be_anywhere_in_their_bin(owned, law):
     """A twentieth own the second number of rows: no bin shows where inside of it they are."""
     amounts = np.repeat(owned, [5700, 300])
-    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
-    for seed in range(25):
-        high = drawn_total(exact, amounts, law, 1.0, seed)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
-    assert held >= 21
+    assert times_held(amounts, law, 1.0, 25) >= 21
 
 
 def test_empty_bins_say_that_nobody_is_beyond():

@@ -13,7 +13,7 @@ from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
-from dpsql.curator.forecast import PlanReport, plan_catalog
+from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError
 from dpsql.executor.predict import HALF
 from dpsql.federation.session import open_session
@@ -65,10 +65,9 @@ def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ..
     return text, "\n".join(_design_lines(made.design))
 
 
-def forecast(folder: Path, text: str, data: Path, questions: list[str]) -> PlanReport:
+def confirmed(text: str, data: Path) -> str:
     marks = groups_of(open_marks(parse_catalog(text.replace("DATA", str(data)))))
-    confirmed, _ = confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))
-    return plan_catalog(parse_catalog(confirmed), questions)
+    return confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))[0]
 
 
 @pytest.mark.parametrize("name", by_default(QUESTIONS, 1))
@@ -79,7 +78,9 @@ def test_files_that_differ_in_all_counts_give_one_draft_and_one_forecast(tmp_pat
         folder = tmp_path / f"{people}"
         data = source(folder / "data", columns, people, each)
         text, printed = drafted(folder, data, questions, GUESS)
-        sides.append((text, printed, plan_text(forecast(folder, text, data, questions))))
+        sides.append(
+            (text, printed, plan_text(plan_catalog(parse_catalog(confirmed(text, data)), questions)))
+        )
     assert sides[0] == sides[1]
     assert "guess: {units: 60, rows: 3000, most_rows: 90}" in sides[0][0]
     assert "±" in sides[0][2]
@@ -91,7 +92,7 @@ def test_without_a_guess_no_number_is_printed_at_user_level(tmp_path: Path, name
     data = source(tmp_path / "data", columns, 300, 10)
     text, printed = drafted(tmp_path, data, questions, ())
     assert "guess:" not in text and "±" not in printed and "+-" not in printed
-    report = forecast(tmp_path, text, data, questions)
+    report = plan_catalog(parse_catalog(confirmed(text, data)), questions)
     assert all(
         column.median is None and column.wants_guess == "rows" for q in report.queries for column in q.columns
     )
@@ -113,11 +114,9 @@ def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people
     ):
         assert word in text
         text = text.replace(word, other)
-    (column,) = forecast(tmp_path, text, data, questions).queries[0].columns
-    marks = groups_of(open_marks(parse_catalog(text.replace("DATA", str(data)))))
-    confirmed, _ = confirm_tables(text.replace("DATA", str(data)), dict.fromkeys(marks, True))
+    (column,) = plan_catalog(parse_catalog(confirmed(text, data)), questions).queries[0].columns
     noise, file = ExactNoise(insecure_test_entropy(people + each)), tmp_path / "c.yaml"
-    file.write_text(confirmed)
+    file.write_text(confirmed(text, data))
     publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
     with closing(open_session([tmp_path / "r.dpsql"], insecure=True)) as session:
         (((low, *_),), ((high, *_),)) = session.query(questions[0]).interval_rows()

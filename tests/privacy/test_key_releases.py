@@ -186,27 +186,27 @@ def test_a_key_that_nobody_has_is_refused() -> None:
 class TestPlanted:
     """Each defect passes what is charged, or tells the two sides apart."""
 
-    def found(self, name: str, folder: Path) -> bool:
-        try:
-            loss = pair(name, folder)
-        except Distinguished:
-            return True
-        except MachineFault as fault:  # told apart after the step: the release does not say by what
-            assert "Distinguished" in str(fault)
-            return True
-        return loss.share > 1 or loss.delta_share > 1
+    @pytest.fixture
+    def found(self, tmp_path):
+        def is_found(name):
+            try:
+                loss = pair(name, tmp_path)
+            except Distinguished:
+                return True
+            except MachineFault as fault:  # told apart after the step: the release does not say by what
+                assert "Distinguished" in str(fault)
+                return True
+            return loss.share > 1 or loss.delta_share > 1
 
-    def test_new_keys_of_one_person_have_the_whole_delta(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        return is_found
+
+    def test_new_keys_of_one_person_have_the_whole_delta(self, found, monkeypatch):
         """Three times the chance that half of delta pays for."""
         made = key_plans.slot_table
         monkeypatch.setattr(key_plans, "slot_table", lambda price, first: made(price, 3 * first))
-        assert self.found("new keys", tmp_path)
+        assert found("new keys")
 
-    def test_delta_charged_once_for_two_columns(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_delta_charged_once_for_two_columns(self, found, monkeypatch):
         """Each column's tables are made for the whole delta of the release."""
         made = key_plans.slot_table
         monkeypatch.setattr(
@@ -214,39 +214,33 @@ class TestPlanted:
             "slot_table",
             lambda price, first: made((price[0], 2 * price[1], price[2]), 2 * first),
         )
-        assert self.found("two columns", tmp_path)
+        assert found("two columns")
 
-    def test_two_columns_that_both_count_on_the_same_budget(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_two_columns_that_both_count_on_the_same_budget(self, found, monkeypatch):
         """Each takes off its own share alone."""
         monkeypatch.setattr(key_plans, "keys_share", lambda catalog: private_columns(catalog)[0].share)
-        assert self.found("two columns", tmp_path)
+        assert found("two columns")
 
-    def test_room_of_another_release(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_room_of_another_release(self, found, monkeypatch):
         """Slots priced by what remains of two releases, of which this one is charged."""
         monkeypatch.setattr(key_plans, "keys_share", lambda catalog: Fraction(-1))
-        assert self.found("shared keys", tmp_path)
+        assert found("shared keys")
 
-    def test_a_table_for_half_of_the_keys_that_count(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_table_for_half_of_the_keys_that_count(self, found, monkeypatch):
         made = selection.key_statement
         monkeypatch.setattr(
             selection,
             "key_statement",
             lambda scan, column, most, listed: made(scan, column, 2 * most, listed),
         )
-        assert self.found("shared keys", tmp_path)
+        assert found("shared keys")
 
-    def test_another_person_for_the_slots_of_one(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_person_for_the_slots_of_one(self, found, monkeypatch):
         """`replace_one` with k slots."""
         monkeypatch.setattr(key_plans, "NEIGHBOURS", {"replace_one": NEIGHBOURS["add_remove"]})
-        assert self.found("replaced", tmp_path)
+        assert found("replaced")
 
-    def test_rare_keys_without_chance(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rare_keys_without_chance(self, found, monkeypatch):
         """Keys of one person are left out of the statement: who has a key with another decides alone."""
         made = selection.counts_statement
         monkeypatch.setattr(
@@ -256,11 +250,9 @@ class TestPlanted:
         )
         shared = ("city 0", ("rare 7", "rare 14", "rare 21"), (0, 1, 2))
         monkeypatch.setitem(PAIRS, "rare", (ITEMS, "add_remove", (shared,), ()))
-        assert self.found("rare", tmp_path)
+        assert found("rare")
 
-    def test_keys_chosen_by_how_common_they_are(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_keys_chosen_by_how_common_they_are(self, found, monkeypatch):
         """Her rows then decide which keys of others count."""
         made = selection.counts_statement
         common = f'ORDER BY (SELECT -count(*) FROM "{selection.PAIRS}" AS z WHERE z.k = p.k), k)'
@@ -273,11 +265,9 @@ class TestPlanted:
         crowd = tuple(("city 0", [f"tie {j}" for j in range(6)], range(6)) for _ in range(40))
         hers: Person = ("city 0", ["tie 4", "tie 5"], (0, 1))
         monkeypatch.setitem(PAIRS, "ties", (ITEMS, "add_remove", (*crowd, hers), crowd))
-        assert self.found("ties", tmp_path)
+        assert found("ties")
 
-    def test_rows_bounded_in_an_order_over_everybody(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_rows_bounded_in_an_order_over_everybody(self, found, monkeypatch):
         """The step reads the first rows of the whole table: hers push out somebody else's."""
         made = key_counts._keys
         first = f"row_number() OVER (ORDER BY unit DESC) <= {PEOPLE}"
@@ -286,11 +276,9 @@ class TestPlanted:
         )
         hers: Person = ("city 1", SHARED, (0, 1, 2, 3))
         monkeypatch.setitem(PAIRS, "pushed", (CITIES, "add_remove", (hers,), ()))
-        assert self.found("pushed", tmp_path)
+        assert found("pushed")
 
-    def test_the_number_of_unshown_keys_is_stored(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_number_of_unshown_keys_is_stored(self, found, monkeypatch):
         shown, made = selection._shown, selection.key_list_meta
         counted: list[int] = []
 
@@ -305,7 +293,7 @@ class TestPlanted:
         monkeypatch.setattr(
             selection, "key_list_meta", lambda *given: replace(made(*given), known=str(counted[-1]))
         )
-        assert self.found("new keys", tmp_path)
+        assert found("new keys")
 
     def test_counts_of_round_two_from_all_keys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What round one has shown would count again: lists of the two rounds are apart."""

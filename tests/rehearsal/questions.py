@@ -97,6 +97,11 @@ class Draw:
         """A column with few values that a fact reaches."""
         return self.one(CATEGORIES[of])
 
+    def grouped(self) -> tuple[str, str]:
+        """A table of events, and a column with few values that it reaches."""
+        of = self.fact()
+        return of, self.category(of)
+
     def measure(self, of: str) -> str:
         """A column to sum."""
         return f"{of}.{self.one(MEASURES[of])}"
@@ -133,12 +138,14 @@ def _joins(text: str) -> list[str]:
     return [f"JOIN {part}" for part in text.removeprefix("JOIN ").split(" JOIN ")]
 
 
-Template = Callable[[Draw], Question | None]
+Asked = tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, str]
+"""What a template asks: `Question` behind its kind."""
+Template = Callable[[Draw], Asked | None]
 TEMPLATES: dict[str, Template] = {}
 
 
 def template(make: Template) -> Template:
-    """Register a template under its function's name."""
+    """Register a template under its function's name, which is the kind of its questions."""
     TEMPLATES[make.__name__] = make
     return make
 
@@ -157,157 +164,141 @@ def ask(
     rng = np.random.default_rng([seed, 3])
     names = sorted(TEMPLATES)
     chosen = names if count is None else sorted(rng.choice(names, min(count, len(names)), replace=False))
-    drawn = (
-        TEMPLATES[name](Draw(star.knobs, database, np.random.default_rng([seed, 4, names.index(name)])))
+    drawn = {
+        name: TEMPLATES[name](Draw(star.knobs, database, np.random.default_rng([seed, 4, names.index(name)])))
         for name in chosen
-    )
-    return [question for question in drawn if question is not None]
+    }
+    return [Question(name, *asked) for name, asked in drawn.items() if asked is not None]
 
 
 @template
-def count(d: Draw) -> Question:
-    return Question("count", f"SELECT COUNT(*) AS n FROM {d.fact()}", "n")
+def count(d: Draw) -> Asked:
+    return f"SELECT COUNT(*) AS n FROM {d.fact()}", "n"
 
 
 @template
-def count_where(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
-    return Question("count_where", f"SELECT COUNT(*) AS n {source(of, c)} WHERE {c} = {d.value(c)}", "n")
+def count_where(d: Draw) -> Asked:
+    of, c = d.grouped()
+    return f"SELECT COUNT(*) AS n {source(of, c)} WHERE {c} = {d.value(c)}", "n"
 
 
 @template
-def by(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
-    return Question("by", f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}", "n", 1)
+def by(d: Draw) -> Asked:
+    of, c = d.grouped()
+    return f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}", "n", 1
 
 
 @template
-def by_two(d: Draw) -> Question | None:
+def by_two(d: Draw) -> Asked | None:
     of = d.fact()
     a, b = d.category(of), d.category(of)
     if a == b:
         return None
-    return Question("by_two", f"SELECT {a}, {b}, COUNT(*) AS n {source(of, a, b)} GROUP BY {a}, {b}", "n", 2)
+    return f"SELECT {a}, {b}, COUNT(*) AS n {source(of, a, b)} GROUP BY {a}, {b}", "n", 2
 
 
 @template
-def total(d: Draw) -> Question:
+def total(d: Draw) -> Asked:
     of = d.fact()
-    return Question("total", f"SELECT SUM({d.measure(of)}) AS s FROM {of}", "s")
+    return f"SELECT SUM({d.measure(of)}) AS s FROM {of}", "s"
 
 
 @template
-def sum_by(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
-    return Question("sum_by", f"SELECT {c}, SUM({d.measure(of)}) AS s {source(of, c)} GROUP BY {c}", "s", 1)
+def sum_by(d: Draw) -> Asked:
+    of, c = d.grouped()
+    return f"SELECT {c}, SUM({d.measure(of)}) AS s {source(of, c)} GROUP BY {c}", "s", 1
 
 
 @template
-def average(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
-    return Question(
-        "average", f"SELECT AVG({d.measure(of)}) AS a {source(of, c)} WHERE {c} <> {d.value(c)}", "a"
-    )
+def average(d: Draw) -> Asked:
+    of, c = d.grouped()
+    return f"SELECT AVG({d.measure(of)}) AS a {source(of, c)} WHERE {c} <> {d.value(c)}", "a"
 
 
 @template
-def average_by(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
+def average_by(d: Draw) -> Asked:
+    of, c = d.grouped()
     m = d.measure(of)
-    return Question(
-        "average_by", f"SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {source(of, c)} GROUP BY {c}", "na", 1
-    )
+    return f"SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {source(of, c)} GROUP BY {c}", "na", 1
 
 
 @template
-def share(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
-    return Question(
-        "share", f"SELECT AVG(CASE WHEN {c} = {d.value(c)} THEN 1.0 ELSE 0.0 END) AS p {source(of, c)}", "p"
-    )
+def share(d: Draw) -> Asked:
+    of, c = d.grouped()
+    return f"SELECT AVG(CASE WHEN {c} = {d.value(c)} THEN 1.0 ELSE 0.0 END) AS p {source(of, c)}", "p"
 
 
 @template
-def filter_share(d: Draw) -> Question:
+def filter_share(d: Draw) -> Asked:
     of = d.fact()
     a, b = d.category(of), CATEGORIES[of][0]
     where = f"{b} = {d.value(b)}"
-    return Question(
-        "filter_share",
+    return (
         f"SELECT {a}, COUNT(*) FILTER (WHERE {where}) * 1.0 / COUNT(*) AS p {source(of, a, b)} GROUP BY {a}",
-        "p", 1,
-    )  # fmt: skip
-
-
-@template
-def people(d: Draw) -> Question:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    return Question("people", f"SELECT COUNT(DISTINCT {of}.person_id) AS n FROM {of}", "n")
-
-
-@template
-def people_by(d: Draw) -> Question:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    c = d.category(of)
-    return Question(
-        "people_by", f"SELECT {c}, COUNT(DISTINCT {of}.person_id) AS n {source(of, c)} GROUP BY {c}", "n", 1
+        "p",
+        1,
     )
 
 
 @template
-def top(d: Draw) -> Question:
-    of = d.fact()
-    c, m = CATEGORIES[of][0], d.measure(of)
-    sql = f"SELECT {c}, SUM({m}) AS s {source(of, c)} GROUP BY {c}"
-    return Question("top", f"{sql} ORDER BY s DESC LIMIT 3", "s", 1, sql)
+def people(d: Draw) -> Asked:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    return f"SELECT COUNT(DISTINCT {of}.person_id) AS n FROM {of}", "n"
 
 
 @template
-def having(d: Draw) -> Question:
+def people_by(d: Draw) -> Asked:
+    of = d.one([fact for fact in d.facts if fact != "item"])
+    c = d.category(of)
+    return f"SELECT {c}, COUNT(DISTINCT {of}.person_id) AS n {source(of, c)} GROUP BY {c}", "n", 1
+
+
+@template
+def top(d: Draw) -> Asked:
+    of = d.fact()
+    c, m = CATEGORIES[of][0], d.measure(of)
+    sql = f"SELECT {c}, SUM({m}) AS s {source(of, c)} GROUP BY {c}"
+    return f"{sql} ORDER BY s DESC LIMIT 3", "s", 1, sql
+
+
+@template
+def having(d: Draw) -> Asked:
     of = d.fact()
     c = CATEGORIES[of][0]
     sql = f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}"
     most = d.database.execute(f"SELECT max(n) FROM ({sql})").fetchall()[0][0]
-    return Question("having", f"{sql} HAVING COUNT(*) > {most // 3}", "n", 1, sql)
+    return f"{sql} HAVING COUNT(*) > {most // 3}", "n", 1, sql
 
 
 @template
-def age_range(d: Draw) -> Question:
+def age_range(d: Draw) -> Asked:
     low, high = d.quantile("person.age", 0.1, 0.4), d.quantile("person.age", 0.5, 0.9)
-    return Question(
-        "age_range", f"SELECT COUNT(*) AS n {source('visit', 'person.age')} WHERE person.age BETWEEN {low} AND {high}",
+    return (
+        f"SELECT COUNT(*) AS n {source('visit', 'person.age')} WHERE person.age BETWEEN {low} AND {high}",
         "n",
-    )  # fmt: skip
+    )
 
 
 @template
-def income_range(d: Draw) -> Question:
+def income_range(d: Draw) -> Asked:
     low = int(d.quantile("person.income", 0.2, 0.8)) + 3
-    return Question("income_range", f"SELECT COUNT(*) AS n FROM person WHERE person.income > {low}", "n")
+    return f"SELECT COUNT(*) AS n FROM person WHERE person.income > {low}", "n"
 
 
 @template
-def money_range(d: Draw) -> Question:
+def money_range(d: Draw) -> Asked:
     low, high = d.quantile("visit.amount", 0.1, 0.4), d.quantile("visit.amount", 0.6, 0.95)
-    return Question(
-        "money_range",
+    return (
         f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.amount BETWEEN {low} AND {high}",
         "ns",
     )
 
 
 @template
-def trend(d: Draw) -> Question:
+def trend(d: Draw) -> Asked:
     of = d.one([fact for fact in d.facts if fact != "item"])
     t, m = TIMES[of], d.measure(of)
-    return Question(
-        "trend",
+    return (
         f"SELECT date_trunc('month', {t}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {of} GROUP BY 1 ORDER BY 1",
         "ns",
         1,
@@ -315,38 +306,36 @@ def trend(d: Draw) -> Question:
 
 
 @template
-def quarters(d: Draw) -> Question:
+def quarters(d: Draw) -> Asked:
     c = d.one(("visit.channel", "person.region"))
-    return Question(
-        "quarters",
-        f"SELECT date_trunc('quarter', visit.happened) AS q, {c}, AVG(visit.amount) AS a "
-        f"{source('visit', c)} GROUP BY 1, 2", "a", 2,
-    )  # fmt: skip
+    return (
+        (
+            f"SELECT date_trunc('quarter', visit.happened) AS q, {c}, AVG(visit.amount) AS a "
+            f"{source('visit', c)} GROUP BY 1, 2"
+        ),
+        "a",
+        2,
+    )
 
 
 @template
-def since(d: Draw) -> Question:
+def since(d: Draw) -> Asked:
     of = d.one([fact for fact in d.facts if fact != "item"])
     day = d.day(of)
-    return Question(
-        "since", f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns"
-    )
+    return f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns"
 
 
 @template
-def between_days(d: Draw) -> Question:
+def between_days(d: Draw) -> Asked:
     of = d.one([fact for fact in d.facts if fact != "item"])
     low, high = d.day(of, 0.1, 0.4), d.day(of, 0.5, 0.9)
-    return Question(
-        "between_days", f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n"
-    )
+    return f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n"
 
 
 @template
-def weekday(d: Draw) -> Question:
+def weekday(d: Draw) -> Asked:
     of = d.one([fact for fact in d.facts if fact != "item"])
-    return Question(
-        "weekday",
+    return (
         f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1",
         "n",
         1,
@@ -354,23 +343,17 @@ def weekday(d: Draw) -> Question:
 
 
 @template
-def time_of_day(d: Draw) -> Question | None:
+def time_of_day(d: Draw) -> Asked | None:
     if not d.knobs.stamps:
         return None
     case = "CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END"
-    return Question(
-        "time_of_day",
-        f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1",
-        "ns",
-        1,
-    )
+    return f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1", "ns", 1
 
 
 @template
-def year(d: Draw) -> Question:
+def year(d: Draw) -> Asked:
     of = d.one([fact for fact in d.facts if fact != "item"])
-    return Question(
-        "year",
+    return (
         f"SELECT EXTRACT(year FROM {TIMES[of]}) AS y, SUM({d.measure(of)}) AS s FROM {of} GROUP BY 1",
         "s",
         1,
@@ -378,80 +361,68 @@ def year(d: Draw) -> Question:
 
 
 @template
-def median(d: Draw) -> Question:
+def median(d: Draw) -> Asked:
     of = d.fact()
     m = {"visit": "visit.amount", "loan": "loan.fee", "item": "item.price"}[of]
-    return Question("median", f"SELECT quantile_disc({m}, 0.5) AS a FROM {of}", "a")
+    return f"SELECT quantile_disc({m}, 0.5) AS a FROM {of}", "a"
 
 
 @template
-def difference(d: Draw) -> Question:
-    of = d.fact()
-    c = d.category(of)
+def difference(d: Draw) -> Asked:
+    of, c = d.grouped()
     a, b, m = d.value(c), d.value(c), d.measure(of)
-    return Question(
-        "difference",
+    return (
         f"SELECT AVG(CASE WHEN {c} = {a} THEN {m} END) - AVG(CASE WHEN {c} <> {a} THEN {m} END) AS a, "
         f"SUM(CASE WHEN {c} = {a} THEN {m} ELSE 0 END) - SUM(CASE WHEN {c} = {b} THEN {m} ELSE 0 END) AS s "
-        f"{source(of, c)}", "as",
-    )  # fmt: skip
+        f"{source(of, c)}"
+    ), "as"
 
 
 @template
-def mean_over_groups(d: Draw) -> Question:
+def mean_over_groups(d: Draw) -> Asked:
     of = d.fact()
     c = CATEGORIES[of][0]
-    return Question(
-        "mean_over_groups",
-        f"SELECT AVG(n) AS a FROM (SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c})",
-        "a",
-    )
+    return f"SELECT AVG(n) AS a FROM (SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c})", "a"
 
 
 @template
-def groups_above(d: Draw) -> Question:
+def groups_above(d: Draw) -> Asked:
     rows = d.database.execute("SELECT COUNT(*) FROM visit").fetchall()[0][0]
-    return Question(
-        "groups_above",
+    return (
         f"SELECT COUNT(*) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
-        f"GROUP BY visit.channel) WHERE n > {max(1, rows // 15)}", "a",
-    )  # fmt: skip
+        f"GROUP BY visit.channel) WHERE n > {max(1, rows // 15)}"
+    ), "a"
 
 
 @template
-def not_in(d: Draw) -> Question:
+def not_in(d: Draw) -> Asked:
     a, b = d.one(CHANNELS), d.one(CHANNELS)
-    return Question(
-        "not_in",
+    return (
         f"SELECT COUNT(*) AS n, AVG(visit.pieces) AS a FROM visit WHERE visit.channel NOT IN ('{a}', '{b}')",
         "na",
     )
 
 
 @template
-def unequal(d: Draw) -> Question:
-    return Question(
-        "unequal",
+def unequal(d: Draw) -> Asked:
+    return (
         f"SELECT COUNT(*) AS n {source('visit', 'person.region')} WHERE person.region <> '{d.one(REGIONS)}'",
         "n",
     )
 
 
 @template
-def ever(d: Draw) -> Question:
-    return Question(
-        "ever",
+def ever(d: Draw) -> Asked:
+    return (
         f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id "
-        f"AND visit.channel = {d.value('visit.channel')})",
-        "n",
-    )
+        f"AND visit.channel = {d.value('visit.channel')})"
+    ), "n"
 
 
 @template
-def two_hops(d: Draw) -> Question:
+def two_hops(d: Draw) -> Asked:
     table = "area" if d.knobs.snowflake else "place"
-    return Question(
-        "two_hops",
+    return (
         f"SELECT {table}.zone, SUM(visit.amount) AS s, COUNT(*) AS n {source('visit', f'{table}.zone')} GROUP BY 1",
         "sn",
         1,
@@ -459,208 +430,203 @@ def two_hops(d: Draw) -> Question:
 
 
 @template
-def halves(d: Draw) -> Question:
+def halves(d: Draw) -> Asked:
     day = d.day("visit", 0.4, 0.6)
-    return Question(
-        "halves",
+    return (
         f"SELECT visit.happened < {day} AS early, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY 1",
         "na",
         1,
     )
 
 
-class FixedQuestion(NamedTuple):
-    """A statement without drawn constants.
+NEEDS = {
+    "zones": "snowflake",
+    "hour": "stamps",
+    "ratio_of_tables": "second",
+    "child": "child",
+    "homes": "homes",
+    "home_people": "homes",
+}
+"""Knobs without which a star has no columns for a question."""
 
-    Args:
-        sql, values, keys: as of `Question`.
-        needs: the knob without which the star has no such columns.
-    """
-
-    sql: str
-    values: str
-    keys: int = 0
-    needs: str = ""
-
-
-FIXED: dict[str, FixedQuestion] = {
-    "average_score": FixedQuestion(
+FIXED: dict[str, Asked] = {
+    "average_score": (
         "SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY visit.channel",
         "an", 1,
     ),
-    "people_cells": FixedQuestion(
+    "people_cells": (
         "SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN "
         "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
         "n", 2,
     ),
-    "people_pairs": FixedQuestion(
+    "people_pairs": (
         "SELECT visit.channel, place.kind, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN place ON "
         "visit.place_id = place.place_id GROUP BY visit.channel, place.kind",
         "n", 2,
     ),
-    "zones": FixedQuestion("SELECT COUNT(DISTINCT area.zone) AS a FROM area", "a", needs="snowflake"),
-    "ranked": FixedQuestion(
+    "zones": ("SELECT COUNT(DISTINCT area.zone) AS a FROM area", "a"),
+    "ranked": (
         "SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
         "GROUP BY 1)",
         "a", 1,
     ),
-    "growth": FixedQuestion(
+    "growth": (
         "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT "
         "date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY "
         "month",
         "na", 1,
     ),
-    "running": FixedQuestion(
+    "running": (
         "SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month', "
         "visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month",
         "a", 1,
     ),
-    "hour": FixedQuestion(
+    "hour": (
         "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY "
         "1",
-        "n", 1, "stamps",
+        "n", 1,
     ),
-    "median_age": FixedQuestion(
+    "median_age": (
         "SELECT quantile_disc(person.age, 0.5) AS a FROM visit JOIN person ON visit.person_id = "
         "person.person_id",
         "a", 0,
     ),
-    "quantile_by": FixedQuestion(
+    "quantile_by": (
         "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY "
         "visit.channel",
         "a", 1,
     ),
-    "spread": FixedQuestion(
+    "spread": (
         "SELECT STDDEV_POP(visit.pieces) AS a FROM visit",
         "a", 0,
     ),
-    "spread_age": FixedQuestion(
+    "spread_age": (
         "SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
         "a", 1,
     ),
-    "mean_over_months": FixedQuestion(
+    "mean_over_months": (
         "SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, "
         "SUM(visit.amount) AS s FROM visit GROUP BY 1)",
         "a", 0,
     ),
-    "mean_over_public": FixedQuestion(
+    "mean_over_public": (
         "SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n FROM visit JOIN place ON "
         "visit.place_id = place.place_id GROUP BY place.kind)",
         "a", 0,
     ),
-    "mean_of_means": FixedQuestion(
+    "mean_of_means": (
         "SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m FROM visit JOIN person "
         "ON visit.person_id = person.person_id GROUP BY person.region)",
         "a", 0,
     ),
-    "largest_group": FixedQuestion(
+    "largest_group": (
         "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY "
         "visit.channel)",
         "a", 0,
     ),
-    "per_person": FixedQuestion(
+    "per_person": (
         "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit",
         "a", 0,
     ),
-    "rows_of_people": FixedQuestion(
+    "rows_of_people": (
         "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
         "visit.person_id)",
         "a", 0,
     ),
-    "busy_people": FixedQuestion(
+    "busy_people": (
         "SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
         "visit.person_id) WHERE n >= 4",
         "n", 0,
     ),
-    "per_capita": FixedQuestion(
+    "per_capita": (
         "SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n FROM visit "
         "JOIN person ON visit.person_id = person.person_id GROUP BY 1) AS a JOIN (SELECT "
         "person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region = b.region",
         "a", 1,
     ),
-    "ratio_of_tables": FixedQuestion(
+    "ratio_of_tables": (
         "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
-        "a", 0, "second",
+        "a", 0,
     ),
-    "public_rows": FixedQuestion(
+    "public_rows": (
         "SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind",
         "n", 1,
     ),
-    "absent_value": FixedQuestion(
+    "absent_value": (
         "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
         "ns", 0,
     ),
-    "absent_public": FixedQuestion(
+    "absent_public": (
         "SELECT COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit JOIN place ON visit.place_id = "
         "place.place_id WHERE place.kind = 'harbour'",
         "ns", 0,
     ),
-    "nulls": FixedQuestion(
+    "nulls": (
         "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY "
         "visit.channel",
         "n", 1,
     ),
-    "never": FixedQuestion(
+    "never": (
         "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM "
         "visit WHERE visit.person_id IS NOT NULL)",
         "n", 0,
     ),
-    "left_join": FixedQuestion(
+    "left_join": (
         "SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON "
         "visit.place_id = place.place_id GROUP BY place.kind",
         "ns", 1,
     ),
-    "child": FixedQuestion(
+    "child": (
         "SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n FROM item JOIN visit ON "
         "item.visit_id = visit.visit_id GROUP BY 1",
-        "sn", 1, "child",
+        "sn", 1,
     ),
-    "homes": FixedQuestion(
+    "homes": (
         "SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON "
         "visit.person_id = person.person_id JOIN place AS home ON person.place_id = home.place_id "
         "GROUP BY 1",
-        "ns", 1, "homes",
+        "ns", 1,
     ),
-    "home_people": FixedQuestion(
+    "home_people": (
         "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id "
         "GROUP BY 1",
-        "n", 1, "homes",
+        "n", 1,
     ),
-    "persons": FixedQuestion(
+    "persons": (
         "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM "
         "person GROUP BY person.region",
         "naa", 1,
     ),
-    "flags": FixedQuestion(
+    "flags": (
         "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
         "ns", 1,
     ),
-    "scores": FixedQuestion(
+    "scores": (
         "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
         "na", 1,
     ),
-    "axis_sum": FixedQuestion(
+    "axis_sum": (
         "SELECT AVG(person.age) AS a, SUM(person.age) AS s FROM visit JOIN person ON visit.person_id "
         "= person.person_id",
-        "as", 0,
+        "as",
     ),
-    "age_groups": FixedQuestion(
+    "age_groups": (
         "SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' "
         "END AS g, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON visit.person_id = "
         "person.person_id GROUP BY 1",
         "ns", 1,
     ),
-    "share_of_total": FixedQuestion(
+    "share_of_total": (
         "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY "
         "visit.channel",
         "p", 1,
     ),
-    "sum_over_sum": FixedQuestion(
+    "sum_over_sum": (
         "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY "
         "visit.channel",
         "a", 1,
     ),
-    "joined_year": FixedQuestion(
+    "joined_year": (
         "SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a FROM "
         "visit JOIN person ON visit.person_id = person.person_id GROUP BY 1",
         "na", 1,
@@ -670,14 +636,7 @@ FIXED: dict[str, FixedQuestion] = {
 
 def _fixed(kind: str) -> Template:
     """The template of a statement without drawn constants."""
-
-    def make(d: Draw) -> Question | None:
-        fixed = FIXED[kind]
-        if fixed.needs and not getattr(d.knobs, fixed.needs):
-            return None
-        return Question(kind, fixed.sql, fixed.values, fixed.keys)
-
-    return make
+    return lambda d: FIXED[kind] if kind not in NEEDS or getattr(d.knobs, NEEDS[kind]) else None
 
 
 TEMPLATES |= {kind: _fixed(kind) for kind in FIXED}
