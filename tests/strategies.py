@@ -20,6 +20,15 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, 
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, Workload
 
+TOYS = """
+dpsql: 1
+name: toys
+source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
+ledger: ROOT/ledger
+privacy: {lineage: toys, cap: 9, unit: row, epsilon: 1.0, DELTA}
+tables:"""
+"""Catalog of a toy star up to its one table."""
+
 
 def dense(strategy: Strategy) -> np.ndarray:
     """The row matrix H, shape (p, n)."""

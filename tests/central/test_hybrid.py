@@ -36,14 +36,17 @@ from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = """
+HEAD = """
 dpsql: 1
 name: shop
 ledger: LEDGER
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet},
   reports: {customer: reports.parquet}}
 privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1}
-tables:
+tables:"""
+CATALOG = (
+    HEAD
+    + """
   customer: {role: dimension, key: id, private: true, columns: {
     age: {type: int, lower: 18, upper: 57, out_of_domain: drop, cuts: [28, 38, 48], reported: REPORTED}}}
   sales: {role: fact, foreign_keys: {id: {references: customer, on_missing: drop}}, max_ids: 4, columns: {
@@ -52,6 +55,7 @@ tables:
 views:
   days: {of: sales, axes: [customer.age, sales.day], measures: [count, sales.amount]}
 """
+)
 REPORTED = "{epsilon: 2, collection: ages}"
 SALES, CUSTOMER = "id INT, day INT, amount INT", "id INT"
 PEOPLE = 60

@@ -17,20 +17,17 @@ from dpsql.client import read_plan
 from dpsql.local import run
 from dpsql.local.run import one_blas_thread
 from dpsql.local.simulate import simulate_reports, write_spool
+from tests.local.test_local_positive import HEAD
 
 pytestmark = pytest.mark.long
 
-CATALOG = """
-dpsql: 1
-name: ages
-privacy: {lineage: town, cap: 2, unit: row, epsilon: 1}
-collection: {epsilon: 1}
-tables:
-  answer:
-    role: fact
+CATALOG = (
+    HEAD
+    + """
     columns: {age: {type: int, lower: 0, upper: 7, cuts: {width: 1}}}
 views: {one: {of: answer, axes: [answer.age], measures: [count]}}
 """
+)
 
 
 def blas_threads() -> set[int]:

@@ -28,14 +28,17 @@ from dpsql.release.read import open_release
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = """
+HEAD = """
 dpsql: 1
 name: ages
 privacy: {lineage: town, cap: 2, unit: row, epsilon: 1}
 collection: {epsilon: 1}
 tables:
   answer:
-    role: fact
+    role: fact"""
+CATALOG = (
+    HEAD
+    + """
     columns:
       age: {type: int, lower: 0, upper: 39, cuts: {width: 1}, out_of_domain: drop}
       home: {type: string, categories: [north, south, east, west], out_of_domain: drop}
@@ -43,6 +46,7 @@ views:
   one: {of: answer, axes: [answer.age], measures: [count]}
   place: {of: answer, axes: [answer.home], measures: [count]}
 """
+)
 
 
 def bell(leaves: int, people: int, seed: int) -> np.ndarray:

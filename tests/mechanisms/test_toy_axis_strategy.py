@@ -29,20 +29,17 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray
-from tests.strategies import by_word, column_bound, dense
+from tests.strategies import TOYS, by_word, column_bound, dense
 
-CATALOG = """
-dpsql: 1
-name: toys
-source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
-ledger: ROOT/ledger
-privacy: {lineage: toys, cap: 9, unit: row, epsilon: 1.0, DELTA}
-tables:
+CATALOG = (
+    TOYS
+    + """
   sale: {role: fact, columns: {day: {type: int, lower: 0, upper: 36}, town: {type: string, categories: [a, b, c]}}}
 views:
   days: {of: sale, axes: [sale.day], measures: [count], share: 0.5}
   both: {of: sale, axes: [sale.day, sale.town], measures: [count], share: 0.5}
 """
+)
 
 
 class TwiceVariance(IdentityVariance):

@@ -50,15 +50,11 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray, IntArray
-from tests.strategies import by_word
+from tests.strategies import TOYS, by_word
 
-CATALOG = """
-dpsql: 1
-name: toys
-source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
-ledger: ROOT/ledger
-privacy: {lineage: toys, cap: 9, unit: row, epsilon: 1.0, DELTA}
-tables:
+CATALOG = (
+    TOYS
+    + """
   sale: {role: fact, columns: {
     day: {type: int, lower: 0, upper: 30}, town: {type: string, categories: [a, b, c]},
     paid: {type: int, lower: 0, upper: 9, measure: true}}}
@@ -66,6 +62,7 @@ views:
   days: {of: sale, axes: [sale.day], measures: [count], share: 0.5}
   both: {of: sale, axes: [sale.day, sale.town], measures: [count, sale.paid], share: 0.5}
 """
+)
 
 
 def half(terms: DrawParameters) -> DrawParameters:

@@ -16,13 +16,16 @@ from dpsql.curator.prove.madeup import NeighbourSide, measure_pair
 from dpsql.engines import values
 from tests.privacy.loss import Loss
 
-CATALOG = """
+HEAD = """
 dpsql: 1
 name: shop
 ledger: LEDGER
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: p, cap: 9, unit: person.id, epsilon: 1}
-tables:
+tables:"""
+CATALOG = (
+    HEAD
+    + """
   person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 7}}}
   sales: {role: fact, foreign_keys: {buyer: person}, max_ids: 1, columns: {
     region: {type: string, categories: [north, south], nullable: true},
@@ -30,6 +33,7 @@ tables:
 views:
   v: {of: sales, axes: [person.age, sales.region], measures: [count, sales.amount], mechanism: identity}
 """
+)
 PEOPLE = 30
 SPELLINGS = ["".join(letters) for letters in product("aA", "nN", "nN", "aA")]
 

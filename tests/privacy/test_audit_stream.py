@@ -67,20 +67,20 @@ def rewrite(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def change_segment(directory: Path) -> None:
-    path = directory / "segments" / "000000001.parquet"
-    rows = duckdb.sql(f"SELECT * REPLACE (value + 1 AS value) FROM '{path}'").df()
+def replace_segment(directory: Path, name: str, query: str) -> None:
+    path = directory / "segments" / name
+    rows = duckdb.sql(query.format(f"'{path}'")).df()
     path.chmod(0o644)
     duckdb.from_df(rows).write_parquet(str(path))
-    renamed(directory, "segments/000000001.parquet")
+    renamed(directory, f"segments/{name}")
+
+
+def change_segment(directory: Path) -> None:
+    replace_segment(directory, "000000001.parquet", "SELECT * REPLACE (value + 1 AS value) FROM {}")
 
 
 def drop_numbers(directory: Path) -> None:
-    path = directory / "segments" / "000000002.parquet"
-    rows = duckdb.sql(f"SELECT * FROM '{path}' LIMIT 1").df()
-    path.chmod(0o644)
-    duckdb.from_df(rows).write_parquet(str(path))
-    renamed(directory, "segments/000000002.parquet")
+    replace_segment(directory, "000000002.parquet", "SELECT * FROM {} LIMIT 1")
 
 
 def change_estimates(directory: Path) -> None:

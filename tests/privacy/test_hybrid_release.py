@@ -17,18 +17,13 @@ from dpsql.central import row_pairs
 from dpsql.central.central import publish_release
 from dpsql.ledger import ledger_entries
 from dpsql.noise import Noise
-from tests.central.test_hybrid import store
+from tests.central.test_hybrid import HEAD, store
 from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
 from tests.thinned import by_default
 
-CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet},
-  reports: {customer: reports.parquet}}
-privacy: {lineage: p, cap: 9, unit: customer.id, PROMISE}
-tables:
+CATALOG = (
+    HEAD.replace("epsilon: 1}", "PROMISE}")
+    + """
   customer: {role: dimension, key: id, private: true, columns: {id: {type: int}, age: {type: int, lower: 18, upper: 57,
     out_of_domain: drop, cuts: [28, 38, 48], reported: {epsilon: 2, collection: ages}}}}
   sales: {role: fact, foreign_keys: {id: {references: customer, on_missing: drop}}, max_ids: 4, columns: {
@@ -38,6 +33,7 @@ views:
   days: {of: sales, axes: [customer.age, sales.day], measures: [count, sales.amount], share: 0.7}
   people: {of: customer, axes: [customer.age], measures: [count], share: 0.3}
 """
+)
 SALES, PEOPLE = "id INT, day INT, amount INT", 40
 DEAR = [(99, 2, 10)] * 4
 PROMISES = ["epsilon: 1", "epsilon: 1, neighbours: replace_one", "epsilon: 1, delta: 1e-6"]

@@ -14,6 +14,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error
 from tests.command import dpsql_command
+from tests.ledger import test_spend_memory
 from tests.thinned import by_default
 
 CANARY = "Zebra4711"
@@ -203,20 +204,9 @@ def test_a_file_without_a_header_is_named_by_how_many_columns_it_has(tmp_path: P
     assert "it has 4 columns; if it is a CSV file, does it have a header?" in ended.stderr
 
 
-STREAM = """
-dpsql: 1
-name: shop
-source: {kind: csv, root: raw, tables: {visits: visits.csv}}
-privacy: {lineage: shop, cap: 1, unit: row, epsilon: 1}
-tables:
-  visits:
-    role: fact
-    columns:
-      age: {type: int, lower: 0, upper: 9}
-      day: {type: date, lower: 2026-01-01, upper: 2026-01-04}
-views: {ages: {of: visits, axes: [visits.day, visits.age]}}
-stream: {column: visits.day, grain: day, horizon: 4}
-"""
+STREAM = test_spend_memory.STREAM.replace("root: raw", "kind: csv, root: raw").replace(
+    "visits.parquet", "visits.csv"
+)
 BATCHES = {
     "no header": f"4,2026-01-02,{CANARY}\n",
     "no time": f"age,{CANARY}\n1,{CANARY}\n",

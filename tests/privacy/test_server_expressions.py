@@ -19,13 +19,9 @@ from tests.privacy.loss import Loss
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet}}
-privacy: {lineage: p, cap: 9, unit: person.id, epsilon: 1}
-tables:
+CATALOG = (
+    source_cases.HEAD
+    + """
   person: {role: dimension, key: id, private: true, columns: {born: {type: date}, age: {type: int, lower: 0, upper: 7}},
     derive: {age: "(DATE '2025-01-01' - born) // 3650"}}
   sales: {role: fact, foreign_keys: {buyer: person}, max_ids: 2, columns: {
@@ -36,6 +32,7 @@ tables:
 views:
   v: {of: sales, axes: [person.age, sales.region], measures: [count, sales.paid], mechanism: identity}
 """
+)
 SELECT = "SELECT buyer, said, price, pieces FROM sales WHERE coalesce(price * pieces, 1) > -10 AND NOT said = 'void'"
 EVERYBODY = [(n, "1990-05-05") for n in range(30)]
 SALES = [(n, "north", 2, 3) for n in range(30)] + [(n, "southern", 1, 1) for n in range(30)]
