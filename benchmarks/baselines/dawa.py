@@ -27,7 +27,6 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
-from dpsql.errors import InterfaceError
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
@@ -104,7 +103,6 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
         Bucket edges, shape (m + 1,), from 0 to n.
 
     Raises:
-        InterfaceError: if there is no cell.
         PrivacyError: if epsilon leaves no room for integer budgets.
 
     **Privacy** epsilon-DP. A record moves the cost of the chosen bucket by at most 2(1 - 1/L) and that of its best
@@ -115,8 +113,6 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
     differential privacy; scale as in the module's first lines.
     """
     n = len(counts)
-    if n < 1:
-        raise InterfaceError("a partition needs at least one cell")
     top = min(n.bit_length() - 1, MAX_LEVEL)
     if top == 0:
         return np.array([0, n], np.int64)

@@ -45,6 +45,7 @@ views:
     axes: [{axis: calls.day, cuts: ["2025-01-01", "2025-01-20", "2025-02-12", "2025-03-03"]}]
     measures: [count, people]
 """
+Star = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 OPEN = [
     "SELECT COUNT(*) FROM calls WHERE place = 'west'",
     "SELECT COUNT(*), SUM(minutes), AVG(minutes) FROM calls WHERE place <> 'west'",
@@ -99,40 +100,30 @@ def released(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngi
 
 
 @pytest.fixture(scope="module")
-def desk(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReleaseEngine, Path]]:
+def desk(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Star]:
     folder = tmp_path_factory.mktemp("desk")
-    answerer = released(folder, ZeroNoise(), "4000", west=2)
-    yield answerer, folder
+    answerer, raw = released(folder, ZeroNoise(), "4000", west=2), duckdb.connect()
+    for table in ("calls", "person"):
+        raw.execute(f"CREATE VIEW {table} AS FROM '{folder}/{table}.parquet'")
+    yield answerer, raw
     answerer.release.close()
 
 
-def exact(folder: Path, sql: str) -> list[tuple[object, ...]]:
-    with duckdb.connect() as raw:
-        for table in ("calls", "person"):
-            raw.execute(f"CREATE VIEW {table} AS FROM '{folder}/{table}.parquet'")
-        return raw.execute(sql).fetchall()
-
-
-def outside(answerer: ReleaseEngine, folder: Path, sql: str) -> list[object]:
+def outside(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, sql: str) -> list[object]:
     """Numbers outside of their intervals; groups are in one order, the domain's further ones last."""
     answer, wrong = answerer.query(sql), list[object]()
     low, high = answer.interval_rows()
-    for row, below, above in zip(exact(folder, sql), low, high, strict=False):
+    for row, below, above in zip(raw.execute(sql).fetchall(), low, high, strict=False):
         for value, bottom, top in zip(row, below, above, strict=True):
-            if (
-                bottom is not None
-                and top is not None
-                and not float(bottom) - 1e-3 <= float(value) <= float(top) + 1e-3
-            ):  # type: ignore[arg-type]
+            if None not in (bottom, top) and not float(bottom) - 1e-3 <= float(value) <= float(top) + 1e-3:
                 wrong.append((value, bottom, top))
     return wrong
 
 
 @pytest.mark.parametrize("sql", OPEN)
-def test_intervals_reach_the_rows_that_may_be_meant(desk: tuple[ReleaseEngine, Path], sql: str) -> None:
-    answerer, folder = desk
-    assert outside(answerer, folder, sql) == []
-    assert any("unlisted values" in note for note in answerer.query(sql).notes) or "MEDIAN" in sql
+def test_intervals_reach_the_rows_that_may_be_meant(desk: Star, sql: str) -> None:
+    assert outside(*desk, sql) == []
+    assert any("unlisted values" in note for note in desk[0].query(sql).notes) or "MEDIAN" in sql
 
 
 AGED = "sales JOIN customer USING (customer_id)"
@@ -154,21 +145,17 @@ GROUPED = [
 
 
 @pytest.fixture(scope="module")
-def stars(
-    desk: tuple[ReleaseEngine, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[ReleaseEngine, duckdb.DuckDBPyConnection]]:
+def stars(desk: Star, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Star]:
     """Releases without noise of a star made for it and of two that were not, each with its rows."""
     folder, rows, seen = tmp_path_factory.mktemp("stars"), make_rows(), clinic.made(3)
-    raw = duckdb.connect()
-    raw.execute(f"CREATE VIEW calls AS FROM '{desk[1]}/calls.parquet'")
     fixture = ReleaseEngine(open_release(write_fixture(folder / "f.dpsql", rows)))
     visits = clinic.publish(folder / "clinic", seen), clinic.filled(clinic.TABLES, seen)
-    return {"desk": (desk[0], raw), "fixture": (fixture, raw_star(rows)), "clinic": visits}
+    return {"desk": desk, "fixture": (fixture, raw_star(rows)), "clinic": visits}
 
 
 @pytest.mark.parametrize(("star", "key", "source", "condition"), GROUPED)
 def test_rows_outside_of_the_domain_are_in_a_group(
-    stars: dict[str, tuple[ReleaseEngine, duckdb.DuckDBPyConnection]],
+    stars: dict[str, Star],
     star: str, key: str, source: str, condition: str,
 ) -> None:  # fmt: skip
     """`WHERE 17 > age GROUP BY age` had no group and no note, the sum over its groups an interval of width 0."""
@@ -191,9 +178,7 @@ def test_rows_outside_of_the_domain_are_in_a_group(
     "IS NOT NULL",
 ])  # fmt: skip
 @pytest.mark.parametrize("form", ["{} HAVING place {}", "SELECT * FROM ({}) AS t WHERE (place) {}"])
-def test_conditions_on_groups_say_which_texts_have_none(
-    desk: tuple[ReleaseEngine, Path], form: str, condition: str
-) -> None:
+def test_conditions_on_groups_say_which_texts_have_none(desk: Star, form: str, condition: str) -> None:
     """They were empty tables, or lacked groups, in silence."""
     sql = form.format("SELECT place, COUNT(*) AS n FROM calls GROUP BY place", condition)
     flags = [flag for flag in desk[0].query(sql).flags if "calls.place" in flag]
@@ -209,23 +194,22 @@ def test_conditions_on_groups_say_which_texts_have_none(
 
 
 @pytest.mark.parametrize("sql", DECIDED)
-def test_conditions_on_listed_texts_alone_are_decided(desk: tuple[ReleaseEngine, Path], sql: str) -> None:
-    answerer, folder = desk
-    answer = answerer.query(sql)
+def test_conditions_on_listed_texts_alone_are_decided(desk: Star, sql: str) -> None:
+    answer = desk[0].query(sql)
     (low,), (high,) = answer.interval_rows()
-    assert outside(answerer, folder, sql) == [] and high[0] - low[0] < 1.0
+    assert outside(*desk, sql) == [] and high[0] - low[0] < 1.0
     assert not any("unlisted values" in note for note in answer.notes)
 
 
-def test_texts_outside_are_asked_for_by_their_group(desk: tuple[ReleaseEngine, Path]) -> None:
-    answerer, folder = desk
-    others = exact(folder, "SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')")[0][0]
+def test_texts_outside_are_asked_for_by_their_group(desk: Star) -> None:
+    answerer, raw = desk
+    ((others,),) = raw.execute("SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')").fetchall()
     answer = answerer.query("SELECT COUNT(*) FROM calls WHERE place = '(other)'")
     assert answer.scalar() == pytest.approx(others, abs=1e-3)
     assert not any("lists no value" in note for note in answer.notes)
 
 
-def test_an_average_of_rows_that_are_perhaps_not_meant_is_null(desk: tuple[ReleaseEngine, Path]) -> None:
+def test_an_average_of_rows_that_are_perhaps_not_meant_is_null(desk: Star) -> None:
     """It was that of all unlisted texts, whichever of them was meant."""
     assert desk[0].query("SELECT AVG(minutes) FROM calls WHERE place = 'west'").scalar() is None
     answer = desk[0].query(
@@ -238,9 +222,7 @@ def test_an_average_of_rows_that_are_perhaps_not_meant_is_null(desk: tuple[Relea
 @pytest.mark.parametrize("condition", [
     "place = 'west'", "place > 'p'", "place LIKE '%th'", "day > DATE '2025-02-11'", "day <= DATE '2025-02-11'",
 ])  # fmt: skip
-def test_people_who_may_be_meant_are_in_the_interval(
-    desk: tuple[ReleaseEngine, Path], condition: str
-) -> None:
+def test_people_who_may_be_meant_are_in_the_interval(desk: Star, condition: str) -> None:
     sql = (
         f"SELECT COUNT(*) FROM person WHERE EXISTS (SELECT 1 FROM calls WHERE id = person.id AND {condition})"
     )
@@ -277,7 +259,7 @@ def test_noise_below_0_does_not_hide_that_there_may_be_rows(tmp_path: Path) -> N
     ("SELECT AVG(LENGTH(place)) FROM calls WHERE place IN ('north', 'south')", True),
 ])  # fmt: skip
 def test_sums_of_an_axis_have_no_ends_where_values_beyond_it_are_seen(
-    desk: tuple[ReleaseEngine, Path], sql: str, bounded: bool
+    desk: Star, sql: str, bounded: bool
 ) -> None:
     """AVG(price) was that of the prices within the bounds, under a note."""
     assert outside(*desk, sql) == []

@@ -12,11 +12,12 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
+from typing import Any
 
 from dpsql.errors import Error
 from tests.rehearsal.differences import difference_of
 from tests.rehearsal.generator import Knobs, drawn_knobs
-from tests.rehearsal.judge import FAILS, Verdict
+from tests.rehearsal.judge import FAILS
 from tests.rehearsal.run import RELEASES, Rehearsal, rehearse
 
 
@@ -57,14 +58,9 @@ def main(words: list[str]) -> int:
                 by_kind[verdict.kind][name] += 1
                 failed |= known is None and verdict.verdict in FAILS
                 if name not in ("ok", "unserved") or (options.unserved and name == "unserved"):
-                    print(_line(seed, way, name, verdict), flush=True)
+                    _print(seed=seed, way=way, **{**dataclasses.asdict(verdict), "verdict": name})
             cpu = time.process_time() - started
-            print(
-                json.dumps(
-                    {"seed": seed, "way": way, "cpu": round(cpu, 1), "knobs": dataclasses.asdict(knobs)}
-                ),
-                flush=True,
-            )
+            _print(seed=seed, way=way, cpu=round(cpu, 1), knobs=dataclasses.asdict(knobs))
     _tables(by_kind)
     return int(failed)
 
@@ -92,22 +88,12 @@ def minimise(seed: int, kind: str, questions: int | None) -> int:
         if smaller != knobs and verdicts(smaller, questions) & wanted:
             knobs = smaller
     changed = {name: value for name, value in dataclasses.asdict(knobs).items() if value != usual[name]}
-    print(
-        json.dumps(
-            {
-                "seed": seed,
-                "kind": kind,
-                "verdicts": sorted(wanted),
-                "alone": questions == 1,
-                "knobs": changed,
-            }
-        )
-    )
+    _print(seed=seed, kind=kind, verdicts=sorted(wanted), alone=questions == 1, knobs=changed)
     return 1
 
 
-def _line(seed: int, way: str, name: str, verdict: Verdict) -> str:
-    return json.dumps({"seed": seed, "way": way, **dataclasses.asdict(verdict), "verdict": name}, default=str)
+def _print(**values: Any) -> None:
+    print(json.dumps(values, default=str), flush=True)
 
 
 def _tables(by_kind: dict[str, Counter[str]]) -> None:
