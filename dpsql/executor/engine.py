@@ -26,6 +26,7 @@ from dpsql.errors import (
     ProgrammingError,
     ReleaseError,
     SqlSyntaxError,
+    visible,
 )
 from dpsql.executor.explain import decomposition, explain_relation
 from dpsql.executor.outer import OuterStatement
@@ -230,7 +231,8 @@ def assemble_result(
     for relation, offset in zip(relations, bit_offsets(statement.blocks), strict=True):
         all_notes += relation.text_notes(statement.key_texts, offset)
     all_notes += [*outer.notes, *mapped, *stamp]
-    notes = list(dict.fromkeys(all_notes))
+    # notes repeat texts of statements and keys that anybody may have chosen
+    notes = list(dict.fromkeys(Note(visible(text), flag) for text, flag in all_notes))
     positive = any(release.nonnegative is not None for release in releases) and any(
         map(_positive, releases, relations)
     )

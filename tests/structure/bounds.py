@@ -204,7 +204,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 350),
-    "code-lines": Bound(62500, 65351),
+    "code-lines": Bound(62500, 65352),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 882),
     "value-classes-built-in-at-most-one-place": Bound(120, 253),
