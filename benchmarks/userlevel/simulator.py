@@ -30,7 +30,6 @@ from dpsql.contributions import clipping, selection
 from dpsql.contributions.norm_clipping import UNIT, Whitening
 from dpsql.contributions.statements import NormView, WeightedRows
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -65,9 +64,7 @@ class People:
         """Take the numbers."""
         self.star, plan = star, star.plan
         names = {s.measure.name for s in plan.row_statistics(star.of).values()}
-        if names != {"count", star.measure} or any(
-            not isinstance(a.strategy, leaf_strategy) for a in plan.axes
-        ):
+        if names != {"count", star.measure} or any(not a.strategy.rows.is_identity for a in plan.axes):
             raise InternalError("the simulator is for one measure, and for axes of leaves")
         self.column = star.columns[star.measure]
         axes = sorted({axis for s in plan.row_statistics(star.of).values() for axis in s.axes})

@@ -90,14 +90,14 @@ def star(
             pytest.skip("DPSQL_DATA names no folder")
         rows = rows.format(os.environ["DPSQL_DATA"])
     catalog = write_catalog(folder, VISITS, {"visits": rows})
-    dpsql.publish(catalog, catalog.with_name("r.dpsql"))
+    dpsql.publish(catalog, catalog.with_name("r.dpsql"), new_ledger=True)
     return catalog.with_name("r.dpsql"), rows
 
 
 @pytest.fixture(scope="module")
 def visits(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     catalog = write_catalog(tmp_path_factory.mktemp("visits"), VISITS, {"visits": ROWS})
-    dpsql.publish(catalog, catalog.with_name("r.dpsql"))
+    dpsql.publish(catalog, catalog.with_name("r.dpsql"), new_ledger=True)
     return catalog.with_name("r.dpsql")
 
 

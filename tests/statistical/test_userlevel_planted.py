@@ -44,7 +44,7 @@ def asked(star: Planted, folder: Path, **options: str) -> Measured:
     """Days as tiers, and regions by days, of many simulated releases."""
     opened = open_star(write_star(folder, star.rows, star.customers, **options))
     views = Views(("days",), (), ("days",), ("days",), ())
-    return measure(Opened(opened, views), releases(opened, DRAWS))
+    return measure(Opened(opened, views).questions(), opened.measure, releases(opened, DRAWS))
 
 
 def half_owned_by_the_heaviest(seed: int = 3) -> Planted:
