@@ -81,7 +81,9 @@ def star(
     publishes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
     """A release, and its rows."""
-    folder, rows = tmp_path_factory.mktemp(request.param), OTHERS.get(request.param, ROWS)
+    if request.param == "visits":
+        return request.getfixturevalue("visits"), ROWS
+    folder, rows = tmp_path_factory.mktemp(request.param), OTHERS[request.param]
     if request.param == "rehearsal":
         generate(5, Knobs(people=900, stamps=True)).write(folder)
         rows = rows.format(folder)
@@ -90,14 +92,14 @@ def star(
             pytest.skip("DPSQL_DATA names no folder")
         rows = rows.format(os.environ["DPSQL_DATA"])
     catalog = write_catalog(folder, VISITS, {"visits": rows})
-    dpsql.publish(catalog, catalog.with_name("r.dpsql"), new_ledger=True)
+    dpsql.publish(catalog, catalog.with_name("r.dpsql"))
     return catalog.with_name("r.dpsql"), rows
 
 
 @pytest.fixture(scope="module")
 def visits(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     catalog = write_catalog(tmp_path_factory.mktemp("visits"), VISITS, {"visits": ROWS})
-    dpsql.publish(catalog, catalog.with_name("r.dpsql"), new_ledger=True)
+    dpsql.publish(catalog, catalog.with_name("r.dpsql"))
     return catalog.with_name("r.dpsql")
 
 
