@@ -113,7 +113,7 @@ def choose(
                 f"{view.name} has bins of {mixed} with several values, and would spread them evenly"
             )
         elif rule == "limit" and (refusal := partial_bins.partial_refusal(plan, terms, release, along)):
-            refused = refused or refusal
+            refused = refused or answerability.unshown_refusal(plan, release) or refusal
             coarse = partial_bins.with_coarse_bins(plan, release) if along is None else None
             coarse_plans += [coarse] if coarse is not None else []
         else:
@@ -273,8 +273,6 @@ class Relation:
             compared: bits of the statement's keys, each with a text.
             offset: the bit of the first key.
         """
-        if not compared:  # as most statements do
-            return
         for j, group in enumerate(self.block.groups):
             texts = [text for bits, text in compared if bits & shifted(1 << j, offset)]
             if texts and self.types[1 + j] == "VARCHAR":

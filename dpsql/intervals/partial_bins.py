@@ -37,12 +37,13 @@ from dpsql.planner.axis_query import (
     FloatArray,
     WeightedValues,
     is_bounded,
+    key_list,
     masks,
     reach,
     special_leaves,
 )
 from dpsql.planner.block import Block
-from dpsql.planner.leaf_values import bounds_of
+from dpsql.planner.leaf_values import UNKNOWN, AxisQuery, bounds_of
 from dpsql.planner.plan import ViewPlan, wanted_view
 from dpsql.planner.terms import Condition, Expression, Term
 from dpsql.release import Release
@@ -93,7 +94,7 @@ def axes_cut(plan: ViewPlan, release: Release) -> str:
     """Axes whose bins the plan cuts; values outside of the domain that a condition may mean are no bin with an edge."""
     return ", ".join(
         release.axes[question.axis].name for question, cells in zip(plan.questions, plan.cells, strict=True)
-        if cells.cut
+        if cells.cut or (cells.uncertain and _alone(question, release))
     )  # fmt: skip
 
 
@@ -133,10 +134,11 @@ def _taken(
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
     special = list(special_leaves(release.axes[plan.questions[axis].axis]))
+    keys = _alone(plan.questions[axis], release)
     box_coverages, coverages = [], dict[Any, tuple[FloatArray, FloatArray]]()
     for box in plan.boxes_of(condition):
         if box[axis] not in coverages:
-            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special)
+            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special, keys=keys)
         box_coverages.append(coverages[box[axis]])
     return box_coverages
 
@@ -148,13 +150,19 @@ def _merged(mask: FloatArray, rows: np.ndarray) -> FloatArray:
     return np.where(merged > 1 - NEAR, 1.0, merged)
 
 
-def _weighed(mask: FloatArray, special: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Bins taken, and those of them that are taken entirely; values that are not listed count as decided."""
+def _alone(question: AxisQuery, release: Release) -> bool:
+    """True if keys that are not shown may be all that is asked for: groups of an axis show theirs beside others."""
+    return key_list(release, question.axis) is not None and not question.groups
+
+
+def _weighed(mask: FloatArray, special: Sequence[int], *, keys: bool) -> tuple[FloatArray, FloatArray]:
+    """Bins taken, and those of them that are taken entirely; texts that the catalog does not list count as decided."""
     aside = mask[:, special].sum(axis=1)
+    decided = np.where((mask[:, special] <= UNKNOWN) & keys, 0.0, mask[:, special]).sum(axis=1)
     mask = mask.copy()
     mask[:, special] = 0.0
     taken, uncut = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
-    return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, aside)
+    return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, decided)
 
 
 def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatArray:

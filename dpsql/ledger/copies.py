@@ -120,7 +120,8 @@ def _moved(old: Path, new: Path, locks: ExitStack, *, begun: bool) -> Copied:
             _check_whole(state)
         sources = [beside(old, ".key"), *states, *(beside(state, ".sum") for state in states)]
         pairs = [(file, _place(file, old, new)) for file in sources if file.exists()]
-        _check_free(new, [target for source, target in pairs if not _same(source, target)])
+        # a move that was cut short has copied some already
+        _check_free(new, [target for source, target in pairs if not holds(target, file_hash(source))])
         for source, target in pairs:
             if target.exists():
                 remove_aside(target)
@@ -189,11 +190,6 @@ def _check_free(target: Path, files: Sequence[Path]) -> None:
     taken = next((file for file in (target, *files) if file.exists()), None)
     if taken is not None:
         raise OperationalError(f"{taken} exists", hint="name another file; nothing is overwritten")
-
-
-def _same(source: Path, target: Path) -> bool:
-    """True if a move that was cut short has copied a file already."""
-    return holds(target, file_hash(source))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -198,8 +198,8 @@ class LevelShares(NamedTuple):
     def fits(self, leaves: int, total: int) -> bool:
         """True if the levels spend no more than the total, and have as many leaves as an axis or more."""
         shaped = len(self.shares) == len(self.arities) + 1 and min(self.arities, default=2) >= 2
-        spends = min(self.shares) >= 0 and self.shares[-1] >= 1 and sum(self.shares) <= total
-        return shaped and spends and prod(self.arities) >= leaves
+        spends = shaped and min(self.shares) >= 0 and self.shares[-1] >= 1 and sum(self.shares) <= total
+        return spends and prod(self.arities) >= leaves
 
 
 class PlacedTree(NamedTuple):

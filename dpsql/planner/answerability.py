@@ -19,15 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.catalog.graph import COUNTS, sums_rows
-from dpsql.errors import NoViewError
+from dpsql.errors import NoViewError, PartialBinError
 from dpsql.executor.recombine import answer_terms
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.matrices.boxes import BoxReading
 from dpsql.matrices.max_entropy import partly
 from dpsql.matrices.model import PERHAPS
-from dpsql.planner.axis_query import FloatArray, key_list
+from dpsql.planner.axis_query import FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
+from dpsql.planner.leaf_values import UNKNOWN
 from dpsql.planner.plan import ReleaseView, ViewPlan, one_group, plan_of_leaves, used_columns
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import Term
@@ -249,3 +250,27 @@ def _outside(release: Release, axis: int) -> str:
     meta = release.axes[axis]
     spec = release.catalog.tables[meta.table].columns[meta.columns[0].column]
     return spec.other if spec.type == "string" else "the group without a value"
+
+
+def unshown_refusal(plan: ViewPlan, release: Release) -> PartialBinError | None:
+    """The refusal of a group that keys which are not shown alone may have rows in; None where there is no such group.
+
+    Args:
+        plan: a plan that is refused, since more than half of a group is not known.
+        release: an open release.
+    """
+    for position, (query, cells) in enumerate(zip(plan.questions, plan.cells, strict=True)):
+        keys, conditions = key_list(release, query.axis), (*query.filters, *query.classes)
+        alone = any(cells.coverage[cells.truths == each].max() <= UNKNOWN for each in np.unique(cells.truths))
+        culprit = next((p.expression for p in conditions if not decides(p, query, release)), None)
+        if keys is None or query.groups or culprit is None or not alone:
+            continue
+        other, outside = other_count(release, plan.view, position), _outside(release, query.axis)
+        rows = "" if other is None else f", {other.value:,.0f} +- {1.96 * other.stderr:,.0f} rows"
+        return PartialBinError(
+            f"{culprit.words()}: not among the {keys.keys} keys shown; its rows are in {outside}{rows}; "
+            f"{keys.missing} shown",
+            hint="ask for shown keys, which SELECT DISTINCT lists; with `on_partial_bin: interpolate` in the catalog "
+            "or the connection it is answered, with an error bar that covers all of them",
+        ).at("WHERE", culprit.span)
+    return None

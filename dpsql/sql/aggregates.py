@@ -53,8 +53,7 @@ def _by_presence(binding: Binding, form: Linear) -> Linear:
     for term, weight in form.weights:
         tests = conjuncts(term.condition)
         known = next(
-            (test for test in tests if isinstance(test, Predicate) and test.expression in binding.presences),
-            None,
+            (t for t in tests if isinstance(t, Predicate) and t.expression in binding.presences), None
         )
         measure = "" if known is None else binding.presences[known.expression]
         counted = {"count": f"count({measure})", measure: measure, f"count({measure})": f"count({measure})"}

@@ -415,11 +415,8 @@ def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> 
         rows.conditions += _factored(resolved)
     names = list(join.args.get("using") or [])
     if "NATURAL" in words:
-        names = [
-            exp.to_identifier(name)
-            for name in source.columns
-            if any(name in s.columns for s in rows.sources[:-1])
-        ]
+        earlier = {name for joined in rows.sources[:-1] for name in joined.columns}
+        names = [exp.to_identifier(name) for name in source.columns if name in earlier]
     rows.conditions += [equal_by_name(rows.sources[:-1], source, name) for name in names]
     rows.shared |= {name.name.lower() for name in names}
 

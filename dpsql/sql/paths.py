@@ -64,10 +64,8 @@ def _declared_joins(
         NotSupportedError: columns are compared that no declared joins make equal.
     """
     stated = {pair: _edges(rows, pair) for pair in joins}
-    edges, undeclared = (
-        list(chain.from_iterable(stated.values())),
-        [pair for pair in joins if not stated[pair]],
-    )
+    edges = list(chain.from_iterable(stated.values()))
+    undeclared = [pair for pair in joins if not stated[pair]]
     if not undeclared:
         return edges
     classes: list[set[JoinColumn]] = []
@@ -152,10 +150,8 @@ def find_paths(rows: RowRelation, schema: Schema) -> Paths:
     parents = {edge.child: edge for edge in edges}
     if len(parents) < len(set(edges)):  # `origin = code AND dest = code` also compares origin with dest
         edge = next(edge for edge in edges if parents[edge.child] != edge)
-        keys, table = (
-            sorted((edge.foreign_key, parents[edge.child].foreign_key)),
-            rows.instances[edge.child].table,
-        )
+        keys = sorted((edge.foreign_key, parents[edge.child].foreign_key))
+        table = rows.instances[edge.child].table
         raise refusal(
             NotSupportedError, f"{keys[0]} and {keys[1]} are joined to one row of {table.name}", clause="JOIN",
             hint=f"join {table.name} once for each",

@@ -60,9 +60,7 @@ class Builder:
         """Columns resolved; names that only the select list knows replaced by what they stand for."""
         sources = self.binding.rows.sources
         node = parse.expand_aliases(
-            node,
-            self.aliases,
-            lambda column: any(column.name.lower() in source.columns for source in sources),
+            node, self.aliases, lambda column: any(column.name.lower() in s.columns for s in sources)
         )
         node = derived(self.binding, resolve(self.binding.rows, node, self.context.schema))
         while isinstance(node, exp.Paren):

@@ -301,7 +301,7 @@ def spread_sets(tree: Node) -> Node:
         if group is None:
             continue
         listed = any(type(element) in LISTS for element in _elements(group))
-        if not listed and not any(map(_grouping, _parts(select))):
+        if not listed and not any(part.find(exp.Grouping) for part in _parts(select)):
             continue
         if listed:
             _refuse_windows(select)
@@ -346,10 +346,6 @@ def _parts(select: Node) -> list[Node]:
     """Expressions that a SELECT computes over its groups."""
     clauses = (select.args.get(clause) for clause in ("having", "qualify", "order"))
     return [*select.expressions, *(clause for clause in clauses if clause is not None)]
-
-
-def _grouping(node: Node) -> bool:
-    return node.find(exp.Grouping) is not None
 
 
 def _refuse_windows(select: Node) -> None:

@@ -14,6 +14,9 @@ Each step says the command that does the same, and writes a file that the next o
 
 from __future__ import annotations
 
+import getpass
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -30,16 +33,10 @@ from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells
 from dpsql.interfaces.cli.plan import HALF, stated_guess, statements
 
 if TYPE_CHECKING:
-    from dpsql.curator.design import CatalogDesign
-    from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
-import getpass
-import shlex
-import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from dpsql.catalog import Catalog
     from dpsql.curator.confirm import Mark
+    from dpsql.curator.design import CatalogDesign
+    from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
 
 
 SELECTED = ("refuse", "allow")

@@ -79,10 +79,8 @@ def measured_nodes(tree: Tree, units: IntArray, total: int, norm: int) -> Strate
         InternalError: if a path spends more than `total`.
     """
     node = np.flatnonzero(units)
-    rows, solver = (
-        rows_of_ones(tree.n, tree.lo[node], tree.hi[node]),
-        TreeVariance(tree, (units / total) ** 2),
-    )
+    rows = rows_of_ones(tree.n, tree.lo[node], tree.hi[node])
+    solver = TreeVariance(tree, (units / total) ** 2)
     shape, budget = np.array([tree.lo, tree.hi, tree.parent]), units[node]
     stored = {"tree": shape, "node": node, "budget": budget, "total": total, "norm": norm}
     return Strategy("tree", stored, rows, budget, total, norm, solver)
@@ -491,11 +489,8 @@ NAMED: Mapping[str, NamedAxisMechanism] = {
 
 def offers(question: AxisProblem) -> Iterator[Proposal]:
     """LUE-DPTree at its best arity, and on cut trees; SC never unasked."""
-    even, cut, words = (
-        "LUE-DPTree",
-        "LUE-DPTree, cut at the log's borders",
-        "LUE-DPTree k={}, cut at the log's borders",
-    )
+    even, cut = "LUE-DPTree", "LUE-DPTree, cut at the log's borders"
+    words = "LUE-DPTree k={}, cut at the log's borders"
     reason = refuses_trees(question)
     yield Refusal(even, reason) if reason else Offer(even, 0.0, lambda: best(even_trees(question).values()))
     reason = reason or ("" if cut_trees(question) else "no border is asked often")
