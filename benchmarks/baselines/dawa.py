@@ -11,8 +11,7 @@ are nearly alike; stage 2 measures the bucket sums with any strategy and spreads
 Two things differ from the code that is widely copied. The noise of stage 1 is what the proof needs: the
 chosen bucket's own change and the largest change of its rivals, (2(1-1/L) + 2(1-1/L_max)) M / eps_1; the
 copied code draws up to 1.71 times less. And the surcharge is a noise scale and a half more than 1 / eps_2,
-because the least of many noisy costs lies far below the true least: with 1 / eps_2 alone a trace of 4,096 cells, 3%
-of them occupied, falls into some 2,200 buckets.
+because the least of many noisy costs lies far below the true least (2,200 buckets for a trace of 4,096 cells).
 
 Buckets have 2^k cells and start at multiples of 2^(k-1): half-overlapping, so that a step in the data is never
 far from a border of some large bucket, and still only 2n candidates a level to draw noise for.
@@ -27,6 +26,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
+from dpsql.errors import InterfaceError
 from dpsql.matrices.nonnegative import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
@@ -103,6 +103,7 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
         Bucket edges, shape (m + 1,), from 0 to n.
 
     Raises:
+        InterfaceError: if there is no cell.
         PrivacyError: if epsilon leaves no room for integer budgets.
 
     **Privacy** epsilon-DP. A record moves the cost of the chosen bucket by at most 2(1 - 1/L) and that of its best
@@ -113,6 +114,8 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
     differential privacy; scale as in the module's first lines.
     """
     n = len(counts)
+    if n < 1:
+        raise InterfaceError("a partition needs at least one cell")
     top = min(n.bit_length() - 1, MAX_LEVEL)
     if top == 0:
         return np.array([0, n], np.int64)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines import dawa
+from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
@@ -91,6 +92,19 @@ def test_bucket_sums_come_back_without_noise() -> None:
     sums = np.add.reduceat(counts, release.edges[:-1])
     np.testing.assert_allclose(dawa.bucket_estimates(release), sums)
     assert dawa.spread(release.edges, sums.astype(float)).sum() == pytest.approx(counts.sum())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 100])
+def test_any_number_of_cells(n: int) -> None:
+    release = dawa.draw_dawa(np.ones(n, np.int64), ONE, 3, exact_noise(n), leaf_strategy)
+    assert dawa.spread(release.edges, dawa.bucket_estimates(release)).shape == (n,)
+
+
+def test_no_cell_and_no_budget_are_refused() -> None:
+    with pytest.raises(InterfaceError):
+        dawa.partition(np.zeros(0, np.int64), ONE, 1, ZeroNoise())
+    with pytest.raises(PrivacyError):
+        dawa.partition(np.zeros(4, np.int64), Fraction(0), 1, ZeroNoise())
 
 
 def test_huge_cells_do_not_overflow() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.peers import adult, protocol, star
 from benchmarks.peers.measure import DELTA, Part, judge, parts, row, shape
+from benchmarks.peers.page import LINES
 
 SCRIPTS = sorted(Path(protocol.__file__).parent.glob("with_*.py"))
 
@@ -91,6 +93,17 @@ def test_a_model_that_was_never_behind_or_never_ended_is_told_so() -> None:
     )
     assert adult.told(kept({"error": 1.0}, {"error": 5.0}), "mst").endswith("not ahead of MST at 100 rows")
     assert adult.told(kept({"failed": "no answer"}), "mst") == "MST gave no answer"
+
+
+def test_colours_of_the_plot_differ_in_grey() -> None:
+    def lightness(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [((each + 0.055) / 1.055) ** 2.4 if each > 0.04045 else each / 12.92 for each in parts]
+        return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3) - 16
+
+    shades = sorted(lightness(style["color"]) for style in LINES.values())
+    assert shades[0] > 15 and shades[-1] < 80  # neither dpsql's black nor the paper
+    assert all(b - a >= 10 for a, b in pairwise(shades))
 
 
 def test_a_rectangle_counts_the_same_in_sql_and_in_its_table() -> None:

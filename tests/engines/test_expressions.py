@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import duckdb
 import pytest
 
@@ -25,25 +27,22 @@ NUMBERS += [
 ]  # fmt: skip
 
 
+def assert_same(kind: str, values: Iterable[str], narrow: str, general: str) -> set[object]:
+    """What values of a type become by the type's own SQL, which is what they become by that of any type."""
+    listed = ", ".join(f"({value})" for value in values)
+    source = f"(SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {listed}) t(v))"
+    rows = duckdb.sql(f"SELECT x::VARCHAR, {narrow}, {general} FROM {source}").fetchall()
+    assert rows and all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
+    return {a for _, a, _ in rows}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("column", ["{type: int, lower: -3, upper: 99, cuts: {width: 5}}",
                                     "{type: decimal, scale: 2, lower: 0, upper: 10}",
                                     "{type: decimal, scale: 1, lower: 0, upper: 10, cuts: [1, 3, 4.3]}"])  # fmt: skip
 def test_a_known_type_changes_no_leaf_of_a_number(kind: str, column: str) -> None:
-    axis, values = (
-        axis_of("sale.amount", f"amount: {column}"),
-        ", ".join(["(NULL)", *(f"('{v}')" for v in NUMBERS)]),
-    )
-    narrow, general = leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x")
-    rows = (
-        duckdb.connect()
-        .execute(
-            f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
-        )
-        .fetchall()
-    )
-    assert rows
-    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
+    axis, values = axis_of("sale.amount", f"amount: {column}"), ["NULL", *(f"'{v}'" for v in NUMBERS)]
+    assert_same(kind, values, leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x"))
 
 
 @pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
@@ -59,27 +58,14 @@ def test_a_known_type_changes_no_leaf_of_a_time(kind: str, column: str) -> None:
     axis = axis_of("sale.amount", f"amount: {column}")
     days = ["1960-02-29", "1960-03-01", "1969-12-31", "1970-01-01", "2030-12-31", "2031-01-01", "0001-01-01",
             "290000-01-01", "5000000-01-01", "infinity", "-infinity", "1970-01-01 23:59:59.999999"]  # fmt: skip
-    values = ", ".join(f"('{v}')" for v in days)
-    narrow, general = leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x")
-    rows = (
-        duckdb.connect()
-        .execute(
-            f"SELECT x::VARCHAR, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
-        )
-        .fetchall()
-    )
-    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
+    assert_same(kind, [f"'{v}'" for v in days], leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x"))
 
 
 @pytest.mark.parametrize("bounds", [Ends(0, 50_000, 2), Ends(-7, 99, 0), Ends(-15, 15, 1)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_known_type_changes_no_measure(kind: str, bounds: Ends) -> None:
-    values = ", ".join(["(NULL)", *(f"('{v}')" for v in NUMBERS)])
-    narrow, general = measure("x", bounds, kind, DUCK), measure("x", bounds, None, DUCK)
-    rows = duckdb.connect().execute(
-        f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
-    ).fetchall()  # fmt: skip
-    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
+    values = ["NULL", *(f"'{v}'" for v in NUMBERS)]
+    assert_same(kind, values, measure("x", bounds, kind, DUCK), measure("x", bounds, None, DUCK))
 
 
 @pytest.mark.parametrize(
@@ -105,19 +91,8 @@ def test_a_known_type_changes_no_leaf_of_a_category(kind: str) -> None:
         else '{type: string, categories: ["a", "B ", "7", "d"]}'
     )
     axis = axis_of("sale.amount", f"amount: {declared}")
-    narrow, general = leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x")
-    values = ", ".join(
-        f"({v})" for v in ("NULL", "'a'", "'A'", "'B '", "'B'", "'d'", "'7'", "'true'", "'f'", "''")
-    )
-    rows = (
-        duckdb.connect()
-        .execute(
-            f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
-        )
-        .fetchall()
-    )
-    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]
-    assert len({a for _, a, _ in rows}) > 1
+    values = ("NULL", "'a'", "'A'", "'B '", "'B'", "'d'", "'7'", "'true'", "'f'", "''")
+    assert len(assert_same(kind, values, leaf(axis, "x", kind, DUCK), leaf_sql(axis, "x"))) > 1
 
 
 @pytest.mark.parametrize(

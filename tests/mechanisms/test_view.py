@@ -32,14 +32,6 @@ STRATEGIES = [
 ]
 
 
-@pytest.mark.parametrize("strategies", STRATEGIES)
-def test_without_noise_the_histogram_comes_back_exactly(strategies):
-    rng = np.random.default_rng(1)
-    histogram = rng.integers(-(10**9), 10**9, size=[s.leaves for s in strategies])
-    view = draw_view(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
-    assert np.array_equal(leaf_estimates(view, strategies), histogram)
-
-
 GAUSSIAN = [
     [dense_strategy(12)],
     [dense_strategy(7), leaf_strategy(3, 2)],
@@ -48,11 +40,13 @@ GAUSSIAN = [
 ]
 
 
-@pytest.mark.parametrize("strategies", GAUSSIAN)
-def test_without_gaussian_noise_the_histogram_comes_back_exactly(strategies):
-    rng = np.random.default_rng(1)
-    histogram = rng.integers(-(10**6), 10**6, size=[s.leaves for s in strategies])
-    view = draw_view(histogram, strategies, Fraction(1, 40), 5, ZeroNoise())
+@pytest.mark.parametrize(("strategies", "largest", "spend", "sensitivity"), [
+    *((each, 10**9, Fraction(1, 3), 17) for each in STRATEGIES),
+    *((each, 10**6, Fraction(1, 40), 5) for each in GAUSSIAN),
+])  # fmt: skip
+def test_without_noise_the_histogram_comes_back_exactly(strategies, largest, spend, sensitivity):
+    histogram = np.random.default_rng(1).integers(-largest, largest, size=[s.leaves for s in strategies])
+    view = draw_view(histogram, strategies, spend, sensitivity, ZeroNoise())
     assert np.array_equal(leaf_estimates(view, strategies), histogram)
 
 
