@@ -68,11 +68,13 @@ from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
+from dpsql.intervals.reads import total_rows
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
 from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
 from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
+from dpsql.release.reports import BIT
 
 UNSEEN = 0.4
 """Rows of units beyond four bounds, over those measured up to there, with bounds from the middle to the 98% quantile of
@@ -172,6 +174,11 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     seen = max(beyond.rows, 0) / counted
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
+    if (
+        beyond.bounding == BIT
+    ):  # rows left out are in the numbers by their scale, so any of them may be too high
+        either, none = np.abs(joined.amount), np.zeros(numbers)
+        return _sided(joined._replace(rises=either, falls=either), numbers, none, rate * (spread + values))
     variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
     return _sided(joined, numbers, beyond.rows / counted * net, variance)
 
@@ -253,10 +260,23 @@ def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyond
     for key, weights in terms.items():
         condition = conditions.setdefault((key.block, key.term.condition), len(conditions))
         of = key.answered.plan.view.of
-        beyond = measured_beyond(key.answered.errors.release, of)
+        beyond = measured_beyond(key.answered.errors.release, of) or _reported_beyond(key)
         if beyond is not None and sums_rows(key.term.measure):
             tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
     yield from tables.values()
+
+
+def _reported_beyond(key: MeasuredTerm) -> RowsBeyondBound | None:
+    """Rows that slots or bits left out of people's reports, up to those asked about; None where nobody was asked."""
+    release, view = key.answered.errors.release, key.answered.plan.view
+    table, count = release.meta.left_out(view.of), view.statistics.get("count")
+    if table is None or count is None or not table.clipped_fraction or table.clipped_fraction_error is None:
+        return None
+    counted = total_rows(release, count)
+    everything = counted if table.bounding == BIT else counted / (1 - table.clipped_fraction)
+    rows, error = everything * table.clipped_fraction, everything * table.clipped_fraction_error
+    farthest = max(1, table.asked - table.tau)
+    return RowsBeyondBound(view.of, table.bounding, table.tau, counted, round(rows), error, farthest)
 
 
 LEAST = 0.1

@@ -63,16 +63,21 @@ def weight_of(release: Release, count: StatisticMeta) -> EstimatedWeight | None:
     relative = weight_error(release)
     if not relative:
         return None
-    roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
-    text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
-    root_rows = run(release, text).rows
-    rows = float(count.in_units(root_rows[0][0])) if root_rows else 0.0
+    rows = total_rows(release, count)
     all_leaves = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
     return (
         EstimatedWeight(relative, rows, float(release.reading(count.id).covariance(all_leaves).noise[0]))
         if rows > 0
         else None
     )
+
+
+def total_rows(release: Release, count: StatisticMeta) -> float:
+    """All rows by one count."""
+    roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
+    text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
+    root_rows = run(release, text).rows
+    return float(count.in_units(root_rows[0][0])) if root_rows else 0.0
 
 
 def cell_variance(release: Release, statistic: int) -> float:

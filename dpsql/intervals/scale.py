@@ -80,6 +80,7 @@ from dpsql.planner.plan import presence
 from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import MeasureScale, RelativeError, ScaleMeta
+from dpsql.release.reports import UNDECLARED_ROWS
 from dpsql.row_expressions import identifier as quoted
 
 ROWS = 1 << 40
@@ -344,14 +345,16 @@ def _tables(terms: Terms) -> dict[str, Terms]:
 
 
 def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
-    """Open ends of counts and sums on the sides to which rows that nobody was asked about move them.
+    """Open ends of numbers on the sides to which rows that nobody was asked about move them.
 
-    Averages and shares, whose terms cancel, are of the rows that people were asked about, and their notes say so.
+    Averages and shares, whose terms cancel, are of at most `max_ids` rows a person: nothing bounds them where people
+    were asked about fewer.
 
     Args:
         terms: of one table.
         count: how many numbers there are.
     """
+    is_whole = all(_asks_all(key) for key in terms)
     terms = {key: weights for key, weights in terms.items() if follows_scale(key.term)}
     none, net, gross = np.zeros(count), np.zeros(count), np.zeros(count)
     is_open = np.zeros((2, count), bool)
@@ -360,9 +363,16 @@ def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
         net, gross = net + weights.totals(size, count), gross + weights.totals(np.abs(size), count)
         for side, way in zip(is_open, (-1.0, 1.0), strict=True):
             np.logical_or.at(side, weights.number, moves(key, weights, way))
-    cancels = (gross > 0) & (_settled(net, gross) == 0)
+    cancels = (gross > 0) & (_settled(net, gross) == 0) & is_whole
     down, up = np.where(is_open & ~cancels, np.inf, 0.0)
     return ErrorComponents(none, none, down, up, none, none)
+
+
+def _asks_all(key: MeasuredTerm) -> bool:
+    """True if people were asked about as many rows as the catalog lets them have."""
+    release, of = key.answered.errors.release, key.answered.plan.view.of
+    table, most = release.meta.left_out(of), release.catalog.tables[of].max_ids
+    return table is None or table.asked >= (most if isinstance(most, int) else UNDECLARED_ROWS)
 
 
 def _scaled_components(terms: Terms, count: int) -> ErrorComponents:

@@ -44,6 +44,7 @@ from dpsql.local.mechanisms.truncation import (
 from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, oracle_named, wave_reach
 from dpsql.local.oracles.oracle import OTHER, FloatArray, Oracle
 from dpsql.local.smooth import LARGEST
+from dpsql.release.reports import UNDECLARED_ROWS
 
 PlannedAxis = PlanAxis
 PlannedMeasure = PlanMeasure
@@ -152,7 +153,7 @@ class CollectionDesign:
     tau_from: str = "declared"
     row_guess: tuple[float, ...] = ()
     rows_floor: int = 0
-    rows_cap: int = 10
+    rows_cap: int = UNDECLARED_ROWS
     row_share: Fraction = Fraction(0)
     row_share_free: bool = False
     row_weighting: str = "none"

@@ -28,6 +28,7 @@ from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.matrices.max_entropy import MOST_LEAVES
+from dpsql.release.reports import UNDECLARED_ROWS
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -195,9 +196,15 @@ def _row_design(
         )
     if not bit:
         declared = collection.tau if isinstance(collection.tau, int) else 1
-        return declared, source, guess, max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1), share
+        return (
+            declared,
+            source,
+            guess,
+            max(table.bounding.max_ids or UNDECLARED_ROWS, declared, 2, len(guess) - 1),
+            share,
+        )
     declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
-    cap = max(table.bounding.max_ids or 10, declared, 2, len(guess) - 1)
+    cap = max(table.bounding.max_ids or UNDECLARED_ROWS, declared, 2, len(guess) - 1)
     if collection.cap_from.guessed:
         return 1, "theory", guess or first_guess(cap), cap, share
     return declared, source, guess, cap, share

@@ -352,7 +352,7 @@ class RowsBeyondBound:
 
     Args:
         of: the counted table.
-        bounding: `truncate` or `weight`.
+        bounding: `truncate` or `weight`; of reports `slots` or `bit`.
         tau: rows of a unit that count.
         counted: released number of rows within the bound; None where no view counts rows.
         rows: noisy number of rows beyond it, with `stderr`, at most `at_most` of one unit; None where not measured.
@@ -360,7 +360,7 @@ class RowsBeyondBound:
     """
 
     of: str
-    bounding: Literal["truncate", "weight"]
+    bounding: Literal["truncate", "weight", "slots", "bit"]
     tau: int
     counted: float | None = None
     rows: int | None = None
@@ -569,9 +569,14 @@ class Meta:
         tables = [table for table in self.bounding if isinstance(table, RowsBeyondBound) and table.of == of]
         return tables[0] if tables else None
 
+    def left_out(self, of: str) -> SlotsLeftOut | BitLeftOut | None:
+        """Rows of a table that reports leave out; None where nobody reports, or people have no more than they tell."""
+        tables = (table for table in self.bounding if not isinstance(table, RowsBeyondBound))
+        return next((table for table in tables if table.of == of), None)
+
     def unasked(self, of: str) -> bool:
         """True if people may have rows of a table beyond those that they were asked about."""
-        return any(isinstance(table, SlotsLeftOut | BitLeftOut) and table.of == of for table in self.bounding)
+        return self.left_out(of) is not None
 
     def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
         """Statistics of a measure's values beyond its bounds; None where nothing measured them."""

@@ -145,6 +145,11 @@ def unasked_words(asked: int) -> str:
     )
 
 
+BIT: Literal["bit"] = "bit"
+UNDECLARED_ROWS = 10
+"""Rows of a person that a device speaks of where the catalog declares no `max_ids`."""
+
+
 @dataclass(frozen=True)
 class SlotsLeftOut:
     """Rows beyond the slots of people who report for themselves.
@@ -192,7 +197,7 @@ class BitLeftOut:
     asked: int
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
-    bounding: Literal["bit"] = "bit"
+    bounding: Literal["bit"] = BIT
     misread: ClassVar[bool] = True
 
     def note(self) -> str:

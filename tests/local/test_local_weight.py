@@ -273,6 +273,27 @@ def test_no_weight_no_error(tmp_path: Path) -> None:
     assert found.stderr_rows == ((None,),), "rows beyond were not asked about"
 
 
+@pytest.mark.parametrize("collected", ["row_bit_cap: 3, row_share: 1/5", "tau: 3", "tau: 3, row_share: 1/5"])
+def test_intervals_hold_where_people_of_many_rows_have_other_values(tmp_path: Path, collected: str) -> None:
+    """Sums and averages of the rows within a cap were taken for those of all rows."""
+    (tmp_path / "c.yaml").write_text(CATALOG.replace("row_bit_cap: 6, row_share: SHARE", collected))
+    asked = survey_of(catalog := load_catalog(tmp_path / "c.yaml"), public_axis_maker(catalog))
+    plan, few, held = read_plan(build_plan(design_of(asked, 10 * PEOPLE))), visitors(), []
+    is_heavy = np.tile(np.repeat(np.diff(few.first), np.diff(few.first)) > 3, 10)
+    hours, costs = (np.tile(column, 10) for column in (few.leaves[:, 0], few.measures[:, 0]))
+    hours, costs = np.where(is_heavy & (hours < 6), hours + 2, hours), np.where(is_heavy, costs // 3, costs)
+    first = np.concatenate([[0], np.cumsum(np.tile(np.diff(few.first), 10))])
+    people, early = RespondentRows(first, hours[:, None], costs[:, None]), hours < 3
+    exact = np.array([costs.sum(), costs.mean(), early.mean(), costs[early].mean()])
+    sql = f"SELECT SUM(cost), AVG(cost), COUNT(*) {EARLY} * 1.0 / COUNT(*), AVG(cost) {EARLY} FROM visit"
+    for seed in range(12):
+        opened = open_release(collection(asked, plan, people, seed, tmp_path / "r.dpsql"))
+        (low,), (high,) = ReleaseEngine(opened).query(sql).interval_rows(0.95)
+        opened.close()
+        held.append([a <= x and (b is None or x <= b) for a, x, b in zip(low, exact, high, strict=True)])
+    assert np.mean(held, axis=0).min() >= 0.9, np.mean(held, axis=0)
+
+
 @pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
 @pytest.mark.slow
 @pytest.mark.parametrize("share", ["1/10", "1/2"])
