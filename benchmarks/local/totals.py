@@ -127,7 +127,7 @@ def collected(design: CollectionDesign, people: RespondentRows, rng: np.random.G
 
 
 class Answer(NamedTuple):
-    """A total: whether its interval covers the truth, its residual in standard errors, its noise, and the sentence."""
+    """A total: whether its interval covers the truth, its residual in errors downwards, its noise, the sentence."""
 
     covered: bool
     residual: float
@@ -162,8 +162,8 @@ def answers(
         for value, noise, below, above, true, counted in zip(
             result.rows[0], noises, low, high, exact, within, strict=True
         ):
-            covered = below <= true and (above is None or true <= above)
-            yield Answer(covered, (float(value) - counted) / max(noise, 1e-9), noise, unasked)
+            covered, error = below <= true and (above is None or true <= above), (float(value) - below) / 1.96
+            yield Answer(covered, (float(value) - counted) / max(error, 1e-9), noise, unasked)
 
 
 def totals(people: RespondentRows, most: int | None = None) -> tuple[float, float]:
