@@ -335,7 +335,12 @@ class Carrier:
             self._errors(select, clause, sight)
         follows = self._columns(select, sight, last > 0)
         names = [projection.alias_or_name for projection in select.expressions]
-        chosen = _chooses(select, sight)
+        # QUALIFY, or LIMIT after ORDER BY, keeps rows by a noisy value
+        qualify, order = select.args.get("qualify"), select.args.get("order")
+        limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
+        keys = [] if order is None else [parse.ordinal(term.this, select) for term in order.expressions]
+        ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
+        chosen = ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
         self.picks += [Pick(select, clause, sight) for clause in chosen]
         picked = sight.groups or (PICKED if chosen else "")
         if last < 0:
@@ -418,16 +423,7 @@ class Carrier:
         value = f"CAST({argument.sql(dialect='duckdb')} AS DOUBLE)"
         key = f"HASH({', '.join([value, *follows.parts])})"
         texts = [f"{key} AS k", value, *final_parts(follows)]
-        probe = self._probe(select, clause, texts, sight)
-        common = tuple(
-            f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
-        )
-        self.probes.append(Probe(probe, common, emitted(1, follows, 2), error, level))
-        number = len(self.probes) - 1
-        return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
-
-    def _probe(self, select: Node, clause: str, texts: Sequence[str], sight: NameScope) -> str:
-        """The query of a SELECT's keys and cells, before the clause that asks and those after it."""
+        # keys and cells before the clause that asks and those after it
         probe = select.copy()
         if select.args.get("group") is not None:
             probe.set(
@@ -436,7 +432,12 @@ class Carrier:
         for later in [*BEFORE.get(clause, ()), "qualify", "order", "limit", "offset", "distinct", "with_"]:
             probe.set(later, None)
         probe.set("expressions", [verbatim(text) for text in texts])
-        return probe.sql(dialect="duckdb")
+        common = tuple(
+            f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
+        )
+        self.probes.append(Probe(probe.sql(dialect="duckdb"), common, emitted(1, follows, 2), error, level))
+        number = len(self.probes) - 1
+        return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
 
 
 BEFORE = {"where": ("where", "group", "having"), "having": ("having",)}
@@ -499,15 +500,6 @@ def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     if wanted.shape == value.shape or wanted.linear:
         return value
     return NoisyLineage(value.cells, None, value.denominators or NOWHERE, linear=False)
-
-
-def _chooses(select: Node, sight: NameScope) -> list[str]:
-    """Clause that keeps rows by a noisy value: QUALIFY, or LIMIT after ORDER BY."""
-    qualify, order = select.args.get("qualify"), select.args.get("order")
-    limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
-    keys = [] if order is None else [parse.ordinal(term.this, select) for term in order.expressions]
-    ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
-    return ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
 
 
 def is_noisy(node: Node, sight: NameScope) -> bool:

@@ -70,14 +70,10 @@ class ConstantKind(NamedTuple):
     value: Callable[[str], Bound | None]
 
 
-def _nothing(text: str) -> None:
-    return None
-
-
 KINDS = {
     "day": ConstantKind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
-    "instant": ConstantKind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
-    "text": ConstantKind(lambda place: f"dp mark {place} of many", _nothing),
+    "instant": ConstantKind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), lambda text: None),
+    "text": ConstantKind(lambda place: f"dp mark {place} of many", lambda text: None),
     "decimal": ConstantKind(lambda place: f"909090909.{place:05}9", Decimal),
     "whole": ConstantKind(lambda place: f"9090909{place:05}9", int),
 }
