@@ -363,7 +363,14 @@ def _combinations(
     ]
     if sum(math.prod(len(each) for each in row) for row in rows) > MOST_NODES:
         return None
-    found = _estimates(node_sum, release)
+    # a combination without a line has the estimate 0
+    columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]
+    wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
+    where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
+    picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
+    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
+    found: dict[tuple[int, ...], float] = defaultdict(float)
+    found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
     return [
         {
             "row": r, "nodes": [int(place) for place in combination],
@@ -372,18 +379,6 @@ def _combinations(
         }
         for r, row in enumerate(rows) for combination in product(*row)
     ]  # fmt: skip
-
-
-def _estimates(node_sum: NodeSum, release: Release) -> dict[tuple[int, ...], float]:
-    """The stored estimates of all combinations of a sum's nodes, in stored units; 0 where a combination has no line."""
-    columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]
-    wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
-    where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
-    picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
-    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
-    found: dict[tuple[int, ...], float] = defaultdict(float)
-    found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
-    return found
 
 
 def cells_words(cells: AxisCells, most: int = 6) -> str:
