@@ -229,7 +229,7 @@ def quantiles(
     outside = _outside(column, block, ask, release, schema)
     rising = _rising(column, block, release, schema)
     if rising is not None:
-        leaf = replace(column, sql="leaf", comparisons=(), constants=None)
+        leaf = replace(column, sql="leaf", comparisons=(), starts=(), exchanged=None)
         columns, _, answered = ask(_along(column, leaf, block), leaf)
         question = next(question for question in answered.plan.questions if leaf in question.groups)
         if question.groups == (leaf,) and not question.classes:

@@ -311,7 +311,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
 def _product(
     binding: Binding, node: exp.Binary, where: Condition, call: Node
 ) -> tuple[Linear, Linear] | None:
-    """A measure times or divided by a number."""
+    """A measure times or divided by a number, or by what an axis tells; None where it is neither."""
     left, right = _number(_bare(node.left)), _number(_bare(node.right))
     if right is not None and (isinstance(node, exp.Mul) or right):
         above, below = _total(binding, node.left, where, call)
@@ -319,13 +319,6 @@ def _product(
     if left is not None and isinstance(node, exp.Mul):
         above, below = _total(binding, node.right, where, call)
         return above.scaled(left), below
-    return _weighed(binding, node, where, call)
-
-
-def _weighed(
-    binding: Binding, node: exp.Binary, where: Condition, call: Node
-) -> tuple[Linear, Linear] | None:
-    """A measure times or divided by what an axis tells; None where it is neither."""
     pairs = [(node.left, node.right)]
     if isinstance(node, exp.Mul):
         pairs.append((node.right, node.left))

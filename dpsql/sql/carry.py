@@ -363,8 +363,14 @@ class Carrier:
 
     def _source(self, node: Node, scope: dict[str, Output]) -> FromRelation:
         alias, number = node.alias_or_name, parse.block_number(node)
-        if number is not None:
-            return self._block(number, alias)
+        if number is not None:  # a block: its keys are public, its values are cells
+            block = self.blocks[number]
+            of_block: dict[str, Dependence] = {AT: None, ADDED: None}
+            of_block |= {f"k{j}": None for j in range(len(block.groups))}
+            of_block |= {
+                f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)
+            }
+            return FromRelation(alias, of_block, "")
         if isinstance(node, exp.Table) and node.name.lower() in scope:
             output = scope[node.name.lower()]
         elif isinstance(node, exp.Subquery):
@@ -377,14 +383,6 @@ class Carrier:
         return FromRelation(
             alias, {name.lower(): _from(column, alias) for name, column in pairs}, output.picked
         )
-
-    def _block(self, number: int, alias: str) -> FromRelation:
-        """The relation of a block: keys are public, values are cells."""
-        columns: dict[str, Dependence] = {AT: None, ADDED: None}
-        block = self.blocks[number]
-        columns |= {f"k{j}": None for j in range(len(block.groups))}
-        columns |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
-        return FromRelation(alias, columns, "")
 
     def _hidden(self, follows: list[Dependence], last: int) -> list[Dependence]:
         """Columns under the names that `_project` gave them."""
