@@ -22,7 +22,7 @@ from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
 from dpsql.intervals.estimated import nullable
 from dpsql.intervals.linear import covariance
-from dpsql.intervals.partial_bins import Interpolated, interpolated
+from dpsql.intervals.partial_bins import interpolated
 from dpsql.intervals.reads import reads
 from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
@@ -85,7 +85,10 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
     cut = {each.axis: each for each in interpolated(plan, list(answered.totals), release)}
     sums = sums_of(answered, next(iter(answered.totals)), release) if answered.totals else []
     for position, axis in enumerate(view.axes):
-        words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))
+        words = cells_words(plan.cells[position])
+        if position in cut:
+            bins, share = cut[position].bins, cut[position].share
+            words += f" ({bins} bin{'s' * (bins > 1)} cut: {share:.0%} of what is taken is interpolated)"
         nodes = (
             _nodes_words(axis_nodes_json(sums[0], position, release), plan.cells[position]) if sums else ""
         )
@@ -394,10 +397,3 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
 def _key_words(key: Sequence[Any]) -> str:
     """A group's values."""
     return ", ".join("NULL" if value is None else str(value) for value in key)
-
-
-def _cut_words(cut: Interpolated | None) -> str:
-    """Number of cut bins in words, and the share of the answer that lies in them."""
-    if cut is None:
-        return ""
-    return f" ({cut.bins} bin{'s' * (cut.bins > 1)} cut: {cut.share:.0%} of what is taken is interpolated)"

@@ -165,7 +165,9 @@ def _shown(axis: AxisMeta, column: ColumnMeta, ends: LeafEnds, name: str, *, fir
     special leaves apart."""
     means = f"{column.table}.{column.column}" + (f": {column.description}" if column.description else "")
     words = {leaf: _range(low, high) for leaf, (low, high, _) in ends.items()}
-    label = LeafColumn(name, "VARCHAR", means + _specials(axis), _labels(axis, words))
+    special = [f"{SPECIAL[place]}: {MEANS[place]}" for place in MEANS if getattr(axis, place) is not None]
+    described = f"{means} ({'; '.join(special)})" if special else means
+    label = LeafColumn(name, "VARCHAR", described, _labels(axis, words))
     if column.type in TEXTS:
         return [label]
     low, high = (
@@ -201,11 +203,6 @@ def _labels(axis: AxisMeta, words: dict[int, str]) -> tuple[str, ...]:
             while words[leaf] in ordinary:
                 words[leaf] = f"({words[leaf]})"
     return tuple(words.get(leaf, "") for leaf in range(axis.leaves))
-
-
-def _specials(axis: AxisMeta) -> str:
-    meanings = [f"{SPECIAL[place]}: {MEANS[place]}" for place in MEANS if getattr(axis, place) is not None]
-    return f" ({'; '.join(meanings)})" if meanings else ""
 
 
 def export(
