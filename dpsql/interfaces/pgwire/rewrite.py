@@ -266,7 +266,10 @@ def _cast(node: Node) -> None:
     type_name = kind["type_name"].lower()
     type_name = ALIKE.get(type_name, type_name)
     if type_name == "list" and kind.get("children"):
-        _element_type(kind["children"][0])
+        element = kind["children"][0]
+        element_name = element["type_name"].lower()
+        other = NUMBERS.get(element_name, "BIGINT" if element_name in OBJECTS else element["type_name"])
+        _set_type(element, "VARCHAR" if element_name in TEXTS else other)
         _listed(child)
     elif type_name in OBJECTS:
         _become(node, call(f"{type_name}_oid", child))
@@ -296,14 +299,6 @@ def _cast(node: Node) -> None:
 
 DIGITS = 38
 """Of a DECIMAL of DuckDB."""
-
-
-def _element_type(kind: Node) -> None:
-    type_name = kind["type_name"].lower()
-    if type_name in TEXTS:
-        _set_type(kind, "VARCHAR")
-    else:
-        _set_type(kind, NUMBERS.get(type_name, "BIGINT" if type_name in OBJECTS else kind["type_name"]))
 
 
 def _set_type(kind: Node, name: str) -> None:
