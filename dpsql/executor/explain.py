@@ -22,7 +22,7 @@ from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
 from dpsql.intervals.estimated import nullable
 from dpsql.intervals.linear import covariance
-from dpsql.intervals.partial_bins import Interpolated, interpolated
+from dpsql.intervals.partial_bins import interpolated
 from dpsql.intervals.reads import reads
 from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
@@ -85,7 +85,10 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
     cut = {each.axis: each for each in interpolated(plan, list(answered.totals), release)}
     sums = sums_of(answered, next(iter(answered.totals)), release) if answered.totals else []
     for position, axis in enumerate(view.axes):
-        words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))
+        words = cells_words(plan.cells[position])
+        if position in cut:
+            bins, share = cut[position].bins, cut[position].share
+            words += f" ({bins} bin{'s' * (bins > 1)} cut: {share:.0%} of what is taken is interpolated)"
         nodes = (
             _nodes_words(axis_nodes_json(sums[0], position, release), plan.cells[position]) if sums else ""
         )
@@ -363,7 +366,14 @@ def _combinations(
     ]
     if sum(math.prod(len(each) for each in row) for row in rows) > MOST_NODES:
         return None
-    found = _estimates(node_sum, release)
+    # a combination without a line has the estimate 0
+    columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]
+    wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
+    where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
+    picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
+    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
+    found: dict[tuple[int, ...], float] = defaultdict(float)
+    found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
     return [
         {
             "row": r, "nodes": [int(place) for place in combination],
@@ -372,18 +382,6 @@ def _combinations(
         }
         for r, row in enumerate(rows) for combination in product(*row)
     ]  # fmt: skip
-
-
-def _estimates(node_sum: NodeSum, release: Release) -> dict[tuple[int, ...], float]:
-    """The stored estimates of all combinations of a sum's nodes, in stored units; 0 where a combination has no line."""
-    columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]
-    wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
-    where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
-    picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
-    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
-    found: dict[tuple[int, ...], float] = defaultdict(float)
-    found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
-    return found
 
 
 def cells_words(cells: AxisCells, most: int = 6) -> str:
@@ -399,10 +397,3 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
 def _key_words(key: Sequence[Any]) -> str:
     """A group's values."""
     return ", ".join("NULL" if value is None else str(value) for value in key)
-
-
-def _cut_words(cut: Interpolated | None) -> str:
-    """Number of cut bins in words, and the share of the answer that lies in them."""
-    if cut is None:
-        return ""
-    return f" ({cut.bins} bin{'s' * (cut.bins > 1)} cut: {cut.share:.0%} of what is taken is interpolated)"

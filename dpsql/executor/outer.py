@@ -9,6 +9,7 @@ asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -149,19 +150,13 @@ class OuterStatement:
         return OuterStatement(self.statement, self.relations, self.listings, self.limit, self._unseen)
 
     @Lazy
-    def _labels(self) -> list[int]:
-        """Columns by which rows of both readings are told apart."""
-        kinds = self.statement.counting or ("",) * len(self.statement.names)
-        return [c for c, kind in enumerate(kinds) if not kind]
-
-    @Lazy
     def _seen_at(self) -> list[int | None]:
         """For each row that of the other reading."""
-        return (
-            []
-            if self.seen is None
-            else readings.matches(self._own_answer.rows, self.seen.answer.rows, self._labels)
-        )
+        if self.seen is None:
+            return []
+        kinds = self.statement.counting or ("",) * len(self.statement.names)
+        labels = [c for c, kind in enumerate(kinds) if not kind]  # tell rows of both readings apart
+        return readings.matches(self._own_answer.rows, self.seen.answer.rows, labels)
 
     @Lazy
     def _readings(self) -> Mapping[int, str]:
@@ -293,9 +288,22 @@ class OuterStatement:
     def _column(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
         """A column's errors in one reading."""
         forms = self.statement.forms[number]
-        if self._settled(forms):
-            return self._block_errors(forms, error, level, most)
-        return self._composite_errors(number, error, level, most)
+        if not self._settled(forms):
+            return self._composite_errors(number, error, level, most)
+        width = len(self.statement.names)
+        carried = [row[width:] for row in islice(self.answer.rows, most)]
+        column: list[Any] = [None] * len(carried)
+        for place, block in enumerate(self.statement.carriers):
+            form = forms.get(block)
+            if form is None:
+                continue
+            check()
+            relation, rows = self._shown_groups(place, most)
+            values = relation.errors_of(error, form, level)[1] if rows else None
+            for r, row in enumerate(carried if values is not None else ()):
+                if row[place] is not None and values is not None:
+                    column[r] = values[rows[row[place]]]
+        return column
 
     def _both_readings(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
         """The errors of a column that depends on which groups are empty: its interval holds both readings."""
@@ -326,25 +334,6 @@ class OuterStatement:
             None if not isinstance(row[number], NUMBERS) else float(row[number]) if ends else 0.0
             for row in self.answer.rows
         ]
-
-    def _block_errors(
-        self, forms: Mapping[int, Form], error: ErrorFunction, level: float, row_limit: int | None
-    ) -> list[Any]:
-        """A column's errors where blocks know them."""
-        width = len(self.statement.names)
-        carried = [row[width:] for row in islice(self.answer.rows, row_limit)]
-        column: list[Any] = [None] * len(carried)
-        for place, block in enumerate(self.statement.carriers):
-            form = forms.get(block)
-            if form is None:
-                continue
-            check()
-            relation, rows = self._shown_groups(place, row_limit)
-            values = relation.errors_of(error, form, level)[1] if rows else None
-            for r, row in enumerate(carried if values is not None else ()):
-                if row[place] is not None and values is not None:
-                    column[r] = values[rows[row[place]]]
-        return column
 
     def _shown_groups(self, place: int, row_limit: int | None) -> tuple[Relation, Mapping[int, int]]:
         """The groups of a carried block that the first rows show: their relation, and the row of each group in it."""
@@ -565,11 +554,13 @@ def _cells(column: LineageColumns, row: Row | None) -> int:
 
 def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
     """A block's relation with both sides of its ratios beside them."""
-    columns, values = list(table.columns), list(table.values)
+    columns, values, rows = list(table.columns), list(table.values), len(relation.columns[0])
     for number, value in enumerate(relation.block.values):
         if len(value.sides) > 1:
             columns += [f"v{number}{letter}" for letter in RATIO]
-            values += [relation.side_values(value, side) for side in value.sides]
+            answered = relation.answered_for(value)
+            for side in value.sides:  # NaN where no plan holds all of the ratio
+                values.append([math.nan] * rows if answered is None else answered.value(side).tolist())
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return AnswerRelation(table.name, columns, types, values)
 

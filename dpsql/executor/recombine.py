@@ -306,8 +306,11 @@ class Recombined(NamedTuple):
     above: dict[Box, NumberArray]
 
 
-def _asked(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[BoxQuery]:
-    """The terms of some statistics' readings; what is the same of several stands together."""
+def _statements(
+    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
+) -> list[tuple[BoxQuery, Lookup]]:
+    """The statements over the file that answer boxes on some statistics."""
+    wanted = _without_fitted(plan, wanted, release)[1]
     taken = {
         (i, truths): masks(cells, truths)
         for i, cells in enumerate(plan.cells)
@@ -317,18 +320,10 @@ def _asked(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
         terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
-        for sums in zip(*terms, strict=True):
+        for sums in zip(*terms, strict=True):  # what is the same of several statistics stands together
             same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
             queries.setdefault((*boxes, *same), BoxQuery([], boxes, sums)).statistics.append(statistic)
-    return list(queries.values())
-
-
-def _statements(
-    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
-) -> list[tuple[BoxQuery, Lookup]]:
-    """The statements over the file that answer boxes on some statistics."""
-    queries = _asked(plan, _without_fitted(plan, wanted, release)[1], release)
-    return [(query, lookup) for query in queries for lookup in lookups(plan, query, release)]
+    return [(query, lookup) for query in queries.values() for lookup in lookups(plan, query, release)]
 
 
 def recombine(

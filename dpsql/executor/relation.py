@@ -256,12 +256,6 @@ class Relation:
         wanted = form.terms
         return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
 
-    def side_values(self, form: Value, side: Linear) -> list[float]:
-        """One side of a ratio for each group; NaN where no plan holds all of the ratio."""
-        answered = self.answered_for(form)
-        rows = len(self.columns[0])
-        return [math.nan] * rows if answered is None else answered.value(side).tolist()
-
     def holds(self, form: Form) -> bool:
         """True if one plan holds all of a form."""
         return not form.sides or self.answered_for(form) is not None

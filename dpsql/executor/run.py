@@ -103,12 +103,12 @@ def run(release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = (
         ReleaseError: a block of the file fails its checksum, or is not there.
         duckdb.Error: anything else; callers know what it means to them.
     """
-    return release.read(sql, values, partial(_answer, rows=_everything))
+    return release.read(sql, values, partial(_answer, rows=duckdb.DuckDBPyConnection.fetchall))
 
 
 def rows_of(release: Release, sql: duckdb.Statement, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """The rows alone of a statement that `prepared` made; raises as `run`."""
-    return release.read(sql, values, _everything)
+    return release.read(sql, values, duckdb.DuckDBPyConnection.fetchall)
 
 
 def run_apart(sql: str, values: Sequence[Any]) -> Rowset:
@@ -151,10 +151,6 @@ def _answer(
 ) -> Rowset:
     described = cursor.description or []
     return Rowset(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows(cursor))
-
-
-def _everything(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    return cursor.fetchall()
 
 
 def _limited(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

@@ -273,7 +273,15 @@ class ReleaseCache:
         path, signers = release_file(self.path(release), as_of), required_signers()
         try:
             status = path.stat()
-            resolved = self._resolved(path, status.st_dev, status.st_ino)
+            # cached by the file behind the path: resolving links looks into every folder
+            with self._lock:
+                resolved = self._paths.get((path, status.st_dev, status.st_ino))
+            if resolved is None:
+                resolved = path.resolve()
+                with self._lock:
+                    self._paths[path, status.st_dev, status.st_ino] = resolved
+                    while len(self._paths) > 4 * self.most:
+                        self._paths.popitem(last=False)
             state = FileState(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers)
         except OSError:
             state = FileState(path, 0, 0, nonnegative, signers)
@@ -323,19 +331,6 @@ class ReleaseCache:
             while len(self._sessions) > self.most:
                 self._sessions.popitem(last=False)
             return self._sessions[key]
-
-    def _resolved(self, path: Path, device: int, file: int) -> Path:
-        """Resolved target of a path, cached by the file behind it, since resolving links looks into every
-        folder."""
-        with self._lock:
-            resolved = self._paths.get((path, device, file))
-        if resolved is None:
-            resolved = path.resolve()
-            with self._lock:
-                self._paths[path, device, file] = resolved
-                while len(self._paths) > 4 * self.most:
-                    self._paths.popitem(last=False)
-        return resolved
 
     def path(self, release: ReleasePath | None) -> Path:
         """The release meant: the one named, `$DPSQL_RELEASE`, or the one set by `use`.

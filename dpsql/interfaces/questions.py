@@ -102,7 +102,16 @@ def well_answered(releases: OpenReleases, most: int) -> list[RatedQuestion]:
 
 def headlines(releases: OpenReleases) -> list[ExampleQuestion]:
     """Totals and averages of every counted table."""
-    return [question for release in releases.releases for question in _totals(release, releases)]
+    questions: list[ExampleQuestion] = []
+    for release in releases.releases:
+        for of in dict.fromkeys(s.of for s in release.statistics):
+            source, _, (count, *others) = _counted(release, of, releases, describe(release))
+            sums_first = [item for pair in zip(others[1::2], others[::2], strict=True) for item in pair]
+            questions += [
+                ExampleQuestion(words, f"SELECT {value} FROM {source}")
+                for words, value in (count, *sums_first)
+            ]
+    return questions
 
 
 def groupings(releases: OpenReleases, most: int = MOST_PAIRS) -> list[ExampleQuestion]:
@@ -143,14 +152,6 @@ def _relative_error(answer: Result) -> float | None:
         if isinstance(row[c], NUMBERS) and row[c] and noise[c] is not None
     ]
     return statistics.median(relative_errors) if relative_errors else None
-
-
-def _totals(release: Release, releases: OpenReleases) -> Iterator[ExampleQuestion]:
-    for of in dict.fromkeys(s.of for s in release.statistics):
-        source, _, (count, *others) = _counted(release, of, releases, describe(release))
-        sums_first = [item for pair in zip(others[1::2], others[::2], strict=True) for item in pair]
-        for words, value in (count, *sums_first):
-            yield ExampleQuestion(words, f"SELECT {value} FROM {source}")
 
 
 def _grouped(release: Release, releases: OpenReleases, most: int) -> Iterator[ExampleQuestion]:

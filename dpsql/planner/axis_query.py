@@ -473,16 +473,12 @@ def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         if atoms is not None:
             return _covered(leaves, *atoms)
     try:
-        answer = run(release, axis_sql(question, release, _many_atoms(release, question.axis)))
+        counted = f"SELECT COUNT(*) > {MANY_ATOMS} FROM axis_{question.axis}"
+        many = bool(release.kept(counted, lambda: run(release, counted).rows[0][0]))
+        answer = run(release, axis_sql(question, release, many))
         return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
     except duckdb.Error as error:
         raise bad_expression(error) from error
-
-
-def _many_atoms(release: Release, axis: int) -> bool:
-    """True if an axis has more atoms than are worth fetching one by one."""
-    sql = f"SELECT COUNT(*) > {MANY_ATOMS} FROM axis_{axis}"
-    return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]))
 
 
 UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)

@@ -54,7 +54,15 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     Raises:
         NoViewError: a column that no axis holds.
     """
-    placed = placements(block, schema)
+    # few axes are preferred: one that is chosen serves the next placeholder first
+    placed: dict[int, tuple[int, str]] = {}
+    chosen: list[int] = []
+    for number, ref in enumerate(block.columns):
+        offers = [] if ref.partner else _offers(ref, block, schema)
+        offers = sorted(offers, key=lambda offer: offer[0] not in chosen)
+        if offers:
+            placed[number] = (offers[0][0], offers[0][1].name)
+            chosen.append(offers[0][0])
     for value in block.values:
         if isinstance(value, CatalogValue) and any(c not in placed for c in value.expression.columns):
             raise not_an_axis(value, block, schema)
@@ -82,19 +90,6 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
     cells = tuple(ask_axis(release, question) for question in questions)
     view = ReleaseView("the catalog", block.root, axes, {}, 0)
     return ViewPlan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
-
-
-def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:
-    """For each placeholder an axis of the release that holds its column, few axes preferred."""
-    placed: dict[int, tuple[int, str]] = {}
-    chosen: list[int] = []
-    for number, ref in enumerate(block.columns):
-        offers = [] if ref.partner else _offers(ref, block, schema)
-        offers = sorted(offers, key=lambda offer: offer[0] not in chosen)
-        if offers:
-            placed[number] = (offers[0][0], offers[0][1].name)
-            chosen.append(offers[0][0])
-    return placed
 
 
 def _offers(ref: ColumnRef, block: Block, schema: Schema) -> list[tuple[int, ColumnMeta]]:

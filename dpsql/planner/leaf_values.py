@@ -18,7 +18,6 @@ the MINUTE of hours, is refused. So what is cut follows from catalog and stateme
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -175,8 +174,8 @@ class ValueRange(NamedTuple):
             return [f"TIMESTAMP '{moment.isoformat(' ')}'" for moment in shifts]
         tiny = self.unit.scaleb(-5)
         return [
-            f"CAST({sign * number + shift:f} AS DECIMAL(38,{self.spec.digits + 6}))"
-            for number in _numbers(expression.sql) for sign in (1, -1) for shift in (-tiny, 0 * tiny, tiny)
+            f"CAST({sign * Decimal(match[0]) + shift:f} AS DECIMAL(38,{self.spec.digits + 6}))"
+            for match in NUMBER.finditer(expression.sql) for sign in (1, -1) for shift in (-tiny, 0 * tiny, tiny)
         ]  # fmt: skip
 
     def within(self, low: str, high: str, value: str) -> str:
@@ -360,10 +359,6 @@ def _without_days(sql: str) -> str:
 
 def _moment(match: re.Match[str]) -> datetime:
     return datetime.fromisoformat(f"{match[1]} {match[2] or '00:00'}")
-
-
-def _numbers(sql: str) -> Iterator[Decimal]:
-    return (Decimal(match[0]) for match in NUMBER.finditer(sql))
 
 
 def bounds_of(meta: AxisMeta, name: str) -> tuple[ColumnMeta, ColumnMeta]:

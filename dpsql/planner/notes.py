@@ -348,18 +348,16 @@ def absent_value_notes(plan: ViewPlan, release: Release) -> list[Note]:
     Returns:
         One flag for each condition with such a text.
     """
-    found = [note for question in plan.questions for note in _absent_values(question, release)]
-    return list(dict.fromkeys(found))
-
-
-def _absent_values(question: AxisQuery, release: Release) -> Iterator[Note]:
-    axis, names = release.axes[question.axis], dict(question.columns)
-    columns = {column.name: column for column in axis.columns if column.type == "VARCHAR"}
-    for predicate in (*question.filters, *question.classes):
-        numbers = predicate.expression.columns & names.keys()
-        column = columns.get(names[min(numbers)]) if axis.atomic and numbers else None
-        if column is not None and len(predicate.expression.columns) == 1:
-            yield from _of_condition(predicate, column, question, release)
+    notes: dict[Note, None] = {}
+    for question in plan.questions:
+        axis, names = release.axes[question.axis], dict(question.columns)
+        columns = {column.name: column for column in axis.columns if column.type == "VARCHAR"}
+        for predicate in (*question.filters, *question.classes):
+            numbers = predicate.expression.columns & names.keys()
+            column = columns.get(names[min(numbers)]) if axis.atomic and numbers else None
+            if column is not None and len(predicate.expression.columns) == 1:
+                notes |= dict.fromkeys(_of_condition(predicate, column, question, release))
+    return list(notes)
 
 
 def texts_of(expression: Expression) -> list[str]:

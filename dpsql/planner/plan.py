@@ -493,8 +493,11 @@ def wanted_view(
     shown = [ref for ref in refs if not ref.partner]
     axes: dict[str, list[str]] = {}
     cuts: dict[str, str] = {}
+    tables = reachable(catalog, of)
     for ref in [*shown, *(ref for ref in refs if ref.partner and not _covered(ref, shown))]:
-        path = _public_end(catalog, of, ref)
+        # the first public table on the way to the column
+        hops = (ref.path[:n] for n in range(1, len(ref.path) + 1))
+        path = next((hop for hop in hops if hop in tables and catalog.tables[tables[hop]].is_public), None)
         if path is None:
             name = f"{_place_name(catalog, of, ref.path, ref.table)}.{ref.column}"
             axes[name], cuts[name] = [], widths(ref.table, ref.column)
@@ -517,13 +520,6 @@ def wanted_view(
 def _covered(partner: ColumnRef, refs: Sequence[ColumnRef]) -> bool:
     """True if the axis of some column says which rows have a partner too."""
     return any(ref.path[: len(partner.path)] == partner.path for ref in refs)
-
-
-def _public_end(catalog: Catalog, of: str, ref: ColumnRef) -> tuple[str, ...] | None:
-    """The path to the first public table on a column's way; None for private columns."""
-    tables = reachable(catalog, of)
-    hops = (ref.path[:n] for n in range(1, len(ref.path) + 1))
-    return next((hop for hop in hops if hop in tables and catalog.tables[tables[hop]].is_public), None)
 
 
 def _place_name(catalog: Catalog, of: str, path: tuple[str, ...], table: str) -> str:

@@ -36,7 +36,7 @@ from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.scale import beyond_noise
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.block import Block, CatalogValue, one
-from dpsql.planner.leaf_values import AxisQuery, leaf_values
+from dpsql.planner.leaf_values import leaf_values
 from dpsql.planner.plan import Box
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every, of_leaves
@@ -229,11 +229,16 @@ def quantiles(
     outside = _outside(column, block, ask, release, schema)
     rising = _rising(column, block, release, schema)
     if rising is not None:
-        leaf = replace(column, sql="leaf", comparisons=(), constants=None)
+        leaf = replace(column, sql="leaf", comparisons=(), starts=(), exchanged=None)
         columns, _, answered = ask(_along(column, leaf, block), leaf)
         question = next(question for question in answered.plan.questions if leaf in question.groups)
         if question.groups == (leaf,) and not question.classes:
-            source = _values_of_a_leaf(column, question, release)
+            # values of one leaf that meet the axis's conditions
+            values = leaf_values(release, question)
+            fields = ["leaf", "kind AS dp_kind", *question.fields, *values.fields]
+            rows = f"(SELECT {', '.join(fields)} FROM {values.source})"
+            wanted = [values.truth(predicate) for predicate in question.filters]
+            source = f"SELECT {column.sql} AS v FROM {rows} WHERE {' AND '.join(['leaf = ?', *wanted])}"
             return rising.type, _prefixes(
                 known, keys, columns, answered, outside, lambda leaves, *_: LeafSteps(release, source, leaves)
             )
@@ -304,15 +309,6 @@ def _rises(release: Release, axis: int, column: ColumnMeta) -> bool:
     )
     sql = f"SELECT bool_and(low > before) FROM (SELECT low, lag(high) OVER (ORDER BY leaf) AS before FROM ({ends}))"
     return bool(release.kept(sql, lambda: run(release, sql).rows[0][0] is not False))
-
-
-def _values_of_a_leaf(column: Expression, question: AxisQuery, release: Release) -> str:
-    """The SELECT of the column's values of one leaf that meet the axis's conditions."""
-    values = leaf_values(release, question)
-    fields = ["leaf", "kind AS dp_kind", *question.fields, *values.fields]
-    source = f"(SELECT {', '.join(fields)} FROM {values.source})"
-    wanted = [values.truth(predicate) for predicate in question.filters]
-    return f"SELECT {column.sql} AS v FROM {source} WHERE {' AND '.join(['leaf = ?', *wanted])}"
 
 
 def _prefixes(

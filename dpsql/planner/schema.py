@@ -286,12 +286,7 @@ def _fields(
 def catalog_schema(catalog: star.Catalog) -> Schema:
     """The tables of a catalog and whose they are, without anything that a view publishes."""
     tables = {name.lower(): _table(name, star_table) for name, star_table in catalog.tables.items()}
-    facts = _person_facts(catalog)
-    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
-
-
-def _person_facts(catalog: star.Catalog) -> dict[str, PersonFact]:
-    """Facts from which one way leads to the people, with the summaries of their rows."""
+    # facts from which one way leads to the people
     facts: dict[str, PersonFact] = {}
     for name, table in catalog.tables.items():
         if catalog.privacy.unit.table is None or not table.role.counted:
@@ -303,7 +298,7 @@ def _person_facts(catalog: star.Catalog) -> dict[str, PersonFact]:
             continue
         held = {summary_spelling(catalog, summary): column for column, summary in summaries.items()}
         facts[name.lower()] = PersonFact(name, path, held)
-    return facts
+    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
 
 
 def _people(catalog: star.Catalog) -> PrivacyUnit | None:

@@ -52,18 +52,6 @@ class Comparison(NamedTuple):
     constant: Bound
 
 
-class Constants(NamedTuple):
-    """The constants of an expression.
-
-    Args:
-        starts: first characters of them in the statement.
-        exchanged: other texts by these places -> the expression over them.
-    """
-
-    starts: tuple[int, ...]
-    exchanged: Callable[[Mapping[int, str]], Expression]
-
-
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over placeholder columns.
@@ -75,7 +63,8 @@ class Expression:
         span: first and last character of it in the statement, or None.
         words: gives the same for people: without guards, with the star's names in place of placeholders.
         comparisons: comparisons that must all be true, if the expression is nothing more.
-        constants: those that it was written with.
+        starts: first characters in the statement of the constants that it was written with.
+        exchanged: other texts by these places -> the expression over them.
         choices: number of constants of which a column is one, as 2 in `column IN (3, 4)` and 1 in `column = 3`; 0 for
             any other expression.
         barred: the same of constants of which it is none, as 1 in `column <> 3`.
@@ -88,7 +77,10 @@ class Expression:
     span: tuple[int, int] | None = field(default=None, compare=False)
     words: Callable[[], str] = field(default=str, compare=False, repr=False)
     comparisons: tuple[Comparison, ...] = field(default=(), compare=False, repr=False)
-    constants: Constants | None = field(default=None, compare=False, repr=False)
+    starts: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    exchanged: Callable[[Mapping[int, str]], Expression] | None = field(
+        default=None, compare=False, repr=False
+    )
     choices: int = field(default=0, compare=False, repr=False)
     barred: int = field(default=0, compare=False, repr=False)
     of_null: bool = field(default=False, compare=False, repr=False)
@@ -165,7 +157,7 @@ def conjuncts(condition: Condition) -> tuple[Condition, ...]:
 def of_leaves(expression: Expression, test: str) -> Predicate:
     """A test of an axis's leaves, with `{}` for an expression of the axis, by whether that has a value there."""
     sql = test.format(f"({expression.sql})")
-    return Predicate(replace(expression, sql=sql, comparisons=(), constants=None, of_null=True))
+    return Predicate(replace(expression, sql=sql, comparisons=(), starts=(), exchanged=None, of_null=True))
 
 
 def in_domain(factor: Expression) -> Predicate:

@@ -165,7 +165,9 @@ def _shown(axis: AxisMeta, column: ColumnMeta, ends: LeafEnds, name: str, *, fir
     special leaves apart."""
     means = f"{column.table}.{column.column}" + (f": {column.description}" if column.description else "")
     words = {leaf: _range(low, high) for leaf, (low, high, _) in ends.items()}
-    label = LeafColumn(name, "VARCHAR", means + _specials(axis), _labels(axis, words))
+    special = [f"{SPECIAL[place]}: {MEANS[place]}" for place in MEANS if getattr(axis, place) is not None]
+    described = f"{means} ({'; '.join(special)})" if special else means
+    label = LeafColumn(name, "VARCHAR", described, _labels(axis, words))
     if column.type in TEXTS:
         return [label]
     low, high = (
@@ -201,11 +203,6 @@ def _labels(axis: AxisMeta, words: dict[int, str]) -> tuple[str, ...]:
             while words[leaf] in ordinary:
                 words[leaf] = f"({words[leaf]})"
     return tuple(words.get(leaf, "") for leaf in range(axis.leaves))
-
-
-def _specials(axis: AxisMeta) -> str:
-    meanings = [f"{SPECIAL[place]}: {MEANS[place]}" for place in MEANS if getattr(axis, place) is not None]
-    return f" ({'; '.join(meanings)})" if meanings else ""
 
 
 def export(
@@ -247,7 +244,15 @@ def export(
     answerer = opened.answerers[0] if opened.router is None else opened.router.standing.candidates[0].answerer
     tasks, left_out = _tasks(answerer, views)
     with machine("the tables were not written", ANEW), new_folder(folder) as draft:
-        about = _about(answerer.release, level)
+        about = {
+            "format": FORMAT,
+            "read_first": list(READ_FIRST),
+            "release": answerer.release.name,
+            "release_id": answerer.release.meta.release_id,
+            "description": answerer.release.catalog.description,
+            "promise": [*promise_words(answerer.release.meta.privacy), FREE],
+            "level": level,
+        }
         files = [task.write(draft, about, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
         schema = {**about, "views": files, "left_out": left_out}
         text = json.dumps(schema, indent=2, ensure_ascii=False)
@@ -326,7 +331,14 @@ def _tasks(answerer: ReleaseEngine, wanted: Sequence[str]) -> tuple[list[ViewFil
     if unknown:
         raise InterfaceError(f"there is no view {unknown[0]}", hint=f"there are {', '.join(sorted(names))}")
     chosen = [view for view in views_of(release) if not wanted or view.name in wanted]
-    _check_work(chosen, release)
+    sizes = [[release.axes[axis].leaves for axis in view.axes] for view in chosen]
+    work = [prod(leaves) * sum(leaves) for leaves in sizes]
+    if sum(work) > MOST_WORK:
+        largest = int(np.argmax(work))
+        raise NotSupportedError(
+            f"view {chosen[largest].name} has {prod(sizes[largest])} cells, too many to write out",
+            hint="choose other views by --view NAME, and ask this one in SQL",
+        )
     tasks: list[ViewFile] = []
     left_out: list[str] = []
     for view in chosen:
@@ -336,18 +348,6 @@ def _tasks(answerer: ReleaseEngine, wanted: Sequence[str]) -> tuple[list[ViewFil
     if not tasks:
         raise NotSupportedError("no view has cells to export: " + "; ".join(left_out), hint="ask in SQL")
     return tasks, left_out
-
-
-def _check_work(views: Sequence[ReleaseView], release: Release) -> None:
-    """Refuse what would take too long."""
-    sizes = [[release.axes[axis].leaves for axis in view.axes] for view in views]
-    work = [prod(leaves) * sum(leaves) for leaves in sizes]
-    if sum(work) > MOST_WORK:
-        largest = int(np.argmax(work))
-        raise NotSupportedError(
-            f"view {views[largest].name} has {prod(sizes[largest])} cells, too many to write out",
-            hint="choose other views by --view NAME, and ask this one in SQL",
-        )
 
 
 class ViewFile:
@@ -416,7 +416,13 @@ class ViewFile:
         database = duckdb.connect(str(work), config={"threads": 1, "memory_limit": "1GB"})
         try:
             for i, columns in enumerate(self.axes):
-                _name_leaves(database, i, columns)
+                fields = "".join(f", {identifier(column.name)} {column.type}" for column in columns)
+                database.execute(f"CREATE TABLE axis_{i} (leaf BIGINT{fields})")
+                rows = [
+                    [leaf, *row]
+                    for leaf, row in enumerate(zip(*(column.values for column in columns), strict=True))
+                ]
+                database.executemany(f"INSERT INTO axis_{i} VALUES (?{', ?' * len(columns)})", rows)
             for number, ranges in enumerate(_parts(self.sizes)):
                 cells = self.cells(ranges, about["level"])
                 database.register("part", dict(zip([*leaves, *named], cells, strict=True)))
@@ -510,13 +516,6 @@ def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
     yield from product(*ranges)
 
 
-def _name_leaves(database: duckdb.DuckDBPyConnection, number: int, columns: Sequence[LeafColumn]) -> None:
-    fields = "".join(f", {identifier(column.name)} {column.type}" for column in columns)
-    database.execute(f"CREATE TABLE axis_{number} (leaf BIGINT{fields})")
-    rows = [[leaf, *row] for leaf, row in enumerate(zip(*(column.values for column in columns), strict=True))]
-    database.executemany(f"INSERT INTO axis_{number} VALUES (?{', ?' * len(columns)})", rows)
-
-
 def _means(measure: str, release: Release) -> str:
     """Description of a measure: what its column counts or sums."""
     if measure in UNIT_COUNTS:
@@ -526,16 +525,3 @@ def _means(measure: str, release: Release) -> str:
     if measure.endswith(")"):
         return f"how many rows with a value of {measure[6:-1]}"
     return f"the sum of {measure}"
-
-
-def _about(release: Release, level: float) -> dict[str, Any]:
-    """Facts about all files of an export, for people and programs."""
-    return {
-        "format": FORMAT,
-        "read_first": list(READ_FIRST),
-        "release": release.name,
-        "release_id": release.meta.release_id,
-        "description": release.catalog.description,
-        "promise": [*promise_words(release.meta.privacy), FREE],
-        "level": level,
-    }

@@ -157,7 +157,27 @@ class _Walk:
             return self.query(node.this, scope, wanted)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, scope, wanted)
-        return self._select(node, scope, wanted)
+        sources = [self._source(relation, scope) for relation in parse.relations(node)]
+        flagged = [source for source in sources if source.flagged]
+        compared = _compared(node, sources) if len(flagged) > 1 else 0
+        if compared:
+            # of a LEFT JOIN's right side they are dropped before rows are joined
+            self.changed = True
+            joins = [None, *(node.args.get("joins") or [])]
+            for join, source in zip(joins, sources, strict=True):
+                if not source.bits & compared:
+                    continue
+                test = _kept(_either([source.flag], nullable=True), source.bits & compared)
+                if join is not None and join.args.get("side") == "LEFT" and join.args.get("on") is not None:
+                    join.set("on", exp.and_(join.args["on"], test, copy=False))
+                else:
+                    parse.add_test(node, exp.Where, test)
+        flag = _either([source.flag for source in flagged], nullable=len(sources) > 1)
+        bits = reduce(or_, (source.bits for source in flagged), 0) & ~compared
+        sides = {join.args.get("side") or "" for join in node.args.get("joins") or []}
+        if 0 < len(flagged) < len(sources) and sides <= ({""} if sources[0].flagged else {"", "LEFT"}):
+            bits &= ~_compared(node, sources)  # rows of a list: a LIMIT counts them whatever they name
+        return _Select(self, node, scope, sources, flag, bits).rows(wanted)
 
     def _set_operation(self, node: exp.SetOperation, scope: Scope, wanted: _Wanted) -> Rows:
         """UNION ALL hands rows on; what compares or limits them drops some."""
@@ -179,19 +199,6 @@ class _Walk:
         }  # fmt: skip
         return Rows(flagged, first.bits | second.bits, keys, counting, first.names)
 
-    def _select(self, select: Node, scope: Scope, wanted: _Wanted) -> Rows:
-        sources = [self._source(relation, scope) for relation in parse.relations(select)]
-        flagged = [source for source in sources if source.flagged]
-        compared = _compared(select, sources) if len(flagged) > 1 else 0
-        if compared:
-            self._drop_unjoined(select, sources, compared)
-        flag = _either([source.flag for source in flagged], nullable=len(sources) > 1)
-        bits = reduce(or_, (source.bits for source in flagged), 0) & ~compared
-        sides = {join.args.get("side") or "" for join in select.args.get("joins") or []}
-        if 0 < len(flagged) < len(sources) and sides <= ({""} if sources[0].flagged else {"", "LEFT"}):
-            bits &= ~_compared(select, sources)  # rows of a list: a LIMIT counts them whatever they name
-        return _Select(self, select, scope, sources, flag, bits).rows(wanted)
-
     def _source(self, node: Node, scope: Scope) -> Rows:
         alias, number = node.alias_or_name, parse.block_number(node)
         if number is not None:
@@ -210,19 +217,6 @@ class _Walk:
         keys = {name.lower(): rows.keys.get(inner.lower(), 0) for name, inner in pairs}
         counting = {name: rows.counting[inner] for name, inner in pairs if inner in rows.counting}
         return Rows(rows.flagged, rows.bits, keys, counting, names, alias)
-
-    def _drop_unjoined(self, select: Node, sources: Sequence[Rows], compared: int) -> None:
-        """Drop added leaves of the keys that a join compares; of a LEFT JOIN's right side before rows are joined."""
-        self.changed = True
-        joins = [None, *(select.args.get("joins") or [])]
-        for join, source in zip(joins, sources, strict=True):
-            if not source.bits & compared:
-                continue
-            test = _kept(_either([source.flag], nullable=True), source.bits & compared)
-            if join is not None and join.args.get("side") == "LEFT" and join.args.get("on") is not None:
-                join.set("on", exp.and_(join.args["on"], test, copy=False))
-            else:
-                parse.add_test(select, exp.Where, test)
 
 
 @dataclass

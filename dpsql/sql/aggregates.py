@@ -175,19 +175,15 @@ def _count(binding: Binding, node: exp.Count) -> Value:
         )
     if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
         return one(Term("count"))
-    inner = _without_numbers(_bare(inner))
+    inner = _bare(inner)
+    # with numbers added to it an expression is NULL where it is NULL without them
+    while isinstance(inner, (exp.Add, exp.Sub)) and (_number(inner.left) is None) != (
+        _number(inner.right) is None
+    ):
+        inner = _bare(inner.left if _number(inner.left) is None else inner.right)
     if isinstance(inner, exp.Case):
         return _total(binding, inner, TRUE, node)[1]
     return one(_presence(binding, inner, TRUE))
-
-
-def _without_numbers(node: Node) -> Node:
-    """An expression without numbers added to it: it is NULL where the rest is."""
-    while isinstance(node, (exp.Add, exp.Sub)) and (_number(node.left) is None) != (
-        _number(node.right) is None
-    ):
-        node = _bare(node.left if _number(node.left) is None else node.right)
-    return node
 
 
 def _people(binding: Binding, node: Node) -> Term | None:
@@ -315,7 +311,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
 def _product(
     binding: Binding, node: exp.Binary, where: Condition, call: Node
 ) -> tuple[Linear, Linear] | None:
-    """A measure times or divided by a number."""
+    """A measure times or divided by a number, or by what an axis tells; None where it is neither."""
     left, right = _number(_bare(node.left)), _number(_bare(node.right))
     if right is not None and (isinstance(node, exp.Mul) or right):
         above, below = _total(binding, node.left, where, call)
@@ -323,13 +319,6 @@ def _product(
     if left is not None and isinstance(node, exp.Mul):
         above, below = _total(binding, node.right, where, call)
         return above.scaled(left), below
-    return _weighed(binding, node, where, call)
-
-
-def _weighed(
-    binding: Binding, node: exp.Binary, where: Condition, call: Node
-) -> tuple[Linear, Linear] | None:
-    """A measure times or divided by what an axis tells; None where it is neither."""
     pairs = [(node.left, node.right)]
     if isinstance(node, exp.Mul):
         pairs.append((node.right, node.left))

@@ -144,7 +144,16 @@ def typed(node: Node, column: KindOf) -> Node:
         if isinstance(descendant.parent, exp.Query) and descendant is not node:
             return descendant
         if isinstance(descendant, exp.Cast):
-            return _cast(descendant, column)
+            # the sum of a cast that may change a number is not the number's
+            integer = descendant.to.this in exp.DataType.INTEGER_TYPES
+            if kind(descendant.this, column) != "number" or not (
+                integer or descendant.to.this == exp.DataType.Type.DECIMAL
+            ):
+                return descendant
+            descendant.meta["rounds"] = integer or _digits(descendant.to) < MOST_DIGITS
+            if descendant.meta.pop("truncates", False) and integer:
+                descendant.set("this", exp.Trunc(this=descendant.this.copy()))
+            return descendant
         time = descendant.this if isinstance(descendant, exp.AtTimeZone) else None
         # a column of days, which `dialects` has cast as it would a time
         if isinstance(time, exp.Cast) and not time.meta.get("zoned") and kind(time.this, column) == "day":
@@ -161,17 +170,6 @@ def _division(node: exp.Div, column: KindOf) -> Node:
     if not node.args.get("typed") or {kind(node.left, column), kind(node.right, column)} != {"whole"}:
         return node
     return exp.IntDiv(this=node.left.copy(), expression=node.right.copy())
-
-
-def _cast(node: exp.Cast, column: KindOf) -> Node:
-    """A cast that may change a number says so: its sum is not the number's."""
-    integer = node.to.this in exp.DataType.INTEGER_TYPES
-    if kind(node.this, column) != "number" or not (integer or node.to.this == exp.DataType.Type.DECIMAL):
-        return node
-    node.meta["rounds"] = integer or _digits(node.to) < MOST_DIGITS
-    if node.meta.pop("truncates", False) and integer:
-        node.set("this", exp.Trunc(this=node.this.copy()))
-    return node
 
 
 def _digits(target: exp.DataType) -> int:

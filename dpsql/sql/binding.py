@@ -26,7 +26,6 @@ from dpsql.planner.terms import (
     ColumnRef,
     Comparison,
     Condition,
-    Constants,
     Expression,
     Predicate,
     complement,
@@ -290,7 +289,7 @@ def expression(binding: Binding, node: Node) -> Expression:
     )
     return Expression(
         bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared,
-        Constants(starts, partial(_exchanged, binding, node)), _choices(node), _barred(node), _of_null(node),
+        starts, partial(_exchanged, binding, node), _choices(node), _barred(node), _of_null(node),
     )  # fmt: skip
 
 
@@ -436,11 +435,7 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
         return condition(binding, _tuples(node), negated)
     if _is_case(node):
         return _case(binding, node, negated)
-    if (
-        isinstance(node, exp.Is)
-        and isinstance(node.expression, exp.Null)
-        and isinstance(node.this, exp.Column)
-    ):
+    if _of_null(node):
         if _never_null(binding, node.this):
             return TRUE if negated else FALSE
         if (present := _presence(binding, node.this)) is not None:

@@ -335,7 +335,12 @@ class Carrier:
             self._errors(select, clause, sight)
         follows = self._columns(select, sight, last > 0)
         names = [projection.alias_or_name for projection in select.expressions]
-        chosen = _chooses(select, sight)
+        # QUALIFY, or LIMIT after ORDER BY, keeps rows by a noisy value
+        qualify, order = select.args.get("qualify"), select.args.get("order")
+        limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
+        keys = [] if order is None else [parse.ordinal(term.this, select) for term in order.expressions]
+        ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
+        chosen = ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
         self.picks += [Pick(select, clause, sight) for clause in chosen]
         picked = sight.groups or (PICKED if chosen else "")
         if last < 0:
@@ -358,8 +363,14 @@ class Carrier:
 
     def _source(self, node: Node, scope: dict[str, Output]) -> FromRelation:
         alias, number = node.alias_or_name, parse.block_number(node)
-        if number is not None:
-            return self._block(number, alias)
+        if number is not None:  # a block: its keys are public, its values are cells
+            block = self.blocks[number]
+            of_block: dict[str, Dependence] = {AT: None, ADDED: None}
+            of_block |= {f"k{j}": None for j in range(len(block.groups))}
+            of_block |= {
+                f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)
+            }
+            return FromRelation(alias, of_block, "")
         if isinstance(node, exp.Table) and node.name.lower() in scope:
             output = scope[node.name.lower()]
         elif isinstance(node, exp.Subquery):
@@ -372,14 +383,6 @@ class Carrier:
         return FromRelation(
             alias, {name.lower(): _from(column, alias) for name, column in pairs}, output.picked
         )
-
-    def _block(self, number: int, alias: str) -> FromRelation:
-        """The relation of a block: keys are public, values are cells."""
-        columns: dict[str, Dependence] = {AT: None, ADDED: None}
-        block = self.blocks[number]
-        columns |= {f"k{j}": None for j in range(len(block.groups))}
-        columns |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
-        return FromRelation(alias, columns, "")
 
     def _hidden(self, follows: list[Dependence], last: int) -> list[Dependence]:
         """Columns under the names that `_project` gave them."""
@@ -418,16 +421,7 @@ class Carrier:
         value = f"CAST({argument.sql(dialect='duckdb')} AS DOUBLE)"
         key = f"HASH({', '.join([value, *follows.parts])})"
         texts = [f"{key} AS k", value, *final_parts(follows)]
-        probe = self._probe(select, clause, texts, sight)
-        common = tuple(
-            f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
-        )
-        self.probes.append(Probe(probe, common, emitted(1, follows, 2), error, level))
-        number = len(self.probes) - 1
-        return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
-
-    def _probe(self, select: Node, clause: str, texts: Sequence[str], sight: NameScope) -> str:
-        """The query of a SELECT's keys and cells, before the clause that asks and those after it."""
+        # keys and cells before the clause that asks and those after it
         probe = select.copy()
         if select.args.get("group") is not None:
             probe.set(
@@ -436,7 +430,12 @@ class Carrier:
         for later in [*BEFORE.get(clause, ()), "qualify", "order", "limit", "offset", "distinct", "with_"]:
             probe.set(later, None)
         probe.set("expressions", [verbatim(text) for text in texts])
-        return probe.sql(dialect="duckdb")
+        common = tuple(
+            f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
+        )
+        self.probes.append(Probe(probe.sql(dialect="duckdb"), common, emitted(1, follows, 2), error, level))
+        number = len(self.probes) - 1
+        return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
 
 
 BEFORE = {"where": ("where", "group", "having"), "having": ("having",)}
@@ -499,15 +498,6 @@ def _as(dependence: Dependence, wanted: Dependence) -> Dependence:
     if wanted.shape == value.shape or wanted.linear:
         return value
     return NoisyLineage(value.cells, None, value.denominators or NOWHERE, linear=False)
-
-
-def _chooses(select: Node, sight: NameScope) -> list[str]:
-    """Clause that keeps rows by a noisy value: QUALIFY, or LIMIT after ORDER BY."""
-    qualify, order = select.args.get("qualify"), select.args.get("order")
-    limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
-    keys = [] if order is None else [parse.ordinal(term.this, select) for term in order.expressions]
-    ordered = limited is not None and any(is_noisy(key, sight) for key in keys)
-    return ["qualify"] * (qualify is not None and is_noisy(qualify, sight)) + ["order"] * ordered
 
 
 def is_noisy(node: Node, sight: NameScope) -> bool:

@@ -208,7 +208,10 @@ class Finer:
             return exp.column(f"k{self.keys.index(node)}", self.relation)
         for child in list(node.iter_expressions()):
             if isinstance(node, exp.In) and child is node.args.get("query"):
-                self._distinct(child)
+                # IN over rows asks for the values that there are; which, the catalog says
+                query = child.unnest()
+                if isinstance(query, exp.Select) and is_row_level(self.context, query, self.scope):
+                    query.set("distinct", exp.Distinct())
             branches = isinstance(node, exp.Case) and isinstance(child, exp.If)
             for operand in list(child.iter_expressions()) if branches else [child]:
                 operand.replace(self.over(operand))
@@ -219,12 +222,6 @@ class Finer:
         if not columns or needs_answer(node):
             return False
         return isinstance(node, exp.Column) or self.binding.of_one_axis(node)
-
-    def _distinct(self, query: Node) -> None:
-        """IN over rows asks for the values that there are; which, the catalog says."""
-        query = query.unnest()
-        if isinstance(query, exp.Select) and is_row_level(self.context, query, self.scope):
-            query.set("distinct", exp.Distinct())
 
 
 def asked_once(rows: RowRelation, query: exp.Subquery) -> None:

@@ -322,14 +322,6 @@ def _almost_never(test: Node, names: NameResolver, subject: Node | None) -> bool
     return sum(moves(side, names) for side in (test.left, test.right)) == 1
 
 
-def _subquery(node: exp.Subquery, names: NameResolver) -> Dependence:
-    return names.subquery(node)
-
-
-def _column(node: exp.Column, names: NameResolver) -> Dependence:
-    return names.column(node)
-
-
 class Call(NamedTuple):
     """An aggregate or a window function.
 
@@ -461,9 +453,10 @@ CALLS: dict[type[Node], Callable[[Call, NoisyLineage], NoisyLineage]] = {
 """Calls through which cells can be followed."""
 
 RULES: dict[type[Node], Callable[..., Dependence]] = {
-    exp.Column: _column, exp.Paren: _same, exp.Alias: _same, exp.Cast: _cast, exp.TryCast: _cast,
+    exp.Column: lambda node, names: names.column(node), exp.Subquery: lambda node, names: names.subquery(node),
+    exp.Paren: _same, exp.Alias: _same, exp.Cast: _cast, exp.TryCast: _cast,
     exp.Round: _rounded, exp.Neg: _negative, exp.Add: _sum, exp.Sub: _sum, exp.Mul: _product,
     exp.Div: _division, exp.Nullif: _nullif, exp.Coalesce: _coalesce, exp.Case: _case, exp.If: _case,
-    exp.Subquery: _subquery, exp.Greatest: _cut, exp.Least: _cut, exp.Pow: _function, exp.Log: _function,
+    exp.Greatest: _cut, exp.Least: _cut, exp.Pow: _function, exp.Log: _function,
     **dict.fromkeys(FUNCTIONS, _function),
 }  # fmt: skip

@@ -64,8 +64,10 @@ def map_people(tree: Node, schema: Schema) -> tuple[str, ...]:
         NotSupportedError: no column of the people's table holds what one asks for; says the line that would.
     """
     people = schema.table(schema.unit.table) if schema.unit is not None else None
-    if people is None or people.key is None or _has_key_axis(schema, people):
+    if people is None or people.key is None:
         return ()
+    if any((c.table, c.column) == (people.name, people.key) for axis in schema.axes for c in axis.columns):
+        return ()  # the key itself is published: grouping by it is a query like any other
     notes: dict[str, None] = {}
     for query in [node for node in tree.find_all(exp.Select) if _is_inner(node)]:
         mapping = _Mapping.of(query, schema, people)
@@ -73,15 +75,6 @@ def map_people(tree: Node, schema: Schema) -> tuple[str, ...]:
             mapping.replace()
             notes[NOTE.format(mapping.fact.of)] = None
     return tuple(notes)
-
-
-def _has_key_axis(schema: Schema, people: SchemaTable) -> bool:
-    """True if the key itself is published, so that grouping by it is a question like any other."""
-    return any(
-        (column.table, column.column) == (people.name, people.key)
-        for axis in schema.axes
-        for column in axis.columns
-    )
 
 
 def _is_inner(query: exp.Select) -> bool:

@@ -144,8 +144,16 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
             NotSupportedError, f"{node.key.upper()} is not supported here", at=node, hint="use SELECT"
         )
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
-    if kinds and all(kinds) and _preview(node):
-        return _no_rows(context, node, scope)
+    if kinds and all(kinds) and _preview(node):  # its columns' names, and no rows
+        rows = bind_from(context, node, scope)
+        names: list[str] = []
+        for projection in node.expressions:
+            if parse.is_star(projection):
+                names += [name for source in rows.sources for name in source.names.values()]
+            else:
+                names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
+        empty = exp.Select(expressions=[parse.named(exp.null(), name) for name in names])
+        return RewrittenQuery(empty.where(exp.false()), names, [{} for _ in names])
     if kinds and all(_is_public(context, source, scope) for source in sources(node)):
         return outer_select(context, node, scope, track)
     if any(kinds):
@@ -277,18 +285,6 @@ def _never(test: Node) -> bool:
     return bool(test == exp.false())
 
 
-def _no_rows(context: Context, select: exp.Select, scope: Scope) -> RewrittenQuery:
-    rows = bind_from(context, select, scope)
-    names: list[str] = []
-    for projection in select.expressions:
-        if parse.is_star(projection):
-            names += [name for source in rows.sources for name in source.names.values()]
-        else:
-            names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
-    empty = exp.Select(expressions=[parse.named(exp.null(), name) for name in names])
-    return RewrittenQuery(empty.where(exp.false()), names, [{} for _ in names])
-
-
 def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool) -> RewrittenQuery:
     """Rewrite a SELECT whose sources are answers, constants or the information schema.
 
@@ -384,7 +380,12 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
     if isinstance(node, exp.Table) and node.db.lower() == "information_schema":
         return _information(context, node)
     if isinstance(node, exp.Table) and _is_public(context, node, scope):
-        return _public(context, node)
+        public_rows = context.schema.public_rows(node.name)
+        assert public_rows is not None
+        names, kinds = [c.column for c in public_rows[1]], [kind_of_type(c.type) for c in public_rows[1]]
+        context.public_tables.append(node.name.lower())
+        alias = _renamed(node, exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
+        return alias, RewrittenQuery(node, names, [{} for _ in names], kinds=kinds)
     answer = scope.answers.get(node.name.lower()) if isinstance(node, exp.Table) else None
     if answer is None:
         raise parse.refusal(
@@ -422,16 +423,6 @@ def _renamed(node: exp.Table, name: exp.Identifier) -> str:
     node.set("this", name)
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     return alias
-
-
-def _public(context: Context, node: exp.Table) -> tuple[str, RewrittenQuery]:
-    """The rows of a public table."""
-    public_rows = context.schema.public_rows(node.name)
-    assert public_rows is not None
-    names, kinds = [c.column for c in public_rows[1]], [kind_of_type(c.type) for c in public_rows[1]]
-    context.public_tables.append(node.name.lower())
-    alias = _renamed(node, exp.to_identifier(f"dp_public_{node.name.lower()}", quoted=True))
-    return alias, RewrittenQuery(node, names, [{} for _ in names], kinds=kinds)
 
 
 def _items(select: exp.Select, children: list[tuple[str, RewrittenQuery]]) -> tuple[list[Node], list[str]]:

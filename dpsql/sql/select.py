@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -270,16 +270,12 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
         select.set(key, None)
     select.set("expressions", items)
     select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(f"dp_block_{builder.number}"))))
-    unique = _unique(builder, items, names)
-    return RewrittenQuery(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
-
-
-def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
-    """The columns that hold the keys, if all keys are shown."""
+    # the keys identify a row if all of them are shown
     shown = {parse.unaliased(projection).name: name.lower() for projection, name in zip(items, names, strict=False)
              if isinstance(parse.unaliased(projection), exp.Column)}  # fmt: skip
     keys = [f"k{j}" for j in range(len(builder.groups))]
-    return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
+    unique = frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
+    return RewrittenQuery(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
 
 
 def _always_true(node: Node) -> bool:

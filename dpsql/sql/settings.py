@@ -65,15 +65,11 @@ def _above_zero(word: str) -> float:
     return number
 
 
-def _estimates(nonnegative: Value) -> str:
-    return "counts are their non-negative (biased) estimates where a release has them" if nonnegative else (
-        "estimates are unbiased"
-    )  # fmt: skip
-
-
 SETTINGS: Mapping[str, Setting] = {
     NONNEGATIVE: Setting(
-        "nonnegative", "true or false", "true", _switch, lambda value: "on" if value else "off", _estimates
+        "nonnegative", "true or false", "true", _switch, lambda value: "on" if value else "off",
+        lambda value: "counts are their non-negative (biased) estimates where a release has them"
+        if value else "estimates are unbiased",
     ),
     MIN_RELATIVE_ERROR: Setting(
         "min_relative_error", "a number above 0", "0.5", _above_zero,

@@ -134,7 +134,11 @@ def _to_char(node: Node) -> Node:
                 hint="it takes YYYY, MM, DD, HH24, MI, SS, IYYY, IW, Month, Mon, Day, Dy and quoted text",
             )  # fmt: skip
         if piece.lastgroup == "name" and text in FILLED:
-            single = _padded(node.this, NAMES[text])
+            # a month's or a weekday's name is filled up with blanks
+            blank, width = exp.Literal.string(" "), exp.Literal.number(WIDTH)
+            single = exp.Pad(
+                this=_formatted(node.this, NAMES[text]), expression=width, fill_pattern=blank, is_left=False
+            )
         else:
             plain = text.strip('"').replace("%", "%%")
             run += (
@@ -149,12 +153,6 @@ def _to_char(node: Node) -> Node:
         run = ""
     pieces += [_formatted(node.this, run)] if run or not pieces else []
     return reduce(lambda first, second: exp.DPipe(this=first, expression=second), pieces)
-
-
-def _padded(time: Node, code: str) -> Node:
-    """A month's or a weekday's name, filled up with blanks."""
-    blank, width = exp.Literal.string(" "), exp.Literal.number(WIDTH)
-    return exp.Pad(this=_formatted(time, code), expression=width, fill_pattern=blank, is_left=False)
 
 
 def _formatted(time: Node, text: str) -> Node:
@@ -304,7 +302,16 @@ def spread_sets(tree: Node) -> Node:
         if not listed and not any(part.find(exp.Grouping) for part in _parts(select)):
             continue
         if listed:
-            _refuse_windows(select)
+            # a window over groups of several lists sees all of them at once
+            windowed = next(
+                (expression for expression in _parts(select) if expression.find(exp.Window)), None
+            )
+            if windowed is not None:
+                raise parse.refusal(
+                    NotSupportedError, "a window over ROLLUP, CUBE or GROUPING SETS runs over the groups of all lists",
+                    at=windowed, clause="SELECT",
+                    hint="put the GROUP BY into a derived table, and the window around it",
+                )  # fmt: skip
         union = _united(select, group)
         if select is tree:
             tree = union
@@ -346,21 +353,6 @@ def _parts(select: Node) -> list[Node]:
     """Expressions that a SELECT computes over its groups."""
     clauses = (select.args.get(clause) for clause in ("having", "qualify", "order"))
     return [*select.expressions, *(clause for clause in clauses if clause is not None)]
-
-
-def _refuse_windows(select: Node) -> None:
-    """A window over groups of several lists sees all of them at once.
-
-    Raises:
-        NotSupportedError: there is one.
-    """
-    windowed = next((expression for expression in _parts(select) if expression.find(exp.Window)), None)
-    if windowed is not None:
-        raise parse.refusal(
-            NotSupportedError, "a window over ROLLUP, CUBE or GROUPING SETS runs over the groups of all lists",
-            at=windowed, clause="SELECT",
-            hint="put the GROUP BY into a derived table, and the window around it",
-        )  # fmt: skip
 
 
 def _elements(group: Node) -> list[Node]:

@@ -70,14 +70,10 @@ class ConstantKind(NamedTuple):
     value: Callable[[str], Bound | None]
 
 
-def _nothing(text: str) -> None:
-    return None
-
-
 KINDS = {
     "day": ConstantKind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
-    "instant": ConstantKind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
-    "text": ConstantKind(lambda place: f"dp mark {place} of many", _nothing),
+    "instant": ConstantKind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), lambda text: None),
+    "text": ConstantKind(lambda place: f"dp mark {place} of many", lambda text: None),
     "decimal": ConstantKind(lambda place: f"909090909.{place:05}9", Decimal),
     "whole": ConstantKind(lambda place: f"9090909{place:05}9", int),
 }
@@ -181,7 +177,7 @@ class Pattern:
         words = partial(_words, self, constants)
         read = self.read
         return Expression(
-            "".join(sql), read.columns, read.monotone, None, words, comparisons, None, read.choices
+            "".join(sql), read.columns, read.monotone, None, words, comparisons, choices=read.choices
         )
 
 
@@ -204,8 +200,8 @@ def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | N
         read: as it was read.
         constants: those that it holds, by number.
     """
-    assert read.constants is not None
-    exchanged = read.constants.exchanged
+    exchanged = read.exchanged
+    assert exchanged is not None
     marks = {KINDS[each.kind].mark(number): number for number, each in constants.items()}
     marked = exchanged({constants[number].start: mark for mark, number in marks.items()})
     pieces = re.split(f"({'|'.join(map(re.escape, marks))})", marked.sql)
@@ -312,8 +308,7 @@ def _keep(read: Statement, shape: StatementShape, numbers: frozenset[int]) -> Ca
 
 def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
     """Numbers of the constants that an expression holds."""
-    starts = expression.constants.starts if expression.constants is not None else ()
-    return [places[start] for start in starts if start in places]
+    return [places[start] for start in expression.starts if start in places]
 
 
 def _fill(condition: Condition, constants: Sequence[Constant], places: Mapping[int, int]) -> Fill | None:
@@ -398,20 +393,18 @@ class Shapes:
             dpsql.errors.Error: as `parse` and `split_statement`.
         """
         tree = parse(text, dialect)
-        cut = shape_of(text)
-        numbers = frozenset() if cut is None else self._exchangeable(tree, cut)
+        cut, numbers = shape_of(text), frozenset[int]()
+        if cut is not None:
+            compared = {
+                literal.meta.get("start") for literal in tree.find_all(exp.Literal) if _is_compared(literal)
+            }
+            numbers = frozenset(i for i, constant in enumerate(cut.constants) if constant.start in compared)
+            if self._declares(cut, numbers):
+                numbers = frozenset()  # the constant of a declared expression does not change
         statement = split_statement(tree, self.schema, text)
         if cut is not None and numbers and statement.moment is None:
             self._learn(statement, cut, dialect, numbers)
         return statement
-
-    def _exchangeable(self, tree: Node, shape: StatementShape) -> frozenset[int]:
-        """Numbers of the constants that WHERE compares something with; none where the catalog has one of them."""
-        compared = {
-            literal.meta.get("start") for literal in tree.find_all(exp.Literal) if _is_compared(literal)
-        }
-        numbers = frozenset(i for i, constant in enumerate(shape.constants) if constant.start in compared)
-        return frozenset() if self._declares(shape, numbers) else numbers
 
     def _declares(self, shape: StatementShape, numbers: frozenset[int]) -> bool:
         """True if one of some constants stands in an expression of the catalog."""

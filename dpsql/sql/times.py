@@ -33,7 +33,7 @@ from dpsql.errors import NotSupportedError
 from dpsql.executor.run import run_apart
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.release.request import moment
-from dpsql.row_expressions.expression import CalendarField, Node, calendar_field, column_name
+from dpsql.row_expressions.expression import Node, calendar_field, column_name
 from dpsql.sql.parse import named, number, output_name, refusal, relations
 from dpsql.sql.statement import RewrittenQuery
 
@@ -63,7 +63,15 @@ def map_fields(tree: Node, schema: Schema) -> None:
         inside = {id(column) for node, _ in calls for column in node.find_all(exp.Column)}
         plain = {column_name(c) for c in select.find_all(exp.Column) if id(c) not in inside}
         for node, field in calls:
-            key = _key(field, sources)
+            # no field where several tables could be meant
+            tables = [
+                table
+                for called, named in sources.items()
+                if field.table.lower() in ("", called)
+                for table in named
+                if table.column(field.column) is not None
+            ]
+            key = (tables[0].name.lower(), field.column.lower(), field.name) if len(tables) == 1 else None
             name = None if key is None else schema.fields.get(key)
             if name is not None and ((field.table, field.column) not in plain or key in schema.beside):
                 held: Node = exp.column(name, table=field.table or None, quoted=True)
@@ -76,18 +84,6 @@ def _is_shadowed(relation: exp.Table, common: set[str]) -> bool:
     above = relation.find_ancestor(exp.CTE)
     name = relation.name.lower()
     return name in common and not (above is not None and above.alias.lower() == name)
-
-
-def _key(field: CalendarField, sources: dict[str, tuple[SchemaTable, ...]]) -> tuple[str, str, str] | None:
-    """Table, column of times and field; None where several tables could be meant."""
-    tables = [
-        table
-        for called, named in sources.items()
-        if field.table.lower() in ("", called)
-        for table in named
-        if table.column(field.column) is not None
-    ]
-    return (tables[0].name.lower(), field.column.lower(), field.name) if len(tables) == 1 else None
 
 
 DATES = (exp.CurrentDate,)
@@ -166,19 +162,6 @@ def read_series(node: Node) -> tuple[str, RewrittenQuery]:
             for end, kind in zip(ends, ("TIMESTAMP", "TIMESTAMP", "INTERVAL"), strict=True)
         ]
     series = exp.Anonymous(this="generate_series", expressions=ends)
-    _check_length(series, call)
-    name = node.alias or "generate_series"
-    columns = alias.args.get("columns") if alias is not None else None
-    column = columns[0].name if columns else name
-    table = exp.Table(
-        this=series, alias=exp.TableAlias(this=exp.to_identifier("s"), columns=[exp.to_identifier("n")])
-    )
-    select = exp.Select(expressions=[named(exp.column("n", "s"), column)]).from_(table)
-    node.replace(exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))))
-    return name, RewrittenQuery(select, [column], [{}], unique=frozenset({column.lower()}))
-
-
-def _check_length(series: Node, call: Node) -> None:
     counted = f"SELECT COUNT(*) FROM (SELECT 1 FROM {series.sql('duckdb')} LIMIT {MOST_STEPS + 1})"
     try:
         steps = run_apart(counted, []).rows[0][0]
@@ -192,3 +175,12 @@ def _check_length(series: Node, call: Node) -> None:
             NotSupportedError, f"generate_series of more than {MOST_STEPS} rows", at=call, clause="FROM",
             hint="take longer steps",
         )  # fmt: skip
+    name = node.alias or "generate_series"
+    columns = alias.args.get("columns") if alias is not None else None
+    column = columns[0].name if columns else name
+    table = exp.Table(
+        this=series, alias=exp.TableAlias(this=exp.to_identifier("s"), columns=[exp.to_identifier("n")])
+    )
+    select = exp.Select(expressions=[named(exp.column("n", "s"), column)]).from_(table)
+    node.replace(exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))))
+    return name, RewrittenQuery(select, [column], [{}], unique=frozenset({column.lower()}))

@@ -373,7 +373,12 @@ def confirm(
 
     marks = open_marks(load_catalog(catalog))
     groups = groups_of(marks)
-    choices = _named(groups, as_read, rounder)
+    choices: dict[str, bool] = {}
+    for tables, is_rounder in ((as_read, False), (rounder, True)):
+        for table in groups if EVERY in tables else tables:
+            if table in choices:
+                raise InterfaceError(f"{table} is given to both --as-read and --rounder", hint="name it once")
+            choices[table] = is_rounder
     if not choices and sys.stdin.isatty():
         choices = ask_tables(marks)
     elif not choices:
@@ -401,21 +406,6 @@ def login() -> str:
         return getpass.getuser()
     except (OSError, KeyError) as error:
         raise InterfaceError("your login name is unknown", hint="pass --by NAME") from error
-
-
-def _named(groups: Sequence[str], as_read: Sequence[str], rounder: Sequence[str]) -> dict[str, bool]:
-    """Marks that the options confirm.
-
-    Raises:
-        InterfaceError: a table is named twice.
-    """
-    choices: dict[str, bool] = {}
-    for names, is_rounder in ((as_read, False), (rounder, True)):
-        for name in groups if EVERY in names else names:
-            if name in choices:
-                raise InterfaceError(f"{name} is given to both --as-read and --rounder", hint="name it once")
-            choices[name] = is_rounder
-    return choices
 
 
 def ask_tables(marks: Sequence[Mark]) -> dict[str, bool]:

@@ -159,7 +159,14 @@ def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
     lines += class_lines(report)
     lines += _release_lines(report)
     if mechanisms:
-        lines += _mechanism_lines(report)
+        lines.append(
+            "views and measures (typical: standard error of a random range on every axis; names of a cube: a cell)"
+        )
+        lines += [f"  {cube.view}: designed for {cube.objective}" for cube in report.cubes]
+        lines += [line for statistic in report.statistics for line in _statistic_lines(statistic)]
+        if report.not_taken:
+            lines.append("what was compared, and why other mechanisms were not taken")
+            lines += [line for not_taken in report.not_taken for line in _not_taken_lines(not_taken)]
     elif report.statistics:
         lines.append("how each view is measured, and what was compared: --mechanisms")
     return "\n".join(lines)
@@ -191,19 +198,6 @@ def _other_words(report: PlanReport) -> str:
         return ""
     change, word = abs(1 - report.other_errors), "narrower" if report.other_errors < 1 else "wider"
     return f"; `delta: {report.other_delta}` would make its intervals {change:.0%} {word}"
-
-
-def _mechanism_lines(report: PlanReport) -> list[str]:
-    """Measurement of each view, and the mechanisms compared."""
-    lines = [
-        "views and measures (typical: standard error of a random range on every axis; names of a cube: a cell)"
-    ]
-    lines += [f"  {cube.view}: designed for {cube.objective}" for cube in report.cubes]
-    lines += [line for statistic in report.statistics for line in _statistic_lines(statistic)]
-    if report.not_taken:
-        lines.append("what was compared, and why other mechanisms were not taken")
-        lines += [line for not_taken in report.not_taken for line in _not_taken_lines(not_taken)]
-    return lines
 
 
 def _keys_line(forecast: KeyForecast) -> str:

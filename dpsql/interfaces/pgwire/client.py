@@ -328,23 +328,20 @@ class Client:
             self._send(protocol.message("I"))
         try:
             for sql in statements:
-                await self._answer(sql)
+                with self._request() as request:
+                    answer = await self._run(request, sql)
+                    self._send(*map(protocol.notice, self.state.news(answer)))
+                    if answer.copy is not None:
+                        await self._send_copy(request, answer)
+                    elif answer.columns is not None:
+                        self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
+                        rows = (protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
+                        await self._send_rows(request, rows)
+                    self._send(protocol.complete(tag_of(answer)))
+                    request.bytes = 0
         except errors.Error as error:
             self._refuse(error)
         self._send(protocol.ready(self.transaction))
-
-    async def _answer(self, sql: str) -> None:
-        with self._request() as request:
-            answer = await self._run(request, sql)
-            self._send(*map(protocol.notice, self.state.news(answer)))
-            if answer.copy is not None:
-                await self._send_copy(request, answer)
-            elif answer.columns is not None:
-                self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
-                rows = (protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
-                await self._send_rows(request, rows)
-            self._send(protocol.complete(tag_of(answer)))
-            request.bytes = 0
 
     async def _parse(self, body: FrameReader) -> None:
         name, sql = body.text(), body.text()

@@ -117,7 +117,11 @@ def fill(
     for name, oid in oids.items():
         star.add_keys(oid, listed[name], oids, listed)
     for name, rows in star.rows.items():
-        _insert(connection, name, rows)
+        stored = relations()[name]
+        # what rows do not say is 0, false or NULL, as PostgreSQL has it
+        values = [[_value(row.get(column), kind) for row in rows] for column, kind in stored.items()]
+        unnested = ", ".join(f"unnest(?)::{STORED.get(kind, 'VARCHAR')}" for kind in stored.values())
+        connection.execute(f'INSERT INTO "{name}" SELECT {unnested}', values)
     connection.execute(
         "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)",
         [*map(list, zip(*_type_names(), strict=True))],
@@ -136,14 +140,6 @@ def _type_names() -> list[tuple[int, str, str]]:
         base = types[element][0] if category == "A" and element in types else name
         names[oid] = LONG_TYPES.get(base, base) + ("[]" if base != name else "")
     return [(oid, name, spelling) for oid, name in names.items() for spelling in {name, types[oid][0]}]
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, relation: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows; what they do not say is 0, false or NULL, as PostgreSQL has it."""
-    kinds = relations()[relation]
-    values = [[_value(row.get(name), kind) for row in rows] for name, kind in kinds.items()]
-    columns = ", ".join(f"unnest(?)::{STORED.get(kind, 'VARCHAR')}" for kind in kinds.values())
-    connection.execute(f'INSERT INTO "{relation}" SELECT {columns}', values)
 
 
 def _value(value: Any, domain: str) -> Any:

@@ -141,21 +141,21 @@ def rewrite(tree: Node, relations: Collection[str]) -> Node:
     local = {cte["key"].lower() for node in walk(tree) for cte in node.get("cte_map", {}).get("map", ())}
     for node in reversed(list(walk(tree))):  # children first
         if node.get("type") == "BASE_TABLE" and "table_name" in node:
-            _table(node, relations, local)
+            schema, name = node["schema_name"].lower(), node["table_name"].lower()
+            target = f"information_schema.{name}" if schema == "information_schema" else name
+            if (target not in relations and (schema or name not in local)) or schema not in SCHEMAS:
+                raise UnknownTable(
+                    f"relation {name} is not part of the catalogue", hint="\\d lists the relations"
+                )
+            node |= {
+                "schema_name": "", "table_name": target, "qualified_name": {"path": [target]},
+                "alias": node["alias"] or name,
+            }  # fmt: skip
         elif node.get("type") == "TABLE_FUNCTION" and "function" in node:
             _source(node)
         elif change := CHANGES.get(str(node.get("class"))):
             change(node)
     return tree
-
-
-def _table(node: Node, relations: Collection[str], local: set[str]) -> None:
-    schema, name = node["schema_name"].lower(), node["table_name"].lower()
-    target = f"information_schema.{name}" if schema == "information_schema" else name
-    if (target not in relations and (schema or name not in local)) or schema not in SCHEMAS:
-        raise UnknownTable(f"relation {name} is not part of the catalogue", hint="\\d lists the relations")
-    node["alias"] = node["alias"] or name
-    node |= {"schema_name": "", "table_name": target, "qualified_name": {"path": [target]}}
 
 
 def _source(node: Node) -> None:
@@ -266,7 +266,10 @@ def _cast(node: Node) -> None:
     type_name = kind["type_name"].lower()
     type_name = ALIKE.get(type_name, type_name)
     if type_name == "list" and kind.get("children"):
-        _element_type(kind["children"][0])
+        element = kind["children"][0]
+        element_name = element["type_name"].lower()
+        other = NUMBERS.get(element_name, "BIGINT" if element_name in OBJECTS else element["type_name"])
+        _set_type(element, "VARCHAR" if element_name in TEXTS else other)
         _listed(child)
     elif type_name in OBJECTS:
         _become(node, call(f"{type_name}_oid", child))
@@ -280,7 +283,13 @@ def _cast(node: Node) -> None:
         if _object_of(child):
             _become(node, child)
     elif type_name in ("numeric", "decimal") and not kind.get("children"):
-        _decimal(kind, child)
+        # a number without a stated scale has as many digits as are written
+        text = (child.get("literal") or {}).get("text", "")
+        _, point, fraction = text.partition(".")
+        if child.get("class") == "CONSTANT" and point and fraction.isdigit() and len(fraction) < DIGITS:
+            whole = [{"kind": "INTEGER", "text": str(n)} for n in (DIGITS, len(fraction))]
+            sizes = [{**child, "alias": "", "literal": literal} for literal in whole]
+            kind |= {"type_name": "DECIMAL", "children": sizes, "qualified_name": {"path": ["DECIMAL"]}}
     elif type_name in ("timestamptz", "timestamp with time zone"):
         _set_type(kind, "TIMESTAMP")  # in universal time
     elif kind.get("schema", "").lower() == "pg_catalog":
@@ -288,26 +297,8 @@ def _cast(node: Node) -> None:
     node["alias"] = alias
 
 
-def _decimal(kind: Node, child: Node) -> None:
-    """A number without a stated scale has as many digits as are written."""
-    text = (child.get("literal") or {}).get("text", "")
-    _, point, fraction = text.partition(".")
-    if child.get("class") == "CONSTANT" and point and fraction.isdigit() and len(fraction) < DIGITS:
-        whole = [{"kind": "INTEGER", "text": str(n)} for n in (DIGITS, len(fraction))]
-        sizes = [{**child, "alias": "", "literal": literal} for literal in whole]
-        kind |= {"type_name": "DECIMAL", "children": sizes, "qualified_name": {"path": ["DECIMAL"]}}
-
-
 DIGITS = 38
 """Of a DECIMAL of DuckDB."""
-
-
-def _element_type(kind: Node) -> None:
-    type_name = kind["type_name"].lower()
-    if type_name in TEXTS:
-        _set_type(kind, "VARCHAR")
-    else:
-        _set_type(kind, NUMBERS.get(type_name, "BIGINT" if type_name in OBJECTS else kind["type_name"]))
 
 
 def _set_type(kind: Node, name: str) -> None:

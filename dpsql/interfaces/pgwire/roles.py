@@ -265,7 +265,20 @@ def open_roles(
     try:
         for role in roles:
             if role.releases not in opened:
-                opened[role.releases] = _backend(open_session(role.releases), role.releases)
+                releases = open_session(role.releases)
+                tables = [
+                    (release.name, table) for release in releases.releases for table in describe(release)
+                ]
+                catalogue = make_catalogue(tables, releases.releases[0].name, dpsql.__version__, DEFAULTS)
+                oids = {name: OIDS_BY_NAME.get(kind, TEXT) for name, kind in column_types().items()}
+                oids |= {
+                    column.name.lower(): oid_of(column.type)
+                    for _, table in tables
+                    for column in table.columns
+                }
+                opened[role.releases] = Backend(
+                    releases, catalogue, oids, [path.name for path in role.releases]
+                )
         everybody = next((opened[role.releases] for role in roles if role.verifier is None), None)
         named = {
             role.verifier.user: (role.verifier, opened[role.releases]) for role in roles if role.verifier
@@ -274,11 +287,3 @@ def open_roles(
     finally:
         for backend in opened.values():
             backend.releases.close()
-
-
-def _backend(releases: OpenReleases, paths: Sequence[Path]) -> Backend:
-    tables = [(release.name, table) for release in releases.releases for table in describe(release)]
-    catalogue = make_catalogue(tables, releases.releases[0].name, dpsql.__version__, DEFAULTS)
-    oids = {name: OIDS_BY_NAME.get(kind, TEXT) for name, kind in column_types().items()}
-    oids |= {column.name.lower(): oid_of(column.type) for _, table in tables for column in table.columns}
-    return Backend(releases, catalogue, oids, [path.name for path in paths])

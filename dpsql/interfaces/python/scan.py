@@ -169,7 +169,10 @@ def literal(value: Any) -> str:
     if hasattr(value, "item") and not isinstance(value, datetime.date):
         value = value.item()  # a numpy scalar
     if isinstance(value, int | float | decimal.Decimal):
-        return _number(value)
+        if not isinstance(value, int) and not math.isfinite(value):
+            raise DataError("a numeric parameter is not finite", hint="use None for a missing value")
+        text = format(value, "f") if isinstance(value, decimal.Decimal) else repr(value)
+        return f"({text})" if text.startswith("-") else text
     if isinstance(value, str):
         if "\x00" in value:
             raise DataError("a text parameter contains a NUL character", hint="remove it")
@@ -185,10 +188,3 @@ def literal(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset) and value:
         return "(" + ", ".join(literal(element) for element in value) + ")"
     raise DataError(f"a parameter of type {type(value).__name__} has no SQL literal", hint="convert it first")
-
-
-def _number(value: int | float | decimal.Decimal) -> str:
-    if not isinstance(value, int) and not math.isfinite(value):
-        raise DataError("a numeric parameter is not finite", hint="use None for a missing value")
-    text = format(value, "f") if isinstance(value, decimal.Decimal) else repr(value)
-    return f"({text})" if text.startswith("-") else text

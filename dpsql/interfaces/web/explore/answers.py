@@ -168,7 +168,9 @@ def answer_values(result: Result, level: float) -> Json:
     noisy = frozenset(first.noisy)
     columns = []
     for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True)):
-        is_number, in_order = any(word in kind for word in NUMERIC), _is_ordered(first.rows, c)
+        is_number, ordered = any(word in kind for word in NUMERIC), (*NUMBERS, datetime.date)
+        # a line may join values that follow one another
+        in_order = all(isinstance(row[c], ordered) and not isinstance(row[c], bool) for row in first.rows)
         columns.append({"name": name, "noisy": c in noisy, "number": is_number, "ordered": in_order})
     rows = [
         [_cell(text, first.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
@@ -212,12 +214,6 @@ def sql_literal(value: Any) -> str | None:
     if isinstance(value, str):
         return literal(value)
     return str(value) if isinstance(value, NUMBERS) else None
-
-
-def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
-    """True if a column's values follow one another, so that a line may join them."""
-    kinds = (*NUMBERS, datetime.date)
-    return all(isinstance(row[c], kinds) and not isinstance(row[c], bool) for row in rows)
 
 
 def _release(release: Release) -> Json:

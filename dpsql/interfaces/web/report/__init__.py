@@ -75,7 +75,14 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         *_bounding(release.meta.bounding),
         *(_view(view, model) for view in model["views"]),
     ]
-    return _document(model["name"], "\n".join(sections), model)
+    model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
+    sheet = asset(HERE, "page.css")
+    scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    policy = POLICY.format(style=_hash(asset(SHARED, "look.css") + sheet), scripts=hashes)
+    code = "".join(f"<script>{script}</script>\n" for script in scripts)
+    scripted = f'<script type="application/json" id="model">{model_json}</script>\n{code}'
+    return document(f"{model['name']}: release report", "\n".join(sections), sheet, policy, scripted)
 
 
 def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
@@ -281,17 +288,6 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{names}</tr>{lines}</table>"
-
-
-def _document(title: str, body: str, model: dict[str, Any]) -> str:
-    model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
-    sheet = asset(HERE, "page.css")
-    scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
-    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
-    policy = POLICY.format(style=_hash(asset(SHARED, "look.css") + sheet), scripts=hashes)
-    code = "".join(f"<script>{script}</script>\n" for script in scripts)
-    scripted = f'<script type="application/json" id="model">{model_json}</script>\n{code}'
-    return document(f"{title}: release report", body, sheet, policy, scripted)
 
 
 def _hash(text: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from dpsql.errors import Error, InterfaceError
 from dpsql.faults import ANEW, machine
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
+from dpsql.interfaces.questions import groupings, headlines
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.progress import Progress, Stage
@@ -87,8 +87,12 @@ def site_content(releases: OpenReleases, on_progress: Progress) -> tuple[dict[st
             continue
         cells += len(answer.rows)
         shown = answer_values(answer, LEVEL)
-        cells_of = {"rows": [list(map(_cell, row)) for row in shown["rows"]], "below": list(shown["below"])}
-        questions.append({**_about(question), "columns": shown["columns"], **cells_of})
+        by = question.topic.partition(" ")[2] if question.topic else ""
+        questions.append({
+            "what": question.words.removesuffix(f" by {by}") if by else question.words,
+            "by": by.split(" and ") if by else [], "sql": question.sql, "columns": shown["columns"],
+            "rows": [list(map(_cell, row)) for row in shown["rows"]], "below": list(shown["below"]),
+        })  # fmt: skip
     about = {
         "name": release.name,
         "id": release.meta.release_id,
@@ -98,13 +102,6 @@ def site_content(releases: OpenReleases, on_progress: Progress) -> tuple[dict[st
         "questions": questions,
     }
     return about, left_out
-
-
-def _about(question: ExampleQuestion) -> dict[str, Any]:
-    """Measure, grouping and SQL of a question."""
-    by = question.topic.partition(" ")[2] if question.topic else ""
-    what = question.words.removesuffix(f" by {by}") if by else question.words
-    return {"what": what, "by": by.split(" and ") if by else [], "sql": question.sql}
 
 
 def _cell(cell: dict[str, Any]) -> list[Any]:
