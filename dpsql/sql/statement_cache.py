@@ -175,9 +175,14 @@ class Pattern:
             _compared(comparison, sign, constants[number]) for comparison, (number, sign) in compared
         )
         words = partial(_words, self, constants)
-        read = self.read
-        return Expression(
-            "".join(sql), read.columns, read.monotone, None, words, comparisons, choices=read.choices
+        return replace(
+            self.read,
+            sql="".join(sql),
+            words=words,
+            comparisons=comparisons,
+            span=None,
+            starts=(),
+            exchanged=None,
         )
 
 

@@ -201,6 +201,13 @@ def test_conditions_on_listed_texts_alone_are_decided(desk: Star, sql: str) -> N
     assert not any("unlisted values" in note for note in answer.notes)
 
 
+def test_a_repeated_shape_keeps_its_flag(desk: Star) -> None:
+    """From the third text on `<>` was answered without it."""
+    sql = "SELECT COUNT(*) AS again FROM calls WHERE place <> '{}'"
+    for text in ("west", "east", "wales", "york"):
+        assert any(f"no value '{text}'" in flag for flag in desk[0].query(sql.format(text)).flags), text
+
+
 def test_texts_outside_are_asked_for_by_their_group(desk: Star) -> None:
     answerer, raw = desk
     ((others,),) = raw.execute("SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')").fetchall()
