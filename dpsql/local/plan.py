@@ -75,9 +75,9 @@ class RowReports:
         oracle = self.oracle
         named = {
             "oracle": oracle.name,
-            "domain": oracle.law.domain,
-            "extra": oracle.law.extra,
-            "own": oracle.law.own,
+            "domain": oracle.domain,
+            "extra": oracle.extra,
+            "own": oracle.own,
         }
         return {"plan": self.plan, **named, "support": list(self.support), "reports": self.reports}
 
@@ -319,7 +319,7 @@ def with_oracle(design: CollectionDesign, own: int, asked: ViewShare) -> View:
         oracle = SquareWaveAggregator(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
     else:
         oracle = choose_oracle(view.domain, own)
-    return replace(view, oracle=oracle.name, extra=oracle.law.extra)
+    return replace(view, oracle=oracle.name, extra=oracle.extra)
 
 
 def _spread(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:

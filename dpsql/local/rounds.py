@@ -177,7 +177,7 @@ def _view(boxes: np.ndarray) -> View:
     oracle = box_oracle(boxes, 0)
     listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
     axes = tuple(range(boxes.shape[1]))
-    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.law.domain)
+    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.domain)
 
 
 def predict_round(plan: Plan, people: int) -> list[Prediction]:

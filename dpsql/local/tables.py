@@ -6,7 +6,7 @@
     part  what is counted of it
 
 A payload that is one number is counted whole, by that number. Where every bit of a payload counts by itself
-(`OracleLaw.apart`), its bytes are counted one by one: counts of 256 values a byte hold all that a tally needs, and no
+(`Oracle.apart`), its bytes are counted one by one: counts of 256 values a byte hold all that a tally needs, and no
 payload is put together from them. Here the counts become payloads again, each in its multiplicity, and go through the
 oracles that count files. So tallies are the same integers, whichever engine counted.
 
@@ -146,7 +146,7 @@ def statement(plan: Plan, tables: Sequence[str], prefix: bytes, dialect: Dialect
 
 def _parts(plan: Plan, dialect: Dialect) -> str:
     """SELECT of what is counted: a line for each part of a sound payload, one for any other report."""
-    apart = [oracle_of(plan, view).law.apart for view in plan.views]
+    apart = [oracle_of(plan, view).apart for view in plan.views]
     places = ", ".join(f"({place})" for place in range(max([1, *apart])))
     answered = ", ".join(
         f"CASE WHEN failed < 0 THEN {name} ELSE 0 END AS {name}" for name in ("view", "fold", "width")
@@ -236,7 +236,7 @@ def _tallied(
 def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> Bytes:
     """Payloads that hold what was counted, and zero elsewhere."""
     payloads = np.zeros((value.size, width), dtype=np.uint8)
-    if oracle.law.apart:
+    if oracle.apart:
         payloads[np.arange(value.size), place] = value
     else:
         for position in range(min(width, NUMBER)):
@@ -246,7 +246,7 @@ def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> B
 
 def _times(oracle: Oracle, payloads: Bytes, people: IntArray) -> IntArray:
     """Support of payloads that came several times each: they are counted once a binary digit of that number."""
-    total = np.zeros(oracle.law.width, dtype=np.int64)
+    total = np.zeros(oracle.width, dtype=np.int64)
     for digit in range(int(people.max(initial=0)).bit_length()):
         total += oracle.count(payloads[(people >> digit & 1) == 1]) << digit
     return total

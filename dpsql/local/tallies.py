@@ -57,7 +57,7 @@ def empty_tallies(plan: Plan) -> list[ViewTally]:
     """Zero counts for every view."""
     return [
         ViewTally(
-            np.zeros((FOLDS, oracle_of(plan, view).law.width), dtype=np.int64),
+            np.zeros((FOLDS, oracle_of(plan, view).width), dtype=np.int64),
             np.zeros(FOLDS, dtype=np.int64),
         )
         for view in plan.views
