@@ -151,8 +151,16 @@ def _parts(plan: Plan, dialect: Dialect) -> str:
     answered = ", ".join(
         f"CASE WHEN failed < 0 THEN {name} ELSE 0 END AS {name}" for name in ("view", "fold", "width")
     )
+    # a byte, or the whole payload as a number
+    first = 2 * HEADER + 1
+    byte = dialect.number(f"substr(digits, {first} + 2 * place, 2)")
+    number = dialect.number(f"substr(digits, {first}, {2 * NUMBER})")
+    counted = (
+        f"CASE WHEN failed >= 0 THEN 0 WHEN apart > 0 THEN {byte} WHEN width <= {NUMBER} THEN {number} "
+        "ELSE 0 END"
+    )
     return (
-        f"SELECT failed, {answered}, place, {_value(dialect)} AS value, n, tokens "
+        f"SELECT failed, {answered}, place, {counted} AS value, n, tokens "
         f"FROM ({_ends(plan, apart, dialect)}) AS e CROSS JOIN (VALUES {places}) AS b(place) "
         "WHERE place BETWEEN lowest AND highest"
     )
@@ -171,17 +179,6 @@ def _ends(plan: Plan, apart: Sequence[int], dialect: Dialect) -> str:
         f"SELECT t.*, CASE WHEN failed < 0 AND width = apart AND {damaged} THEN apart - 1 ELSE 0 END AS lowest, "
         "CASE WHEN failed < 0 AND width = apart THEN apart - 1 ELSE 0 END AS highest "
         f"FROM ({with_checks}) AS t"
-    )
-
-
-def _value(dialect: Dialect) -> str:
-    """SQL of what is counted of a report at a place: a byte, or the whole payload as a number."""
-    first = 2 * HEADER + 1
-    byte = dialect.number(f"substr(digits, {first} + 2 * place, 2)")
-    number = dialect.number(f"substr(digits, {first}, {2 * NUMBER})")
-    return (
-        f"CASE WHEN failed >= 0 THEN 0 WHEN apart > 0 THEN {byte} WHEN width <= {NUMBER} THEN {number} "
-        "ELSE 0 END"
     )
 
 
