@@ -238,21 +238,20 @@ class PlacedAxis(NamedTuple):
 
 def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
     """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
-    return [_axis_part(number, *axis) for number, axis in enumerate(placed)]
-
-
-def _axis_part(number: int, axis: Axis, of: str, strategy: str) -> AxisPart:
-    arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
-    types = column_types(arrays, select)
-    columns = tuple(
-        ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
-        for c in [*axis.columns, *(column for column, _ in axis.derived)]
-    )
-    meta = AxisMeta(
-        axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
-        axis.null_leaf, axis.missing_leaf, axis.other_leaf,
-    )  # fmt: skip
-    return AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY)))
+    parts = []
+    for number, (axis, of, strategy) in enumerate(placed):
+        arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
+        types = column_types(arrays, select)
+        columns = tuple(
+            ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
+            for c in [*axis.columns, *(column for column, _ in axis.derived)]
+        )
+        meta = AxisMeta(
+            axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
+            axis.null_leaf, axis.missing_leaf, axis.other_leaf,
+        )  # fmt: skip
+        parts.append(AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY))))
+    return parts
 
 
 @contextmanager
