@@ -27,7 +27,7 @@ from dpsql.local.estimate import (
 )
 from dpsql.local.mechanisms.joint import posterior
 from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.smooth import JointTable, fitted_together, joint_table
+from dpsql.local.smooth import fitted_together, joint_table
 from dpsql.local.tallies import Tallies
 from dpsql.matrices.max_entropy import cell_spread
 
@@ -156,7 +156,13 @@ def smooth_part(
     slots = joint.shares if measure is None else joint.shares[..., 1] - joint.shares[..., 0]
     values = centred(slots * filled)
     models = [rest(model_of(known[a].counts)) for a in axes]
-    factor = _spread_of(joint, measure) * filled
+    # factor of the interaction's posterior covariance, shape (*leaves, weights)
+    factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
+    if measure is not None:
+        factor = factor[..., 1, :] - factor[..., 0, :]
+    for axis in range(factor.ndim - 1):
+        factor = factor - factor.mean(axis=axis, keepdims=True)
+    factor = np.asarray(factor) * filled
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
@@ -164,16 +170,6 @@ def smooth_part(
             fits.cells[axes] = _cell_variance(values, factor, seen, rng)
         values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
     return Interaction(values, strength)
-
-
-def _spread_of(joint: JointTable, measure: int | None) -> FloatArray:
-    """Factor of the interaction's posterior covariance, shape (*leaves, weights)."""
-    factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
-    if measure is not None:
-        factor = factor[..., 1, :] - factor[..., 0, :]
-    for axis in range(factor.ndim - 1):
-        factor = factor - factor.mean(axis=axis, keepdims=True)
-    return np.asarray(factor)
 
 
 def _posterior_strength(
