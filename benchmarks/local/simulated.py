@@ -31,7 +31,7 @@ def tally(oracle: Oracle, histogram: IntArray, rng: np.random.Generator) -> IntA
         rng: source of pseudo-random numbers.
     """
     payloads = oracle.payloads(np.repeat(np.arange(histogram.size), histogram), rng)
-    total = np.zeros(oracle.law.width, dtype=np.int64)
+    total = np.zeros(oracle.width, dtype=np.int64)
     for length in {len(payload) for payload in payloads}:
         same = b"".join(payload for payload in payloads if len(payload) == length)
         total += oracle.count(np.frombuffer(same, np.uint8).reshape(-1, length))
@@ -52,7 +52,7 @@ def _(
 def _(oracle: UnaryEncodingAggregator, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
     """Bits are independent."""
     rest = int(histogram.sum()) - histogram
-    return np.asarray(rng.binomial(histogram, 0.5) + rng.binomial(rest, oracle.law.q))
+    return np.asarray(rng.binomial(histogram, 0.5) + rng.binomial(rest, oracle.q))
 
 
 @tally.register

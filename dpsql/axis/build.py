@@ -174,13 +174,6 @@ def _leaf_of_rows(by: Sequence[Sequence[object]], size: int) -> tuple[IntArray, 
     )
 
 
-def _fixed(values: Sequence[object], leaf: IntArray, first: IntArray) -> bool:
-    """True if a column has one value per leaf."""
-    codes: dict[object, int] = {}
-    coded = np.array([codes.setdefault(_token(value), len(codes)) for value in values], dtype=np.int64)
-    return bool(np.array_equal(coded, coded[first][leaf]))
-
-
 def _named(axis: ResolvedAxis, gathered: Columns, member: PublicColumn) -> Sequence[object]:
     if (member.path, member.column) not in gathered:
         present = sum(path == member.path for path, _ in gathered)
@@ -204,10 +197,14 @@ def _public_columns(
     values: dict[str, NDArray[np.generic]] = {}
     key = str(catalog.tables[axis.table].key)
     for (path, column), (table, sql_type, cells) in gathered.items():
-        if not _fixed(cells, leaf, first):
-            continue
+        codes: dict[object, int] = {}
+        coded = np.array([codes.setdefault(_token(cell), len(codes)) for cell in cells], dtype=np.int64)
+        if not np.array_equal(coded, coded[first][leaf]):
+            continue  # several values in one leaf
         name = names.take(path, table, column)
-        columns.append(AxisColumn(path, table, column, name, sql_type, _description(catalog, table, column)))
+        spec = catalog.tables[table].columns.get(column)
+        description = "" if spec is None else spec.description
+        columns.append(AxisColumn(path, table, column, name, sql_type, description))
         values[name] = np.empty(first.size, dtype=object)
         values[name][:] = [cells[row] for row in first]
     dimension_columns = {column.column: column for column in columns if column.path == axis.path}
@@ -251,11 +248,6 @@ def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Pu
     return Axis(
         axis.name, axis, total, None, missing, None, tuple(columns), derived, rule, True, atoms, values
     )
-
-
-def _description(catalog: Catalog, table: str, column: str) -> str:
-    spec = catalog.tables[table].columns.get(column)
-    return "" if spec is None else spec.description
 
 
 LARGEST_ATOMS = 2**20

@@ -212,27 +212,6 @@ Exact = Annotated[
 ]
 
 
-def _decimal_units(text: str, scale: int) -> int:
-    units: Fraction = as_fraction(text) * 10**scale
-    if units.denominator != 1:
-        raise ValueError(f"`{text}` has more than {scale} digits after the point; raise `scale` or round it")
-    if abs(units.numerator) >= LARGEST_UNITS:
-        raise ValueError(f"`{text}` is too large at scale {scale}; keep below 18 digits")
-    return units.numerator
-
-
-def _timestamp_units(text: str, grain: str, upper: bool) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"`{text}` is not a timestamp; write it like 2025-12-31 23:59:59") from None
-    if moment.tzinfo is not None:
-        raise ValueError(f"`{text}` has a time zone; write it in UTC without one")
-    if upper and len(text) == 10:
-        moment += timedelta(days=1, microseconds=-1)
-    return int((moment - datetime(1970, 1, 1)) // timedelta(microseconds=GRAIN_MICROSECONDS[grain]))
-
-
 def to_units(type: str, text: str, *, scale: int = 0, grain: str = "second", upper: bool = False) -> int:
     """A catalog value in whole units of its column.
 
@@ -253,13 +232,29 @@ def to_units(type: str, text: str, *, scale: int = 0, grain: str = "second", upp
     (50, 2)
     """
     if type in ("int", "decimal"):
-        return _decimal_units(text, scale if type == "decimal" else 0)
+        scale = scale if type == "decimal" else 0
+        units: Fraction = as_fraction(text) * 10**scale
+        if units.denominator != 1:
+            raise ValueError(
+                f"`{text}` has more than {scale} digits after the point; raise `scale` or round it"
+            )
+        if abs(units.numerator) >= LARGEST_UNITS:
+            raise ValueError(f"`{text}` is too large at scale {scale}; keep below 18 digits")
+        return units.numerator
     if type == "date":
         try:
             return (date.fromisoformat(text) - EPOCH).days
         except ValueError:
             raise ValueError(f"`{text}` is not a date; write it like 2025-12-31") from None
-    return _timestamp_units(text, grain, upper)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"`{text}` is not a timestamp; write it like 2025-12-31 23:59:59") from None
+    if moment.tzinfo is not None:
+        raise ValueError(f"`{text}` has a time zone; write it in UTC without one")
+    if upper and len(text) == 10:
+        moment += timedelta(days=1, microseconds=-1)
+    return int((moment - datetime(1970, 1, 1)) // timedelta(microseconds=GRAIN_MICROSECONDS[grain]))
 
 
 def from_units(type: str, units: int, *, scale: int = 0, grain: str = "second") -> str:

@@ -188,20 +188,6 @@ class Star:
         return [view for view in self.views.values() if view.of == of]
 
 
-def resolve_star(catalog: CatalogFields) -> Star:
-    """Resolve the names of a checked catalog.
-
-    Raises:
-        CatalogError: one means nothing, or more than one thing.
-    """
-    views = {}
-    for name, view in catalog.views.items():
-        axes = tuple(map(ViewAxis, view.axes, view_axes(catalog, view)))
-        units = sum((share for each, share in view.measures.items() if not sums_rows(each)), Fraction(0))
-        views[name] = StarView(name, view.of, view, axes, view_measures(catalog, view), units)
-    return Star({of: _table(catalog, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
-
-
 def _table(catalog: CatalogFields, of: str) -> StarTable:
     tables, unit = reachable(catalog, of), catalog.privacy.unit
     hops = []
@@ -240,7 +226,12 @@ class Catalog(CatalogFields):
     @cached_property
     def star(self) -> Star:
         """Paths, units, axes and measures: every name resolved, once."""
-        return resolve_star(self)
+        views = {}
+        for name, view in self.views.items():
+            axes = tuple(map(ViewAxis, view.axes, view_axes(self, view)))
+            units = sum((share for each, share in view.measures.items() if not sums_rows(each)), Fraction(0))
+            views[name] = StarView(name, view.of, view, axes, view_measures(self, view), units)
+        return Star({of: _table(self, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy, whose star is its own."""
@@ -485,13 +476,6 @@ def _place(name: str, path: tuple[str, ...], lines: Lines) -> str:
     return f"{name}{line}: " + (f"{'.'.join(path)}: " if path else "")
 
 
-def _written(path: tuple[str, ...], lines: Lines) -> tuple[str, ...]:
-    """A key path without the parts that pydantic adds for the branches of a union."""
-    while lines and path and path not in lines:
-        path = path[:-1]
-    return path
-
-
 PLAIN = {
     "tuple_type": "write a list, such as [a, b]",
     "dict_type": "write a mapping, such as {name: value}",
@@ -516,7 +500,8 @@ def _describe(error: ValidationError, name: str, lines: Lines) -> str:
         written = first["input"]
         shown = f"`{written}`: " if isinstance(written, str) and len(written) < 60 else ""
         message = shown + PLAIN.get(first["type"], f"{message[:1].lower()}{message[1:]}")
-    path = path if isinstance(cause, Problem) else _written(path, lines)
+    while not isinstance(cause, Problem) and lines and path and path not in lines:
+        path = path[:-1]  # a part that pydantic adds for the branch of a union
     remaining = error.error_count() - 1
     more = f" (and {remaining} more)" if remaining else ""
     return _place(name, path, lines) + re.sub(r"\s+", " ", message) + more

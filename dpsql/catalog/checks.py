@@ -38,7 +38,6 @@ from dpsql.catalog.columns import bin_starts
 from dpsql.catalog.derived import check_derived
 from dpsql.catalog.graph import (
     KeyPath,
-    joined_paths,
     joint_view,
     max_ids,
     own_path,
@@ -382,10 +381,13 @@ def _check_rows_apart(catalog: CatalogFields) -> None:
 
 def _joins_of(catalog: CatalogFields, view: View) -> tuple[KeyPath, ...]:
     """Tables that the rows of a view's table are joined to."""
-    owner_path = own_path(catalog, view.of)
-    return joined_paths(
-        catalog, view.of, [owner_path[:-1], *(axis.path for axis in view_axes(catalog, view))]
-    )
+    tables = reachable(catalog, view.of)
+    ends = {own_path(catalog, view.of)[:-1], *(axis.path for axis in view_axes(catalog, view))}
+    ends |= {  # hops that drop unmatched rows are always taken
+        path for path in tables if path and catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]].drops
+    }
+    hops = {path[:hop] for path in ends for hop in range(1, len(path) + 1)}
+    return tuple(sorted(hops, key=lambda path: (len(path), path)))
 
 
 def _check_collection(catalog: CatalogFields) -> None:
@@ -535,7 +537,15 @@ def _check_slots(collection: Collection) -> None:
     share, slots = collection.row_share, collection.slots
     if share is not None and not 0 <= share < 1:
         raise Problem(("collection", "row_share"), "a share of the people is at least 0 and below 1")
-    _check_weighting(collection)
+    # slots and bits do not go together
+    if not has_bit(collection) and not collection.cap_from.guessed:
+        raise Problem(
+            ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
+        )
+    if has_bit(collection) and "tau" in collection.settled:
+        raise Problem(
+            ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
+        )
     _check_guess(collection)
     if slots.counted and share == 0:
         where = "tau" if "tau" in collection.settled else "row_bit_cap"
@@ -547,18 +557,6 @@ def _check_slots(collection: Collection) -> None:
         raise Problem(
             ("collection", "shuffled"),
             "the shuffler's promise is stated for one round; write a number, not `estimate`",
-        )
-
-
-def _check_weighting(collection: Collection) -> None:
-    """Slots and bits do not go together."""
-    if not has_bit(collection) and not collection.cap_from.guessed:
-        raise Problem(
-            ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
-        )
-    if has_bit(collection) and "tau" in collection.settled:
-        raise Problem(
-            ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
         )
 
 

@@ -178,21 +178,6 @@ class PrivateKeys(Model):
         })  # fmt: skip
         return self
 
-    def check_always(self, kind: str, other: str) -> None:
-        """Refuse values of `always` that can be no key.
-
-        Args:
-            kind: the column's type.
-            other: the word for what is not shown.
-
-        Raises:
-            ValueError: one is not.
-        """
-        for key in self.always:
-            number = kind != "string" and re.fullmatch(r"-?[0-9]{1,18}", key)
-            if not (number or (kind == "string" and is_key(key, self.length, other))):
-                raise ValueError(f"`{key}` in `always` cannot be a key of this column; remove it")
-
 
 Categories = Annotated[
     Annotated[tuple[Label, ...], Tag("listed")] | Annotated[PrivateKeys, Tag("private")],
@@ -388,7 +373,12 @@ class Column(Model):
             refuse({f"`{key}` {rule}": value is not None for key, value in listing.items()})
             if not self.out_of_domain.keeps:
                 raise ValueError("rows of keys that are not shown lie in `other`; remove `out_of_domain`")
-            self.private_keys.check_always(self.type, self.other)
+            for key in self.private_keys.always:
+                number = self.type != "string" and re.fullmatch(r"-?[0-9]{1,18}", key)
+                if not (
+                    number or (self.type == "string" and is_key(key, self.private_keys.length, self.other))
+                ):
+                    raise ValueError(f"`{key}` in `always` cannot be a key of this column; remove it")
         alike = " and ".join(map(repr, alike_but_for_blanks(self.listed) or ()))
         refuse({
             "a category is listed twice; list each once": len(set(self.listed)) != len(self.listed),
@@ -437,7 +427,12 @@ def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
     if cuts is None:
         starts: range | list[int] = range(lower, upper + 1)
     elif cuts.at:
-        starts = _listed(column, cuts.at, lower, upper)
+        starts = [column.units(text) for text in cuts.at]
+        if starts != sorted(set(starts)):
+            raise ValueError("`cuts` must increase strictly; sort them")
+        if starts[0] < lower or starts[-1] > upper:
+            raise ValueError("`cuts` must lie between `lower` and `upper`; drop the ones outside")
+        starts = starts if starts[0] == lower else [lower, *starts]
     elif cuts.width in CALENDAR and column.type in ("date", "timestamp"):
         starts = _calendar(column, cuts.width, lower, upper)
     else:
@@ -447,30 +442,16 @@ def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
     return tuple(starts)
 
 
-def _listed(column: Column, at: tuple[str, ...], lower: int, upper: int) -> list[int]:
-    starts = [column.units(text) for text in at]
-    if starts != sorted(set(starts)):
-        raise ValueError("`cuts` must increase strictly; sort them")
-    if starts[0] < lower or starts[-1] > upper:
-        raise ValueError("`cuts` must lie between `lower` and `upper`; drop the ones outside")
-    return starts if starts[0] == lower else [lower, *starts]
-
-
 def _even(column: Column, width: str, lower: int, upper: int) -> range:
-    step = _step(column, width)
-    starts = range(lower, upper + 1, step)
-    closes = len(starts) > 1 and (upper - lower) % step == 0 and step > 1
-    return starts[:-1] if closes else starts
-
-
-def _step(column: Column, width: str) -> int:
-    """A width in units of the column."""
     if width in CALENDAR:
         raise ValueError(f"`width: {width}` does not go with type {column.type}; write a number")
     steps = as_fraction(width) * 10**column.digits
     if steps.denominator != 1 or steps < 1:
         raise ValueError(f"`width: {width}` is not a whole number of units of the column; widen it")
-    return int(steps)
+    step = int(steps)
+    starts = range(lower, upper + 1, step)
+    closes = len(starts) > 1 and (upper - lower) % step == 0 and step > 1
+    return starts[:-1] if closes else starts
 
 
 def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:

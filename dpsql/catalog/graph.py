@@ -9,7 +9,6 @@ table (pick-up and drop-off zone); then the path is the name. A key and all fore
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -187,22 +186,6 @@ def is_own(catalog: CatalogFields, of: str, path: KeyPath) -> bool:
     return private and path == own_path(catalog, of)[: len(path)]
 
 
-def joined_paths(catalog: CatalogFields, of: str, ends: Iterable[KeyPath]) -> tuple[KeyPath, ...]:
-    """Every hop that placing the rows of a table takes, parents before children.
-
-    Args:
-        catalog: a checked catalog.
-        of: the counted table.
-        ends: foreign-key paths of its axes and to its unit; hops that drop unmatched rows are always taken.
-    """
-    tables = reachable(catalog, of)
-    dropping = {
-        path for path in tables if path and catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]].drops
-    }
-    hops = {path[:hop] for path in {*ends, *dropping} for hop in range(1, len(path) + 1)}
-    return tuple(sorted(hops, key=lambda path: (len(path), path)))
-
-
 def max_ids(catalog: CatalogFields, of: str) -> int | str:
     """Rows of a table that count for one privacy unit: 1, a number, or ``auto``."""
     if catalog.privacy.unit.table in (None, of):
@@ -291,14 +274,6 @@ def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> Resolved
         raise CatalogError(
             f"no column `{column}` in `{table}`", hint=nearest(column, tuple(catalog.tables[table].columns))
         )
-    return _plain_axis(catalog, view, axis, path, spec)
-
-
-def _plain_axis(
-    catalog: CatalogFields, view: View, axis: AxisSpec, path: KeyPath, spec: Column
-) -> ResolvedAxis:
-    """The axis of one column with a public domain."""
-    table, column = reachable(catalog, view.of)[path], axis.axis.split(".")[-1]
     if not spec.has_domain:
         wanted = "categories" if spec.type == "string" else "lower and upper"
         raise CatalogError(

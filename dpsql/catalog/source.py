@@ -311,7 +311,17 @@ def check_queries(source: Source, tables: Mapping[str, Table]) -> None:
         at = ("source", "tables", name)
         query = query_of(source, tables, name) if name in tables else None
         if source.kind.is_server and is_select(place):
-            _check_server_query(query, tables.get(name), at)
+            # types of columns say whether expressions are total: one private table alone
+            table = tables.get(name)
+            reason = "is of a public table" if table is None or table.is_public else ""
+            reason = reason or ("joins another table" if query is not None and query.joins else "")
+            reason = reason or ("is not checked" if query is None or query.trusted else "")
+            if reason:
+                raise Problem(
+                    at,
+                    f"a SELECT that {reason} is for files and DuckDB; make a view of it on the server, name the "
+                    "view, and vouch for it by `trusted: true`",
+                )
         if query is None:
             continue
         shared = _shared(source, tables, name)
@@ -323,18 +333,6 @@ def check_queries(source: Source, tables: Mapping[str, Table]) -> None:
             )
         if query.columns is not None:
             _check_columns(tables[name], query.columns, at)
-
-
-def _check_server_query(query: Query | None, table: Table | None, at: tuple[str, ...]) -> None:
-    """A server takes SELECTs over one private table; types of columns say whether its expressions are total."""
-    reason = "is of a public table" if table is None or table.is_public else ""
-    reason = reason or ("joins another table" if query is not None and query.joins else "")
-    reason = reason or ("is not checked" if query is None or query.trusted else "")
-    if reason:
-        raise Problem(
-            at, f"a SELECT that {reason} is for files and DuckDB; make a view of it on the server, name the view, and "
-            "vouch for it by `trusted: true`"
-        )  # fmt: skip
 
 
 def _shared(source: Source, tables: Mapping[str, Table], name: str) -> str:

@@ -184,7 +184,12 @@ def check_summaries(catalog: CatalogFields) -> None:
                 catalog.collection is not None and catalog.source is None,
         }  # fmt: skip
         refuse(reasons, *path)
-        _check_names(table, path)
+        named = {
+            name.lower() for name in (*table.written, *table.derive, *table.measures, *table.foreign_keys)
+        }
+        for name in table.summaries:
+            if name.lower() in named | {str(table.key).lower()}:
+                raise Problem((*path, name), f"`{name}` is a column already; rename the summary")
         for name, summary in table.summaries.items():
             try:
                 _check_summary(catalog, table, name, summary)
@@ -192,13 +197,6 @@ def check_summaries(catalog: CatalogFields) -> None:
                 raise Problem((*path, name, "is"), str(error)) from None
             except ValueError as error:
                 raise (error if isinstance(error, Problem) else Problem((*path, name), str(error))) from None
-
-
-def _check_names(table: Table, path: tuple[str, ...]) -> None:
-    named = {name.lower() for name in (*table.written, *table.derive, *table.measures, *table.foreign_keys)}
-    for name in table.summaries:
-        if name.lower() in named | {str(table.key).lower()}:
-            raise Problem((*path, name), f"`{name}` is a column already; rename the summary")
 
 
 def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Summary) -> None:

@@ -446,7 +446,9 @@ class Memory:
             answers = self._load()
             answer = answers.get(plan.collection)
             if answer is None:
-                self._check_cap(answers, plan)
+                spent = sum((Fraction(answer["epsilon"]) for answer in answers.values()), Fraction(0))
+                if spent + plan.epsilon > self.lifetime_cap:
+                    raise PrivacyError("this device has spent all of its epsilon for collections")
                 answer = {"epsilon": str(plan.epsilon), "round": draw_round(plan, entropy), "report": None}
                 answers[plan.collection] = answer
                 self._store(answers)
@@ -460,11 +462,6 @@ class Memory:
             answer["report"] = report.hex()
             self._store(answers)
             return report
-
-    def _check_cap(self, answers: dict[str, Any], plan: Plan) -> None:
-        spent = sum((Fraction(answer["epsilon"]) for answer in answers.values()), Fraction(0))
-        if spent + plan.epsilon > self.lifetime_cap:
-            raise PrivacyError("this device has spent all of its epsilon for collections")
 
     def _load(self) -> dict[str, Any]:
         if not self.path.exists():

@@ -444,7 +444,11 @@ def check_plan(plan: Plan) -> None:
         and 0 <= plan.rows_floor < plan.rows_cap <= LARGEST_COUNT
     ):
         raise DataError("the plan's row bounds are not valid", hint="ask for a new plan")
-    _check_rounds(plan)
+    parts = plan.round_shares
+    if not (whole(plan.round, plan.rounds, *parts) and 0 <= plan.round < plan.rounds <= LARGEST_BOUND):
+        raise DataError("the plan's round is not one of its rounds", hint="ask for a new plan")
+    if parts and (len(parts) != plan.rounds or min(parts) < 1 or sum(parts) > LARGEST_BOUND):
+        raise DataError("the plan's rounds have no sound shares", hint="ask for a new plan")
     for axis in plan.axes:
         if not _axis_sound(axis):
             raise DataError("an axis of the plan contradicts itself", hint="ask for a new plan")
@@ -464,15 +468,6 @@ def check_plan(plan: Plan) -> None:
     shares = [view.share for view in plan.views]
     if len(shares) > LARGEST_COUNT or not 1 <= sum(shares) <= LARGEST_BOUND:
         raise DataError("the plan's views have no sound shares", hint="ask for a new plan")
-
-
-def _check_rounds(plan: Plan) -> None:
-    shares = plan.round_shares
-    sound = whole(plan.round, plan.rounds, *shares)
-    if not (sound and 0 <= plan.round < plan.rounds <= LARGEST_BOUND):
-        raise DataError("the plan's round is not one of its rounds", hint="ask for a new plan")
-    if shares and (len(shares) != plan.rounds or min(shares) < 1 or sum(shares) > LARGEST_BOUND):
-        raise DataError("the plan's rounds have no sound shares", hint="ask for a new plan")
 
 
 def _axis_sound(axis: PlanAxis) -> bool:

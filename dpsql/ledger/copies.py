@@ -117,7 +117,11 @@ def _moved(old: Path, new: Path, locks: ExitStack, *, begun: bool) -> Copied:
         states = _states(old, entries) if old.parent != new.parent else []
         for state in states:
             locks.enter_context(held(beside(state, ".lock")))
-            _check_whole(state)
+            # the journal of an append that was cut short belongs to the state
+            if state.with_name(state.name + "-journal").exists():
+                raise OperationalError(
+                    f"an append to {state} was cut short", hint="append that batch again, then move"
+                )
         sources = [beside(old, ".key"), *states, *(beside(state, ".sum") for state in states)]
         pairs = [(file, _place(file, old, new)) for file in sources if file.exists()]
         # a move that was cut short has copied some already
@@ -170,14 +174,6 @@ def _place(file: Path, old: Path, new: Path) -> Path:
     if file == beside(old, ".key"):
         return beside(new, ".key")
     return new.with_name(file.name)
-
-
-def _check_whole(state: Path) -> None:
-    """Refuse the state of a stream whose last append was cut short: its journal belongs to it."""
-    if state.with_name(state.name + "-journal").exists():
-        raise OperationalError(
-            f"an append to {state} was cut short", hint="append that batch again, then move"
-        )
 
 
 def _check_there(ledger: Path) -> None:

@@ -243,7 +243,14 @@ def held(path: Path) -> Iterator[Lock]:
             f"{path} cannot be locked ({error.strerror})", hint=f"check the directory's rights; {UNCHARGED}"
         ) from error
     try:
-        _sign(handle)
+        # for people: a full disk is no reason not to hold the lock
+        note = {
+            "pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200] if sys.argv else "",
+        }  # fmt: skip
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(note).encode(), 0)
         yield Lock(path, handle)
     finally:
         os.close(handle)
@@ -302,17 +309,6 @@ def _leads_to(path: Path, handle: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
         return False
-
-
-def _sign(handle: int) -> None:
-    """Write who holds the lock. A full disk is no reason not to hold it: the note is for people."""
-    note = {
-        "pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200] if sys.argv else "",
-    }  # fmt: skip
-    with suppress(OSError):
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(note).encode(), 0)
 
 
 def _holder(handle: int) -> str:

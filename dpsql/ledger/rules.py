@@ -51,7 +51,6 @@ from dpsql.ledger.identity import (
     PublicRelease,
     Receipt,
     ReleaseSpend,
-    SourceTable,
     charge_grains,
     limit_grains,
 )
@@ -345,16 +344,17 @@ def check_sketches(store: Store, spend: ReleaseSpend, comparison: RowComparison)
         MachineFault: the ledger cannot be written.
     """
     name = spend.lineage.name
-    charged = {place for entry in _charged(store, name) for t in entry.charged_tables() for place in t.places}
+    entries = [entry for entry in store.entries if entry.lineage == name]
+    charged = {place for entry in entries for table in entry.charged_tables() for place in table.places}
     row_hashes = comparison.least_hashes(store.fingerprint("row sketches"), FEWEST_ROWS)
     private_log(store.path)
     store.connection.execute(_SCHEMA)
     for table in spend.tables:
+        # of a folder itself, whatever files come into it; of a data frame its name
+        place = store.fingerprint(f"place {table.places[0]}" if table.places else f"frame {table.name}")
         # A place that holds too few rows now keeps no older sketch either.
         hashes = row_hashes.get(table.name, ())
-        sketch = _Sketch(
-            name, _place(store, table), frozenset(hashes[:SKETCH] if len(hashes) >= FEWEST_ROWS else ())
-        )
+        sketch = _Sketch(name, place, frozenset(hashes[:SKETCH] if len(hashes) >= FEWEST_ROWS else ()))
         if comparison.compare and charged.isdisjoint(table.places):
             for stranger in _strangers(store, name):
                 _judge(store, table.name, sketch, stranger, comparison.other_people)
@@ -427,12 +427,3 @@ def _strangers(store: Store, name: str) -> Iterator[_Sketch]:
     for lineage, place, hashes in rows:
         if lineage in charged:
             yield _Sketch(lineage, place, frozenset(json.loads(hashes)))
-
-
-def _charged(store: Store, name: str) -> Iterator[LedgerEntry]:
-    return (entry for entry in store.entries if entry.lineage == name)
-
-
-def _place(store: Store, table: SourceTable) -> str:
-    """A keyed hash of where a table lies: of a folder itself, whatever files come into it; of a data frame's name."""
-    return store.fingerprint(f"place {table.places[0]}" if table.places else f"frame {table.name}")

@@ -112,7 +112,11 @@ class Store:
         """
         self.path = path
         head = beside(path, ".head")
-        _check_here(path, head)
+        if head.exists() and (moved := read_head(head).moved) is not None:
+            raise IntegrityError(
+                f"the ledger {path} was moved to {moved}",
+                hint="name that file under `ledger`; to finish a move that was cut short, run it again",
+            )
         if not path.exists():
             _create(path, head)
         remove_aside(path)
@@ -120,7 +124,14 @@ class Store:
         try:
             self.entries, self.counters, self._secret = self._read()
             _check_chain(self.entries, self.counters)
-            _check_head(self.entries, head)
+            # the last row or, after a crash between commit and head, the one before
+            sequence, last = read_head(head)[:2]
+            if not len(self.entries) - 1 <= sequence <= len(self.entries):
+                raise IntegrityError(
+                    f"the ledger has {len(self.entries)} entries, its head {sequence}", hint=RESTORE
+                )
+            if last != (self.entries[sequence - 1].hash if sequence else GENESIS):
+                raise IntegrityError("the ledger's head is not on its chain", hint=RESTORE)
         except BaseException:
             self._connection.close()
             raise
@@ -309,15 +320,6 @@ def read_head(head: Path) -> Head:
         raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=RESTORE) from error
 
 
-def _check_here(path: Path, head: Path) -> None:
-    """Refuse the place that a ledger has left."""
-    if head.exists() and (moved := read_head(head).moved) is not None:
-        raise IntegrityError(
-            f"the ledger {path} was moved to {moved}",
-            hint="name that file under `ledger`; to finish a move that was cut short, run it again",
-        )
-
-
 def _check_chain(entries: list[LedgerEntry], counters: dict[str, Counter]) -> None:
     """Each entry continues the one before, and the counters are what the entries add up to."""
     previous = GENESIS
@@ -358,15 +360,6 @@ def _agrees(counter: Counter, entry: LedgerEntry, totals: tuple[int, int]) -> bo
         math.floor(Fraction(entry.key_delta) * KEY_GRAINS),
     )  # fmt: skip
     return (counter.spent, counter.key_spent) == totals and identity == recorded
-
-
-def _check_head(entries: list[LedgerEntry], head: Path) -> None:
-    """The head is the last row or, after a crash between commit and head, the one before."""
-    sequence, last = read_head(head)[:2]
-    if not len(entries) - 1 <= sequence <= len(entries):
-        raise IntegrityError(f"the ledger has {len(entries)} entries, its head {sequence}", hint=RESTORE)
-    if last != (entries[sequence - 1].hash if sequence else GENESIS):
-        raise IntegrityError("the ledger's head is not on its chain", hint=RESTORE)
 
 
 UNSHOWN = {

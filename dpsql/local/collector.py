@@ -124,18 +124,15 @@ class Counting:
             if failed is not None:
                 self.rejected[CHECKS[failed][1]] += reports
                 continue
-            table = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8).reshape(reports, width)
-            self._add_table(view, fold, table)
-
-    def _add_table(self, view: int, fold: int, payloads: NDArray[np.uint8]) -> None:
-        oracle, tally = self._oracles[view], self.tallies[view]
-        accepted, reason = oracle.check(payloads)
-        sound = int(accepted.sum())
-        self.rejected[reason] += len(payloads) - sound
-        if sound:
-            tally.reports[fold] += sound
-            tally.support[fold] += oracle.count(payloads if sound == len(payloads) else payloads[accepted])
-            self.accepted += sound
+            payloads = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8).reshape(reports, width)
+            oracle, tally = self._oracles[view], self.tallies[view]
+            accepted, reason = oracle.check(payloads)
+            sound = int(accepted.sum())
+            self.rejected[reason] += reports - sound
+            if sound:
+                tally.reports[fold] += sound
+                tally.support[fold] += oracle.count(payloads if sound == reports else payloads[accepted])
+                self.accepted += sound
 
 
 def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8]) -> Counting:
@@ -241,7 +238,16 @@ def _read(
     for portion in spool.portions(state):
         rows, tokens = _row(state, f"SELECT count(*), count(token) FROM {portion}")
         if tokens:
-            _hold(state, portion, key)
+            # kept under the hash of its token
+            state.execute(
+                f"""
+                INSERT INTO held
+                SELECT CAST(token & {PARTS - 1} AS UTINYINT), token, epoch, report FROM (
+                    SELECT CAST('0x' || left(sha256($prefix || encode(token)), 32) AS UHUGEINT) AS token, epoch, report
+                    FROM {portion} WHERE token IS NOT NULL)
+                """,
+                {"prefix": token_prefix(key)},
+            )
             token_reports += tokens
         if rows > tokens:
             _count_plain(state, counting, portion, digest)
@@ -255,19 +261,6 @@ def _row(state: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
 def token_prefix(key: bytes) -> bytes:
     """Prefix of a token where it is hashed: 16 bytes derived from the collection's key."""
     return hashlib.blake2b(b"", key=key, digest_size=16, person=b"dpsql token").digest()
-
-
-def _hold(state: duckdb.DuckDBPyConnection, portion: str, key: bytes) -> None:
-    """Keep reports that have a token, under its hash."""
-    state.execute(
-        f"""
-        INSERT INTO held
-        SELECT CAST(token & {PARTS - 1} AS UTINYINT), token, epoch, report FROM (
-            SELECT CAST('0x' || left(sha256($prefix || encode(token)), 32) AS UHUGEINT) AS token, epoch, report
-            FROM {portion} WHERE token IS NOT NULL)
-        """,
-        {"prefix": token_prefix(key)},
-    )
 
 
 def _count_plain(state: duckdb.DuckDBPyConnection, counting: Counting, portion: str, digest: str) -> None:

@@ -356,9 +356,10 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> 
         axis: position of the axis.
         counts: the axis's table of all rows.
     """
-    none = _without_rows(plan, tallies)
+    with_rows = rows_between(plan, tallies, 0, 1) or ValueWithError(1.0, 0.0)  # by construction
+    none = float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT))
     first = told_of(plan, tallies, axis)
-    second = [_one_row_each(plan, tallies, view_estimate, none.value) for view_estimate in first]
+    second = [_one_row_each(plan, tallies, view_estimate, none) for view_estimate in first]
     person = blue([view_estimate.group for view_estimate in second])
     size = counts.shares.size
     cross, plain = np.zeros((size, size)), np.zeros((size, size))
@@ -372,20 +373,12 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> 
         cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
         plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports
     even = person.shares - 1 / size
-    plain += (none.error / (1 - none.value)) ** 2 * np.outer(even, even)
+    plain += (with_rows.error / (1 - none)) ** 2 * np.outer(even, even)
     return TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
 
 
 def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: FloatArray) -> FloatArray:
     return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
-
-
-def _without_rows(plan: Plan, tallies: Tallies) -> ValueWithError:
-    """Share of people without a row; 0 where everybody has one by construction."""
-    with_rows = rows_between(plan, tallies, 0, 1)
-    if with_rows is None:
-        return ValueWithError(0.0, 0.0)
-    return ValueWithError(float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT)), with_rows.error)
 
 
 def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: AxisReports, none: float) -> AxisReports:
@@ -457,7 +450,12 @@ def weighted_tables(
     for axis, axis_estimates in known.items():
         laws = two_laws(plan, tallies, axis, axis_estimates.counts)
         factor = clip_factor(laws, axis_estimates.counts.covariance, cut, BEYOND)
-        weighted.factors[axis], weighted.known[axis] = factor, _with_bar(axis_estimates, factor)
+        weighted.factors[axis] = factor
+        weighted.known[axis] = replace(
+            axis_estimates,
+            counts=ShareEstimate(axis_estimates.counts.shares, axis_estimates.counts.covariance * factor),
+            signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in axis_estimates.signed),
+        )
         small = laws.rows.size <= LARGEST
         mixed, at_random = shrink(laws, plan.axes[axis].smooth) if small else (None, None)
         weighted.at_random[axis] = missing_at_random(laws), at_random
@@ -469,12 +467,3 @@ def weighted_tables(
                 mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)
             )
     return weighted
-
-
-def _with_bar(table: AxisTable, factor: float) -> AxisTable:
-    counts = ShareEstimate(table.counts.shares, table.counts.covariance * factor)
-    return replace(
-        table,
-        counts=counts,
-        signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in table.signed),
-    )

@@ -35,6 +35,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -279,7 +280,8 @@ def add_people(sheet: Sheet, sums: RunningSums, people: int, heard: LinkedReport
         counts = signed = np.ones((size, 1))
         inside = values = np.ones((size, BOXES))
         for name, service_axes in services.items():
-            covered = _covered([sums.boxes[a] for a in service_axes]).T
+            # cells of the service's axes inside each box, (cells, boxes)
+            covered = reduce(_outer, (sums.boxes[a] for a in service_axes), np.ones((BOXES, 1))).T
             rows, bits = _cell_scores(sheet, heard, name, first, first + size, service_axes)
             signed_scores = bits if sheet.tells(name, sums.measure) else rows
             counts, signed = _outer(counts, rows), _outer(signed, signed_scores)
@@ -313,14 +315,6 @@ def _halves(leaves: int, rng: np.random.Generator) -> FloatArray:
     length = rng.integers(1, max(leaves, 2), BOXES)
     at = (np.arange(leaves)[None, :] - low[:, None]) % leaves
     return np.asarray(at < length[:, None], dtype=np.float64)
-
-
-def _covered(masks: Sequence[FloatArray]) -> FloatArray:
-    """Cells of several axes inside each box, shape (BOXES, cells)."""
-    cells = np.ones((BOXES, 1))
-    for mask in masks:
-        cells = _outer(cells, mask)
-    return cells
 
 
 def _outer(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -27,7 +27,7 @@ from dpsql.local.estimate import (
 )
 from dpsql.local.mechanisms.joint import posterior
 from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.smooth import JointTable, fitted_together, joint_table
+from dpsql.local.smooth import fitted_together, joint_table
 from dpsql.local.tallies import Tallies
 from dpsql.matrices.max_entropy import cell_spread
 
@@ -116,7 +116,7 @@ def grid_part(
     values, noises = centred(seen.table), _noises(seen.noises)
     models = [rest(model_of(known[a].counts)) for a in axes]
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
-    boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
+    boxes = [masks for _, masks in _boxes([np.arange(size + 1) for size in values.shape], values.shape, rng)]
     variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
     return Interaction(values, _quantile(variances, [_product(m, models) for m in boxes], CAUTION))
 
@@ -156,7 +156,13 @@ def smooth_part(
     slots = joint.shares if measure is None else joint.shares[..., 1] - joint.shares[..., 0]
     values = centred(slots * filled)
     models = [rest(model_of(known[a].counts)) for a in axes]
-    factor = _spread_of(joint, measure) * filled
+    # factor of the interaction's posterior covariance, shape (*leaves, weights)
+    factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
+    if measure is not None:
+        factor = factor[..., 1, :] - factor[..., 0, :]
+    for axis in range(factor.ndim - 1):
+        factor = factor - factor.mean(axis=axis, keepdims=True)
+    factor = np.asarray(factor) * filled
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
@@ -166,22 +172,12 @@ def smooth_part(
     return Interaction(values, strength)
 
 
-def _spread_of(joint: JointTable, measure: int | None) -> FloatArray:
-    """Factor of the interaction's posterior covariance, shape (*leaves, weights)."""
-    factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
-    if measure is not None:
-        factor = factor[..., 1, :] - factor[..., 0, :]
-    for axis in range(factor.ndim - 1):
-        factor = factor - factor.mean(axis=axis, keepdims=True)
-    return np.asarray(factor)
-
-
 def _posterior_strength(
     factor: FloatArray, models: Sequence[FloatArray], quantile: float, rng: np.random.Generator
 ) -> float:
     """A quantile, over random boxes, of the posterior variance in units of the axes' models."""
     sizes = factor.shape[:-1]
-    boxes = list(_boxes(_any_cuts(sizes), sizes, rng))
+    boxes = list(_boxes([np.arange(size + 1) for size in sizes], sizes, rng))
     variances = np.array(
         [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
     )
@@ -198,7 +194,10 @@ def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.r
     models, cuts = [spread @ spread.T for spread in spreads], [np.asarray(edges) for edges in seen.edges]
     bent, _ = _bent(values - centred(seen.table), seen.noises, models, cuts, rng)
     variance = unit = 0.0
-    for box, masks in _halves(values.shape, rng):
+    for _ in range(BOXES):
+        lows = [int(rng.integers(0, (size + 1) // 2 + 1)) for size in values.shape]
+        sides = (slice(low, low + max(size // 2, 1)) for low, size in zip(lows, values.shape, strict=True))
+        box, masks = _masked(tuple(sides), values.shape)
         variance += float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum())
         variance += (PULLED * float(values[box].sum())) ** 2
         unit += _product(masks, models)
@@ -262,10 +261,6 @@ def _bent(
     return max(0.0, squared - expected - deviation) / unit, expected / unit
 
 
-def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
-    return [np.arange(size + 1) for size in sizes]
-
-
 def _boxes(
     edges: Sequence[np.ndarray], sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[tuple[tuple[slice, ...], list[FloatArray]]]:
@@ -281,19 +276,6 @@ def _masked(box: tuple[slice, ...], sizes: Sequence[int]) -> tuple[tuple[slice, 
     for mask, side in zip(masks, box, strict=True):
         mask[side] = 1
     return box, masks
-
-
-def _halves(
-    sizes: Sequence[int], rng: np.random.Generator
-) -> Iterator[tuple[tuple[slice, ...], list[FloatArray]]]:
-    """Random boxes of half of every axis, as slices and as masks."""
-    for _ in range(BOXES):
-        box = tuple(
-            slice(low, low + max(n // 2, 1))
-            for n in sizes
-            for low in [int(rng.integers(0, (n + 1) // 2 + 1))]
-        )
-        yield _masked(box, sizes)
 
 
 def _product(masks: Sequence[FloatArray], matrices: Sequence[FloatArray]) -> float:

@@ -76,9 +76,9 @@ class RowReports:
         oracle = self.oracle
         named = {
             "oracle": oracle.name,
-            "domain": oracle.law.domain,
-            "extra": oracle.law.extra,
-            "own": oracle.law.own,
+            "domain": oracle.domain,
+            "extra": oracle.extra,
+            "own": oracle.own,
         }
         return {"plan": self.plan, **named, "support": list(self.support), "reports": self.reports}
 
@@ -296,18 +296,16 @@ def views_of(design: CollectionDesign, own: int) -> list[View]:
     for grid in design.joint:
         view_shares += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
-        view_shares += _row_counts(design, rows)
+        # one-bit views of row counts, as the weighting needs them
+        counted = weighting_named(design.row_weighting).counted(
+            design.tau, design.rows_floor, design.rows_cap
+        )
+        total = sum(counted.values())
+        view_shares += [
+            ViewShare(View("rows_bit", (), (), rows=between), rows * weight / total)
+            for between, weight in sorted(counted.items())
+        ]
     return [with_oracle(design, own, each) for each in view_shares]
-
-
-def _row_counts(design: CollectionDesign, share: Fraction) -> list[ViewShare]:
-    """One-bit views of row counts, as the weighting needs them."""
-    weights = weighting_named(design.row_weighting).counted(design.tau, design.rows_floor, design.rows_cap)
-    total = sum(weights.values())
-    return [
-        ViewShare(View("rows_bit", (), (), rows=rows), share * weight / total)
-        for rows, weight in sorted(weights.items())
-    ]
 
 
 def with_oracle(design: CollectionDesign, own: int, asked: ViewShare) -> View:
@@ -320,7 +318,7 @@ def with_oracle(design: CollectionDesign, own: int, asked: ViewShare) -> View:
         oracle = SquareWaveAggregator(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
     else:
         oracle = choose_oracle(view.domain, own)
-    return replace(view, oracle=oracle.name, extra=oracle.law.extra)
+    return replace(view, oracle=oracle.name, extra=oracle.extra)
 
 
 def _spread(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:

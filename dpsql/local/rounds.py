@@ -26,11 +26,11 @@ from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import local_estimate, local_meta, survey_axes, survey_promise
 from dpsql.local.estimate import model_of
-from dpsql.local.forecast import Prediction
 from dpsql.local.mechanisms.ahead import (
     EVEN,
     EVEN_MORE,
     AheadRound,
+    box_groups,
     box_oracle,
     close_round,
     first_boxes,
@@ -40,11 +40,10 @@ from dpsql.local.mechanisms.ahead import (
     round_count,
     spread_evenly,
     threshold,
-    unbiased_boxes,
 )
-from dpsql.local.mechanisms.blue import ShareEstimate
+from dpsql.local.mechanisms.blue import ShareEstimate, blue
 from dpsql.local.mechanisms.priors import with_hidden
-from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate, spread
+from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate
 from dpsql.local.plan import CollectionDesign, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
@@ -177,13 +176,7 @@ def _view(boxes: np.ndarray) -> View:
     oracle = box_oracle(boxes, 0)
     listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
     axes = tuple(range(boxes.shape[1]))
-    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.law.domain)
-
-
-def predict_round(plan: Plan, people: int) -> list[Prediction]:
-    """Standard error of one box of a round, in rows a person, where nobody is."""
-    error = float(np.sqrt(spread(plan.own) * plan.rounds / people))
-    return [Prediction("a box of this round; the last one will forecast the errors of answers", error)]
+    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.domain)
 
 
 def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstimate, FloatArray, FloatArray]:
@@ -202,7 +195,8 @@ def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstim
             hint="make the next plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
     rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
-    unbiased, positive = unbiased_boxes(rounds, plan.own), positive_boxes(rounds)
+    # Boxes follow from reports of other people, so given the boxes every round is unbiased.
+    unbiased, positive = blue(box_groups(rounds, plan.own)), positive_boxes(rounds)
     even = max(EVEN / EVEN_MORE ** (len(plan.axes) - 1), 1.0)
     return rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / even
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,8 +67,9 @@ from dpsql.local.forecast import (
     ways_out,
 )
 from dpsql.local.joined import joined_content, joined_tables
+from dpsql.local.oracles.oracle import spread
 from dpsql.local.plan import CollectionDesign, RowReports, plan_body
-from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, predict_round, rounds_design
+from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, rounds_design
 from dpsql.local.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.local.smooth import SLOW, joint_seconds
 from dpsql.local.spools import spool_files
@@ -207,10 +209,6 @@ class _Plans(NamedTuple):
     label: str
     first: tuple[Plan, RowReports] | None
 
-    def design(self, people: int) -> CollectionDesign:
-        """The curator's decisions."""
-        return design_of(self.survey, people, self.label)
-
     def plan(self, design: CollectionDesign) -> Plan:
         """The plan that goes out next."""
         if self.first is None:
@@ -219,20 +217,23 @@ class _Plans(NamedTuple):
 
     def predictions(self, design: CollectionDesign) -> list[Prediction]:
         plan = self.plan(design)
-        return predict(plan, max(round(design.people * _part(plan)), 1))
+        # the part of the people who belong to the plan's round
+        in_round = plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
+        return predict(plan, max(round(design.people * in_round), 1))
 
     def worst(self, people: int) -> float:
         """The largest error, as a share of the people."""
-        if asks_rows_alone(self.plan(self.design(people))):
+        design = design_of(self.survey, people, self.label)
+        if asks_rows_alone(self.plan(design)):
             raise InterfaceError(
                 "the first round of `tau: estimate` asks for row counts alone, which have no target",
                 hint="give the target with --after, or a number as tau",
             )
-        return max(prediction.error for prediction in self.predictions(self.design(people)))
+        return max(prediction.error for prediction in self.predictions(design))
 
     def forecast(self, people: int) -> CollectionForecast:
         """All that can be said of the plan."""
-        design = self.design(people)
+        design = design_of(self.survey, people, self.label)
         plan, predictions = self.plan(design), self.predictions(design)
 
         def at_epsilon(epsilon: float) -> list[Prediction]:
@@ -268,11 +269,6 @@ def _service_forecast(
     return CollectionForecast(None, people, predict_services(survey, sheet, people), [], services, {})
 
 
-def _part(plan: Plan) -> float:
-    """The part of the people who belong to the plan's round."""
-    return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
-
-
 def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> CollectionForecast:
     """The plan of the first round, or of the one after another whose reports are counted."""
     design = rounds_design(survey, people, label)
@@ -288,7 +284,10 @@ def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | 
         tallies, _ = _tallied(done, reports, lambda step: None)
         raw = after_round(done, tallies[0])
     plan = read_plan(raw)
-    return CollectionForecast(plan, people, predict_round(plan, people), [], {}, {})
+    # the standard error of one box, in rows a person, where nobody is
+    error = math.sqrt(spread(plan.own) * plan.rounds / people)
+    box = Prediction("a box of this round; the last one will forecast the errors of answers", error)
+    return CollectionForecast(plan, people, [box], [], {}, {})
 
 
 @machine("no release was written", UNCOUNTED)

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.catalog import Collection, service_shares
+from dpsql.catalog import service_shares
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.local.estimate import one_row_each
@@ -134,7 +134,12 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
     collection = survey.collection
     shares, places = service_shares(collection), _places(survey)
     axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
-    measures = _measures(survey, collection)
+    names = [measure.name.rpartition(".")[2] for measure in survey.measures]
+    measures = {
+        name: names.index(measure.rpartition(".")[2])
+        for name, service in collection.services.items()
+        for measure in service.measures
+    }
     holder = _holder_of_rows(survey, axes)
     if holder is not None and set(measures) - {holder}:
         raise CatalogError(
@@ -158,16 +163,6 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
                 f"the view `{name}` has more than {MOST_CELLS} cells to join", hint="make its axes coarser"
             )
     return Sheet(design.collection, design.epsilon, plans, axes, measures, design.catalog or {}, simulated)
-
-
-def _measures(survey: Survey, collection: Collection) -> dict[str, int]:
-    """The survey's position of the measure that a service tells."""
-    names = [measure.name.rpartition(".")[2] for measure in survey.measures]
-    return {
-        name: names.index(measure.rpartition(".")[2])
-        for name, service in collection.services.items()
-        for measure in service.measures
-    }
 
 
 def _holder_of_rows(survey: Survey, axes: Mapping[str, Positions]) -> str | None:

@@ -6,7 +6,7 @@
     part  what is counted of it
 
 A payload that is one number is counted whole, by that number. Where every bit of a payload counts by itself
-(`OracleLaw.apart`), its bytes are counted one by one: counts of 256 values a byte hold all that a tally needs, and no
+(`Oracle.apart`), its bytes are counted one by one: counts of 256 values a byte hold all that a tally needs, and no
 payload is put together from them. Here the counts become payloads again, each in its multiplicity, and go through the
 oracles that count files. So tallies are the same integers, whichever engine counted.
 
@@ -146,13 +146,21 @@ def statement(plan: Plan, tables: Sequence[str], prefix: bytes, dialect: Dialect
 
 def _parts(plan: Plan, dialect: Dialect) -> str:
     """SELECT of what is counted: a line for each part of a sound payload, one for any other report."""
-    apart = [oracle_of(plan, view).law.apart for view in plan.views]
+    apart = [oracle_of(plan, view).apart for view in plan.views]
     places = ", ".join(f"({place})" for place in range(max([1, *apart])))
     answered = ", ".join(
         f"CASE WHEN failed < 0 THEN {name} ELSE 0 END AS {name}" for name in ("view", "fold", "width")
     )
+    # a byte, or the whole payload as a number
+    first = 2 * HEADER + 1
+    byte = dialect.number(f"substr(digits, {first} + 2 * place, 2)")
+    number = dialect.number(f"substr(digits, {first}, {2 * NUMBER})")
+    counted = (
+        f"CASE WHEN failed >= 0 THEN 0 WHEN apart > 0 THEN {byte} WHEN width <= {NUMBER} THEN {number} "
+        "ELSE 0 END"
+    )
     return (
-        f"SELECT failed, {answered}, place, {_value(dialect)} AS value, n, tokens "
+        f"SELECT failed, {answered}, place, {counted} AS value, n, tokens "
         f"FROM ({_ends(plan, apart, dialect)}) AS e CROSS JOIN (VALUES {places}) AS b(place) "
         "WHERE place BETWEEN lowest AND highest"
     )
@@ -171,17 +179,6 @@ def _ends(plan: Plan, apart: Sequence[int], dialect: Dialect) -> str:
         f"SELECT t.*, CASE WHEN failed < 0 AND width = apart AND {damaged} THEN apart - 1 ELSE 0 END AS lowest, "
         "CASE WHEN failed < 0 AND width = apart THEN apart - 1 ELSE 0 END AS highest "
         f"FROM ({with_checks}) AS t"
-    )
-
-
-def _value(dialect: Dialect) -> str:
-    """SQL of what is counted of a report at a place: a byte, or the whole payload as a number."""
-    first = 2 * HEADER + 1
-    byte = dialect.number(f"substr(digits, {first} + 2 * place, 2)")
-    number = dialect.number(f"substr(digits, {first}, {2 * NUMBER})")
-    return (
-        f"CASE WHEN failed >= 0 THEN 0 WHEN apart > 0 THEN {byte} WHEN width <= {NUMBER} THEN {number} "
-        "ELSE 0 END"
     )
 
 
@@ -236,7 +233,7 @@ def _tallied(
 def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> Bytes:
     """Payloads that hold what was counted, and zero elsewhere."""
     payloads = np.zeros((value.size, width), dtype=np.uint8)
-    if oracle.law.apart:
+    if oracle.apart:
         payloads[np.arange(value.size), place] = value
     else:
         for position in range(min(width, NUMBER)):
@@ -246,7 +243,7 @@ def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> B
 
 def _times(oracle: Oracle, payloads: Bytes, people: IntArray) -> IntArray:
     """Support of payloads that came several times each: they are counted once a binary digit of that number."""
-    total = np.zeros(oracle.law.width, dtype=np.int64)
+    total = np.zeros(oracle.width, dtype=np.int64)
     for digit in range(int(people.max(initial=0)).bit_length()):
         total += oracle.count(payloads[(people >> digit & 1) == 1]) << digit
     return total

@@ -57,7 +57,7 @@ def empty_tallies(plan: Plan) -> list[ViewTally]:
     """Zero counts for every view."""
     return [
         ViewTally(
-            np.zeros((FOLDS, oracle_of(plan, view).law.width), dtype=np.int64),
+            np.zeros((FOLDS, oracle_of(plan, view).width), dtype=np.int64),
             np.zeros(FOLDS, dtype=np.int64),
         )
         for view in plan.views
@@ -295,7 +295,7 @@ def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Axi
     items[:, layout.rows] = inside if measure is None else -inside
     if layout.bits is not None:
         items[:, layout.bits] = inside
-    if measure is not None or not _empty(plan):
+    if measure is not None or not any(view.empty for view in plan.views):
         return AxisItems(design, items)
     silence = np.isin(np.arange(view.domain), layout.silent).astype(np.float64)
     padded = np.pad(design, ((0, 1), (0, 1)))
@@ -308,13 +308,8 @@ def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisI
     if measure is not None:
         return None
     blur = wave_matrix(SquareWaveAggregator(view.domain, plan.own, view.extra))
-    even = np.full((len(blur), int(_empty(plan))), 1 / len(blur))
+    even = np.full((len(blur), int(any(view.empty for view in plan.views))), 1 / len(blur))
     return AxisItems(np.hstack([blur, even]), np.eye(len(blur)))
-
-
-def _empty(plan: Plan) -> bool:
-    """True if "no row" can occur."""
-    return any(view.empty for view in plan.views)
 
 
 _cell_of_slot = partial(_slot_items, cells_of=_grid_cells)

@@ -262,7 +262,14 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     first = row_reports_of(plan)
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
     if one_row_each(plan):
-        return _weighted_scale(plan, tallies, float(people), filled_share(plan, tallies))
+        # Weighted views give shares of all rows; rows a person come from reports within tau and beyond it.
+        filled = filled_share(plan, tallies)
+        rows_within = ValueWithError(filled.value * plan.tau, filled.error * plan.tau)
+        beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
+        rows = rows_within.value + max(beyond.value, 0.0)
+        relative, weight = float(np.hypot(rows_within.error, beyond.error)) / rows, rows / rows_within.value
+        clipped = clipped_share(beyond, rows_within)
+        return Scale(float(people) * rows_within.value, weight, relative * weight, clipped)
     total = total_of(plan, tallies, known)
     rows_within = ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
     counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
@@ -277,16 +284,6 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     support = np.array(first.support, dtype=np.float64)
     lost = lost_by_histogram(first.oracle, support, float(first.reports), plan.tau)
     return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
-
-
-def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: ValueWithError) -> Scale:
-    """Weighted views give shares of all rows; rows a person come from reports within tau and beyond it."""
-    rows_within = ValueWithError(filled.value * plan.tau, filled.error * plan.tau)
-    beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
-    mean = rows_within.value + max(beyond.value, 0.0)
-    relative = float(np.hypot(rows_within.error, beyond.error)) / mean
-    weight = mean / rows_within.value
-    return Scale(people * rows_within.value, weight, relative * weight, clipped_share(beyond, rows_within))
 
 
 def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:

@@ -87,7 +87,9 @@ def release_in_memory(
     connection = duckdb.connect(":memory:", config=LOCKDOWN)
     try:
         for i, axis in enumerate(axes):
-            _copy_axis(connection, f"axis_{i}", axis)
+            # read through its release: it is checked, and its file is not opened again by name
+            columns = AXIS | {column.name: column.type for column in axis.meta.columns}
+            create_table(connection, f"axis_{i}", axis.release.atoms_as_text(axis.number), columns)
         for s, statistic in enumerate(statistics):
             nodes = node_sums(statistic.leaves, [axes[a].tree for a in statistic.meta.axes])
             create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
@@ -96,12 +98,6 @@ def release_in_memory(
     release = Release(axes[0].release.path, connection, described, pair_readings=dict(readings))
     release.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
     return release
-
-
-def _copy_axis(connection: duckdb.DuckDBPyConnection, table: str, axis: TakenAxis) -> None:
-    """The table of an axis, read through its release: it is checked, and its file is not opened again by name."""
-    columns = AXIS | {column.name: column.type for column in axis.meta.columns}
-    create_table(connection, table, axis.release.atoms_as_text(axis.number), columns)
 
 
 def _too_large(size: int) -> ReleaseError:

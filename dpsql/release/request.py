@@ -437,14 +437,11 @@ def _watch() -> None:
         with _guard:
             while not _running and not _stop.is_set():
                 _guard.wait()
-            _interrupt_late(time.monotonic())
+            clock = time.monotonic()
+            for running in _running:
+                if clock > running.deadline or running.request.stopped:
+                    running.cursor.interrupt()
         _stop.wait(TICK)
-
-
-def _interrupt_late(clock: float) -> None:
-    for running in _running:
-        if clock > running.deadline or running.request.stopped:
-            running.cursor.interrupt()
 
 
 def _end() -> None:

@@ -39,8 +39,6 @@ from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.reading import indices, stored_columns
 from dpsql.release.format import (
     FORMAT,
-    AxisMeta,
-    FamilyCovariance,
     KeyListMeta,
     Meta,
     StatisticMeta,
@@ -126,7 +124,7 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> StoredTa
         path: for messages.
 
     Returns:
-        The tables.
+        The tables, with their columns in order and their types; of other schemas under a full name.
 
     Raises:
         ReleaseError: something else is.
@@ -138,7 +136,10 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> StoredTa
         raise ReleaseError(
             f"a write-ahead log lay beside {path} when it was opened", hint="open it again once it is gone"
         )
-    stored = found_tables(connection)
+    stored: dict[str, dict[str, str]] = {}
+    for schema, table, column, kind in rows_of(connection, _COLUMNS):
+        name = str(table) if schema == "main" else f"{schema}.{table}"
+        stored.setdefault(name, {})[str(column)] = str(kind)
     if stored.get("meta") != META:
         raise refused(path, "it has no meta table")
     return stored
@@ -217,15 +218,6 @@ def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -
 
 StoredTables = dict[str, dict[str, str]]
 """The tables of a database: their columns in order with their types."""
-
-
-def found_tables(connection: duckdb.DuckDBPyConnection) -> StoredTables:
-    """All tables of a database, with their columns in order and their types; of other schemas under a full name."""
-    tables: dict[str, dict[str, str]] = {}
-    for schema, table, column, kind in rows_of(connection, _COLUMNS):
-        name = str(table) if schema == "main" else f"{schema}.{table}"
-        tables.setdefault(name, {})[str(column)] = str(kind)
-    return tables
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
@@ -347,30 +339,22 @@ def _faults(meta: Meta) -> Iterator[str]:
     if any(not 0 <= axis.model < len(meta.models) for axis in meta.axes):
         yield "an axis names a variance model that is not there"
     for axis in meta.axes:
-        yield from _axis_faults(axis)
+        special = [leaf for leaf in (axis.null_leaf, axis.missing_leaf, axis.other_leaf) if leaf is not None]
+        names = [*AXIS, *(column.name.lower() for column in axis.columns)]
+        if not 1 <= axis.leaves <= MOST_LEAVES or any(not 0 <= leaf < axis.leaves for leaf in special):
+            yield "an axis has no leaves, too many, or a special one that is not among them"
+        if len(set(special)) < len(special) or len(set(names)) < len(names):
+            yield "an axis has one leaf or column twice"
     for place, statistic in enumerate(meta.statistics):
         yield from _statistic_faults(meta, place, statistic)
     if len(meta.covariances) > MOST_COVARIANCES:
         yield "too many families err together"
     for covariance in meta.covariances:
-        yield from _covariance_faults(meta, covariance)
-
-
-def _covariance_faults(meta: Meta, covariance: FamilyCovariance) -> Iterator[str]:
-    members = [*covariance.left, *covariance.right]
-    if len(set(members)) < len(members) or any(not 0 <= i < len(meta.statistics) for i in members):
-        yield "families that err together have a statistic twice, or one that is not there"
-    if any(not 0 <= axis < len(meta.axes) for axes, _ in covariance.components for axis in axes):
-        yield "families that err together have a part of no axis"
-
-
-def _axis_faults(axis: AxisMeta) -> Iterator[str]:
-    special = [leaf for leaf in (axis.null_leaf, axis.missing_leaf, axis.other_leaf) if leaf is not None]
-    names = [*AXIS, *(column.name.lower() for column in axis.columns)]
-    if not 1 <= axis.leaves <= MOST_LEAVES or any(not 0 <= leaf < axis.leaves for leaf in special):
-        yield "an axis has no leaves, too many, or a special one that is not among them"
-    if len(set(special)) < len(special) or len(set(names)) < len(names):
-        yield "an axis has one leaf or column twice"
+        members = [*covariance.left, *covariance.right]
+        if len(set(members)) < len(members) or any(not 0 <= i < len(meta.statistics) for i in members):
+            yield "families that err together have a statistic twice, or one that is not there"
+        if any(not 0 <= axis < len(meta.axes) for axes, _ in covariance.components for axis in axes):
+            yield "families that err together have a part of no axis"
 
 
 def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Iterator[str]:

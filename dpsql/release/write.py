@@ -209,10 +209,23 @@ class ReleaseBuilder:
         for s, statistic in enumerate(self.statistics):
             trees = [self.axes[axis].content.tree for axis in statistic.meta.axes]
             _write_statistic(connection, s, statistic, trees)
-        _write_scales(connection, self.scales)
+        connection.execute(
+            f"CREATE TABLE scale ({', '.join(f'{name} {kind}' for name, kind in SCALE.items())})"
+        )
+        for scale in self.scales:
+            for m in scale.measures:
+                row = (scale.of, m.measure, m.factor, m.left_out, m.above, *m.error, *m.mean_error)
+                connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(row))})", row)
         for i, part in enumerate(self.keys):
             create_table(connection, f"keys_{i}", part.columns, key_list_columns(part.meta))
-        _write_meta(connection, self.meta)  # last: without it nothing passes for a release
+        # last: without it nothing passes for a release
+        connection.execute("CREATE TABLE meta (key VARCHAR, value VARCHAR)")
+        # The catalog keeps its order: the order of its views numbers the axes.
+        rows = [
+            (key, json.dumps(value, sort_keys=key != "catalog")) for key, value in to_json(self.meta).items()
+        ]
+        keys, values = zip(*rows, strict=True)
+        connection.execute("INSERT INTO meta SELECT unnest(?), unnest(?)", [list(keys), list(values)])
 
 
 class PlacedAxis(NamedTuple):
@@ -225,21 +238,20 @@ class PlacedAxis(NamedTuple):
 
 def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
     """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
-    return [_axis_part(number, *axis) for number, axis in enumerate(placed)]
-
-
-def _axis_part(number: int, axis: Axis, of: str, strategy: str) -> AxisPart:
-    arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
-    types = column_types(arrays, select)
-    columns = tuple(
-        ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
-        for c in [*axis.columns, *(column for column, _ in axis.derived)]
-    )
-    meta = AxisMeta(
-        axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
-        axis.null_leaf, axis.missing_leaf, axis.other_leaf,
-    )  # fmt: skip
-    return AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY)))
+    parts = []
+    for number, (axis, of, strategy) in enumerate(placed):
+        arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
+        types = column_types(arrays, select)
+        columns = tuple(
+            ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
+            for c in [*axis.columns, *(column for column, _ in axis.derived)]
+        )
+        meta = AxisMeta(
+            axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
+            axis.null_leaf, axis.missing_leaf, axis.other_leaf,
+        )  # fmt: skip
+        parts.append(AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY))))
+    return parts
 
 
 @contextmanager
@@ -293,13 +305,6 @@ def _described(select: str, firsts: tuple[tuple[Any, ...], ...]) -> list[tuple[s
     return [(str(row[0]), str(row[1])) for row in described]
 
 
-def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Meta) -> None:
-    connection.execute("CREATE TABLE meta (key VARCHAR, value VARCHAR)")
-    # The catalog keeps its order: the order of its views numbers the axes.
-    rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in to_json(meta).items()]
-    connection.execute("INSERT INTO meta SELECT unnest(?), unnest(?)", [*map(list, zip(*rows, strict=True))])
-
-
 def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:
     for i, axis in enumerate(axes):
         with registered(connection, ARRAYS, axis.arrays):
@@ -332,14 +337,6 @@ def _write_statistic(
         create_table(connection, f"node_combination_{s}", dict(zip(names, places, strict=True)) | nodes)
         return
     create_cells(connection, f"node_combination_{s}", "n", nodes)
-
-
-def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleMeta]) -> None:
-    connection.execute(f"CREATE TABLE scale ({', '.join(f'{name} {kind}' for name, kind in SCALE.items())})")
-    for scale in scales:
-        for m in scale.measures:
-            values = (scale.of, m.measure, m.factor, m.left_out, m.above, *m.error, *m.mean_error)
-            connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(values))})", values)
 
 
 def create_cells(

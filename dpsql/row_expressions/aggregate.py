@@ -100,7 +100,9 @@ def parse_aggregate(text: str) -> Aggregate:
     tree = parse_one(text)
     call = read_call(tree)
     if call is None:
-        raise _refused(tree)
+        names = [type(node).__name__ for node in tree.walk()]
+        hint = next((INSTEAD[name] for name in names if name in INSTEAD), HINT)
+        raise CatalogError("`is` is not one aggregate of her rows", hint=hint)
     for part in call.parts:
         for node in part.walk():
             if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Order):
@@ -108,12 +110,6 @@ def parse_aggregate(text: str) -> Aggregate:
                 raise CatalogError(f"{type(node).__name__.upper()} is inside the aggregate", hint=hint)
         check_row(part)
     return call
-
-
-def _refused(tree: Node) -> CatalogError:
-    names = [type(node).__name__ for node in tree.walk()]
-    hint = next((INSTEAD[name] for name in names if name in INSTEAD), HINT)
-    return CatalogError("`is` is not one aggregate of her rows", hint=hint)
 
 
 def read_call(node: Node) -> Aggregate | None:

@@ -136,7 +136,12 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
     tree = parse_one(text)
     if not isinstance(tree, exp.Select):
         raise _refused(f"{type(tree).__name__.upper()} reads more than one row at a time")
-    _only_known_clauses(tree)
+    # nothing that looks at other rows, counts them or orders them
+    for name, value in tree.args.items():
+        if value and name.rstrip("_") not in ("expressions", "from", "joins", "where", "kind"):
+            raise _refused(f"{name.rstrip('_').upper()} reads more than one row of a private table")
+    if tree.args.get("kind"):
+        raise _refused("SELECT AS STRUCT or VALUE makes no columns")
     source = _clause(tree, "from")
     if source is None:
         raise _refused("there is no FROM")
@@ -220,15 +225,6 @@ def _parts(node: Node, name: str) -> list[Node]:
 def _clause(node: Node, name: str) -> Node | None:
     nodes = _parts(node, name)
     return nodes[0] if nodes else None
-
-
-def _only_known_clauses(tree: Node) -> None:
-    """SELECT, FROM, JOIN and WHERE; nothing that looks at other rows, counts them or orders them."""
-    for name, value in tree.args.items():
-        if value and name.rstrip("_") not in ("expressions", "from", "joins", "where", "kind"):
-            raise _refused(f"{name.rstrip('_').upper()} reads more than one row of a private table")
-    if tree.args.get("kind"):
-        raise _refused("SELECT AS STRUCT or VALUE makes no columns")
 
 
 def _place(table: Node) -> str:

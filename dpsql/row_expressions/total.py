@@ -138,17 +138,13 @@ def _truth(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     return TotalExpression("BOOLEAN", lambda words, sql: word, word)
 
 
-def _is_null(node: Node) -> bool:
-    return isinstance(node, exp.Null)
-
-
 def _same(node: Node, parts: Sequence[Node], columns: Mapping[str, str]) -> list[TotalExpression]:
     """Operands that are compared or chosen from: all of one family. A text beside dates or times is one of them.
 
     Raises:
         CatalogError: they are not; or a common type of decimals would not hold every value.
     """
-    built = [None if _is_null(part) else total(part, columns) for part in parts]
+    built = [None if isinstance(part, exp.Null) else total(part, columns) for part in parts]
     typed = [part for part in built if part is not None]
     if not typed:
         raise refused(node, "NULL alone has no type")
@@ -224,7 +220,7 @@ def _moment(node: Node, text: str, sql_type: str) -> TotalExpression:
 def _comparison(node: Node, columns: Mapping[str, str]) -> TotalExpression:
     sign = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}[type(node).__name__]
     left, right = _same(node, (node.this, node.expression), columns)
-    if _is_null(node.this) or _is_null(node.expression):
+    if isinstance(node.this, exp.Null) or isinstance(node.expression, exp.Null):
         raise refused(node, "write IS NULL")
     return _written(node, f"({{}} {sign} {{}})", left, right)
 
@@ -258,7 +254,7 @@ def _condition(node: Node, columns: Mapping[str, str]) -> TotalExpression:
 
 
 def _is(node: Node, columns: Mapping[str, str]) -> TotalExpression:
-    if not _is_null(node.expression):
+    if not isinstance(node.expression, exp.Null):
         raise refused(node, "only IS NULL and IS NOT NULL are")
     return _written("BOOLEAN", "({} IS NULL)", total(node.this, columns))
 

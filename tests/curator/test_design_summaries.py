@@ -12,7 +12,7 @@ import pytest
 from dpsql.catalog import parse_catalog
 from dpsql.curator.design import design_catalog
 from dpsql.curator.design.axes import new_summaries
-from dpsql.curator.design.text import People, with_views
+from dpsql.curator.design.text import with_views
 from dpsql.noise import ZeroNoise
 from tests.releases import published, write_catalog
 
@@ -126,8 +126,8 @@ def test_the_rest_of_the_text_stays(
 ) -> None:
     import yaml
 
-    people = People("t", {name: {"of": "s"} for name in gained}, unused)
-    changed = yaml.safe_load(with_views(text, {}, {}, people))
+    summaries = {name: {"of": "s"} for name in gained}
+    changed = yaml.safe_load(with_views(text, {}, {}, "t", summaries, unused))
     assert list(changed["tables"]["t"].get("summaries", {})) == names
     before = yaml.safe_load(text)["tables"]
     assert changed["tables"]["u"] == before["u"]

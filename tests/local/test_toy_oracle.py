@@ -29,7 +29,7 @@ from dpsql.local.oracles.oracle import (
     Checked,
     FloatArray,
     IntArray,
-    OracleLaw,
+    Oracle,
     Packed,
     Structure,
     farthest,
@@ -51,17 +51,14 @@ PEOPLE = 20_000
 
 
 @dataclass(frozen=True)
-class OneByte:
+class OneByte(Oracle):
     """Randomised response in one byte a report, both halves."""
 
     name: ClassVar[str] = "BYTE"
     code: ClassVar[int] = 99
     silent: ClassVar[bool] = False
     tilted: ClassVar[bool] = False
-    cost: ClassVar[Fraction] = Fraction(0)
-    domain: int
     own: int = 0
-    extra: int = 0
 
     # the device's half
 
@@ -79,18 +76,13 @@ class OneByte:
         return cls(domain, own) if domain <= 256 else None
 
     @property
-    def law(self) -> OracleLaw:
+    def cost(self) -> Fraction:
+        return Fraction(0)
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
         total = self.own + (self.domain - 1) * OTHER
-        exact = Fraction(self.own, total), Fraction(OTHER, total)
-        return OracleLaw(self.domain, self.own, self.extra, self.domain, 0, exact)
-
-    @property
-    def estimate(self) -> Self:
-        return self
-
-    @property
-    def gap(self) -> float:
-        return self.law.p - self.law.q
+        return Fraction(self.own, total), Fraction(OTHER, total)
 
     @property
     def slope(self) -> float:
@@ -102,18 +94,12 @@ class OneByte:
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         gap = self.gap
-        support = fan * self.law.q + shares * gap
+        support = fan * self.q + shares * gap
         return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        return np.asarray(np.clip(cells, 0, 1))
-
-    def even_support(self) -> FloatArray:
-        return np.full(self.domain, 1 / self.domain)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         gap = self.gap
-        silent = np.full(shares.shape, -self.law.q / gap) * fan
+        silent = np.full(shares.shape, -self.q / gap) * fan
         return farthest(gain / gap + (gain @ (silent - shares))[:, None])
 
     def check(self, payloads: Bytes) -> Checked:

@@ -437,7 +437,7 @@ def test_level_shares_of_one_report_over_all_nodes() -> None:
 
 @pytest.mark.parametrize("row", VECTORS["e_eps_3"]["GRR"])
 def test_grr_probabilities_as_fractions(row: dict[str, Any]) -> None:
-    p, q = oracle_named("GRR", row["D"], 3 << 20).law.exact
+    p, q = oracle_named("GRR", row["D"], 3 << 20).exact
     assert (p, q) == (Fraction(row["p"]), Fraction(row["q"]))
     assert q * (1 - q) / (p - q) ** 2 == Fraction(row["var0"])
 
@@ -445,6 +445,6 @@ def test_grr_probabilities_as_fractions(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "extra"), [("OUE", 0), ("OLH", 4)])
 def test_unary_and_hashing_probabilities_as_fractions(name: str, extra: int) -> None:
     given = VECTORS["e_eps_3"][name]
-    p, q = oracle_named(name, 9, 3 << 20, extra).law.exact
+    p, q = oracle_named(name, 9, 3 << 20, extra).exact
     assert (p, q) == (Fraction(given["p"]), Fraction(given["q"]))
     assert q * (1 - q) / (p - q) ** 2 == Fraction(given["var0"])

@@ -75,11 +75,12 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
     Raises:
         ReleaseError: the file cannot be opened at all.
 
-    **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table.
+    **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table, and of a stream
+    never its private state.
     """
-    if path.is_dir():
-        return audit_stream(path, catalog)
     with closing(open_release(path, insecure=True)) as release:
+        if path.is_dir():
+            return AuditReport(path, tuple(_stream_checks(path, release, catalog)))
         bought = None if catalog is None else as_bought(catalog, release)
         return AuditReport(path, tuple(_checks(release, noise, bought, samples)))
 
@@ -170,22 +171,6 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
 
 
 FOLDERS = ("segments", "states")
-
-
-def audit_stream(directory: Path, catalog: Catalog | None) -> AuditReport:
-    """Check a stream release offline.
-
-    Args:
-        directory: the stream directory.
-        catalog: the curator's catalog, for the ledger; None leaves the ledger out.
-
-    Raises:
-        ReleaseError: it cannot be opened at all.
-
-    **Privacy**: reads public files and, with a catalog, the ledger; never the private state.
-    """
-    with closing(open_release(directory, insecure=True)) as release:
-        return AuditReport(directory, tuple(_stream_checks(directory, release, catalog)))
 
 
 def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -> Iterator[Check]:

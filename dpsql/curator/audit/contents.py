@@ -244,7 +244,11 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
     for i, axis in enumerate(made.shown):
         if i in made.borrowed:
             skipped.append(release.axes[i].name)
-            right = _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
+            atoms, leaves = read_table(release, f"axis_{i}"), release.axes[i].leaves
+            weight = np.bincount(atoms["leaf"].astype(np.int64), weights=atoms["weight"], minlength=leaves)
+            right = len(weight) == leaves and bool(
+                np.allclose(weight, 1.0)
+            )  # each leaf's atoms add up to one
         else:
             with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
                 expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())
@@ -255,21 +259,12 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
         yield Check(
             f"public tables behind {', '.join(dict.fromkeys(skipped))}", None, "pass the catalog to read them"
         )
-    yield Check("look-up trees follow from the catalog", same(read_table(release, "node"), _nodes(made)))
-
-
-def _whole_leaves(columns: Columns, leaves: int) -> bool:
-    """Every leaf has atoms whose weights add up to one."""
-    weight = np.bincount(columns["leaf"].astype(np.int64), weights=columns["weight"], minlength=leaves)
-    return len(weight) == leaves and bool(np.allclose(weight, 1.0))
-
-
-def _nodes(replanned: Replanned) -> Columns:
-    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in replanned.shown]
+    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in made.shown]
     tree_columns = [
         (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
     ]
-    return {name: np.concatenate([columns[j] for columns in tree_columns]) for j, name in enumerate(NODE)}
+    nodes = {name: np.concatenate([columns[j] for columns in tree_columns]) for j, name in enumerate(NODE)}
+    yield Check("look-up trees follow from the catalog", same(read_table(release, "node"), nodes))
 
 
 def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:

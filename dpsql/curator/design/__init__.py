@@ -45,7 +45,7 @@ from dpsql.curator.design.questions import (
     with_measures,
     with_squares,
 )
-from dpsql.curator.design.text import Entry, People, with_views
+from dpsql.curator.design.text import Entry, with_views
 from dpsql.curator.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curator.dry_release import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
@@ -178,7 +178,7 @@ def _designed(
     unused = [name for name in summaries if name not in read and name not in gained_summaries]
     foreseen = _foreseen(catalog, public, best, questions, guess)
     best = {name: _as_asked(view, catalog) for name, view in best.items()}
-    new_text = with_views(text, best, used, People(str(unit), new, unused))
+    new_text = with_views(text, best, used, str(unit), new, unused)
     left_out = (f"{name} is left out: no question uses it" for name in unused)
     notes = (*_unheard(catalog), *left_out, *_coarse(foreseen))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
@@ -224,10 +224,10 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
         even = max(measure_shares) - min(measure_shares) <= Fraction(2, PERCENT)
         measures: Any = list(view.parts)
         if not even:
-            measures = {n: _number(p) for n, p in zip(view.parts, measure_shares, strict=True)}
+            measures = {n: f"{float(p):g}" for n, p in zip(view.parts, measure_shares, strict=True)}
         axes = [axis.entry["axis"] if len(axis.entry) == 1 else axis.entry for axis in view.axes]
         description = {"of": view.of, "axes": axes, "measures": measures}
-        views[_name(view, views)] = {**description, "share": _number(share)}
+        views[_name(view, views)] = {**description, "share": f"{float(share):g}"}
     return views
 
 
@@ -265,10 +265,6 @@ def rounded(weights: Sequence[float]) -> list[Fraction]:
         at = max(range(len(counts)), key=lambda i: lacking[i] if remaining > 0 else counts[i])
         counts[at] += 1 if remaining > 0 else -1
     return [Fraction(count, steps) for count in counts]
-
-
-def _number(share: Fraction) -> str:
-    return f"{float(share):g}"
 
 
 def _variants(

@@ -257,7 +257,8 @@ def new_summaries(catalog: Catalog, statements: Sequence[str]) -> dict[str, Entr
         while len(entries) < MOST_PROPOSED and (wanted := _missing(schema, text)) is not None:
             of, is_ = wanted
             entry = _entry(catalog, of, is_)
-            taken = {name.lower() for name in (*schema.tables[_people(catalog)].columns, *entries)}
+            people_columns = schema.tables[str(catalog.privacy.unit.table).lower()].columns
+            taken = {name.lower() for name in (*people_columns, *entries)}
             name = _name(of, is_, taken)
             extended = _with_summary(catalog, schema, of, is_, name)
             if entry is None or extended is None:
@@ -290,10 +291,6 @@ def _with_people(catalog: Catalog, summaries: Mapping[str, Summary]) -> Catalog:
     return catalog.model_copy(update={"tables": {**catalog.tables, name: people}})
 
 
-def _people(catalog: Catalog) -> str:
-    return str(catalog.privacy.unit.table).lower()
-
-
 def _missing(schema: Schema, text: str) -> tuple[str, str] | None:
     """The fact and the aggregate of the first summary that a statement lacks."""
     try:
@@ -315,9 +312,10 @@ def _with_summary(catalog: Catalog, schema: Schema, of: str, is_: str, name: str
     if spelt in fact.summaries:
         return None
     facts = {**schema.person_facts, of.lower(): fact._replace(summaries={**fact.summaries, spelt: name})}
-    people = schema.tables[_people(catalog)]
+    unit = str(catalog.privacy.unit.table).lower()
+    people = schema.tables[unit]
     people = replace(people, columns={**people.columns, name.lower(): name})
-    return replace(schema, person_facts=facts, tables={**schema.tables, _people(catalog): people})
+    return replace(schema, person_facts=facts, tables={**schema.tables, unit: people})
 
 
 def _entry(catalog: Catalog, of: str, is_: str) -> Entry | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -56,28 +56,23 @@ def flow(value: Any) -> str:
     return "true" if value is True else quoted(str(value))
 
 
-class People(NamedTuple):
-    """Changes of the summaries of a people's table.
-
-    Args:
-        table: the table.
-        gained: name -> what a new one says.
-        unused: names of those that no view reads any more.
-    """
-
-    table: str
-    gained: Mapping[str, Entry]
-    unused: Sequence[str]
-
-
-def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures, people: People) -> str:
+def with_views(
+    text: str,
+    views: Mapping[str, Entry],
+    measures: NewMeasures,
+    people: str,
+    summaries: Mapping[str, Entry],
+    unused: Sequence[str],
+) -> str:
     """The text of a catalog with other views, more measures and other summaries.
 
     Args:
         text: a valid catalog.
         views: its new views; they take the place of all others.
         measures: for each table measures that it gains.
-        people: summaries that it gains and loses.
+        people: the people's table.
+        summaries: name -> what a new summary of the people says.
+        unused: names of summaries that no view reads any more.
     """
     changes: list[tuple[int, int, str]] = []
     root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -92,9 +87,9 @@ def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures, peo
             keys = ("expr", "scale", "lower", "upper")
             described = {n: {key: getattr(m, key) for key in keys} for n, m in gained.items()}
             changes.append(_more(table[1], "measures", described))
-    table = None if tables is None else _entry(tables[1], people.table)
+    table = None if tables is None else _entry(tables[1], people)
     if table is not None:
-        changes += _other_summaries(text, table[1], people)
+        changes += _other_summaries(text, table[1], summaries, unused)
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
     return text
@@ -135,17 +130,19 @@ def _more(
     return start, start, indent.join([*lines, ""])
 
 
-def _other_summaries(text: str, table: yaml.MappingNode, people: People) -> Iterator[tuple[int, int, str]]:
+def _other_summaries(
+    text: str, table: yaml.MappingNode, gained: Mapping[str, Entry], unused: Sequence[str]
+) -> Iterator[tuple[int, int, str]]:
     """Edits of the summaries of a table's text: insertions and removals."""
     section = _entry(table, "summaries")
     names = set() if section is None else {key.value for key, _ in section[1].value}
-    emptied = bool(names) and names <= set(people.unused)
-    if people.gained:
-        yield _more(table, "summaries", people.gained, fresh=emptied)
+    emptied = bool(names) and names <= set(unused)
+    if gained:
+        yield _more(table, "summaries", gained, fresh=emptied)
     if emptied:
         yield _extent_inside(text, table, "summaries")
     elif section is not None:
-        for name in people.unused:
+        for name in unused:
             yield _extent_inside(text, section[1], name)
 
 

@@ -244,7 +244,8 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
     """
     if left_out(column, of_people=of_people).why:
         return None
-    measure = counted and _is_measure(column)
+    numeric = column.nature is not None and column.nature.counts
+    measure = counted and numeric and column.distinct > 2 and not words(column.name) & (GRADES | NAMES)
     drafted = _DOMAINS[column.nature](column) if column.nature else None
     if drafted is not None and measure:
         drafted = _measured(column)
@@ -265,11 +266,6 @@ def public_domain(column: ColumnFacts) -> Domain | None:
     keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
     keys += ["grain: hour"] * (column.nature is MOMENT)
     return Domain(column.name, tuple(keys), column.distinct)
-
-
-def _is_measure(column: ColumnFacts) -> bool:
-    numeric = column.nature is not None and column.nature.counts
-    return numeric and column.distinct > 2 and not words(column.name) & (GRADES | NAMES)
 
 
 def _text(column: ColumnFacts) -> Domain | None:

@@ -232,7 +232,12 @@ def bare(name: str, table: TableFacts) -> str:
         name: the column.
         table: its table.
     """
-    return _letters(name[len(_prefix(table)) :])
+    names = [column.name.lower() for column in table.columns]
+    head, line, _ = names[0].partition("_")
+    short = line and len(names) > 1 and len(head) <= 4
+    # `lo_` where every column begins so
+    prefix = head + line if short and all(other.startswith(head + line) for other in names) else ""
+    return _letters(name[len(prefix) :])
 
 
 def stem(name: str) -> str:
@@ -247,14 +252,6 @@ def stem(name: str) -> str:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _prefix(table: TableFacts) -> str:
-    """`lo_` where every column begins so."""
-    names = [column.name.lower() for column in table.columns]
-    head, line, _ = names[0].partition("_")
-    short = line and len(names) > 1 and len(head) <= 4
-    return head + line if short and all(name.startswith(head + line) for name in names) else ""
 
 
 def _names(table: str) -> tuple[str, ...]:

@@ -295,18 +295,17 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
         if not _countable(table.name, links, roles):
             continue
         axes = _axes(table, {each.name: each for each in tables}, links, roles)
-        measures = ", ".join(["count", *_sums(table, links, roles)])
-        for view_axes in [*((axis,) for axis in axes), *_pairs(axes)]:
+        # amounts alone: prices and rates add up to nothing
+        domains = (domain_of(column, counted=table.name in roles.counted) for column in links.values(table))
+        sums = [d.name for d in domains if d and d.measure]
+        amounts = [name for name in sums if words(name) & AMOUNTS]
+        measures = ", ".join(["count", *(quoted(f"{table.name}.{n}") for n in amounts[:MOST_MEASURES])])
+        # the first axis that is no time, by time, or else the first two
+        times, untimed = [a for a in axes if a.rank == 0], [a for a in axes if a.rank > 0]
+        first, second = (untimed[:1], times[:1]) if times else (untimed[:1], untimed[1:2])
+        for view_axes in [*((axis,) for axis in axes), *((a, b) for a in first for b in second)]:
             lines.append(_line(table.name, {axis.name: axis.written for axis in view_axes}, measures))
     return lines
-
-
-def _sums(table: TableFacts, links: Links, roles: TableRoles) -> list[str]:
-    """Measures that are summed first: amounts, since prices and rates add up to nothing; else rows are only counted."""
-    domains = (domain_of(column, counted=table.name in roles.counted) for column in links.values(table))
-    sums = [d.name for d in domains if d and d.measure]
-    amounts = [name for name in sums if words(name) & AMOUNTS]
-    return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES]]
 
 
 def _countable(table: str, links: Links, roles: TableRoles) -> bool:
@@ -362,13 +361,6 @@ def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: boo
             yield FirstAxis(column.name, full, quoted(f"{place}.{column.name}"), rank)
 
 
-def _pairs(axes: Sequence[FirstAxis]) -> list[tuple[FirstAxis, FirstAxis]]:
-    """The first axis that is no time, by time, or else the first two."""
-    times, untimed = [a for a in axes if a.rank == 0], [a for a in axes if a.rank > 0]
-    first, second = (untimed[:1], times[:1]) if times else (untimed[:1], untimed[1:2])
-    return [(a, b) for a in first for b in second]
-
-
 def _line(table: str, axes: Mapping[str, str], measures: str) -> str:
     name, written = f"{table}_by_" + "_".join(axes), ", ".join(axes.values())
     return f"  {quoted(name)}: {{of: {quoted(table)}, axes: [{written}], measures: [{measures}]}}"
@@ -403,7 +395,12 @@ def drafted_summaries(
     for fact in facts:
         words = _names(fact.name if len(facts) > 1 else "", taken)
         visits = next(words)
-        lines.append(f"{quoted(visits)}: {{of: {quoted(fact.name)}, is: count(*), {_counts(fact, people)}}}")
+        classes, step = list(CLASSES), LEAST_UPPER
+        while 20 * fact.rows > step * people.rows:
+            classes += [step, 2 * step, 5 * step]
+            step *= 10
+        counts = f"type: int, lower: 0, upper: {step}, cuts: {classes}, confirm: true"
+        lines.append(f"{quoted(visits)}: {{of: {quoted(fact.name)}, is: count(*), {counts}}}")
         views.append(_line(people.name, {visits: quoted(f"{people.name}.{visits}")}, "count"))
         timed = next(_times(fact, links), None)
         if timed is not None:
@@ -425,14 +422,6 @@ def _names(fact: str, taken: set[str]) -> Iterator[str]:
         free = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n.lower() not in taken)
         taken.add(free.lower())
         yield free
-
-
-def _counts(fact: TableFacts, people: TableFacts) -> str:
-    classes, step = list(CLASSES), LEAST_UPPER
-    while 20 * fact.rows > step * people.rows:
-        classes += [step, 2 * step, 5 * step]
-        step *= 10
-    return f"type: int, lower: 0, upper: {step}, cuts: {classes}, confirm: true"
 
 
 def _times(fact: TableFacts, links: Links) -> Iterator[tuple[str, str]]:

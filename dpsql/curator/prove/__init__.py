@@ -32,7 +32,6 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dpsql.axis import Axis
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, with_keys
@@ -42,7 +41,7 @@ from dpsql.central.known_keys import listed_keys
 from dpsql.curator.audit import as_bought
 from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import LAYOUTS, SourceLayout
-from dpsql.curator.prove.loss import Distinguished, IntArray, Law, Meeting
+from dpsql.curator.prove.loss import Distinguished, IntArray, Meeting
 from dpsql.curator.prove.madeup import (
     CHEAP,
     RIVAL,
@@ -141,10 +140,13 @@ def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
         noise: Record = {"law": "laplace", "denominator": _number(law.denominator), "units": _runs(law.units)}
         if law.bounds:
             noise["bounds"] = [_number(bound) for bound in law.bounds]
+        units_of_ones = sum(law.units.tolist())  # spend of rows that all move by one
         if law.tree is not None:
             levels = [_number(rate) for rate in law.tree.rates]
             noise |= {"arities": list(law.tree.arities), "rates": levels, "leaves": law.leaves}
-        ones = Fraction(_units_of_ones(law, len(right)), law.denominator * min(law.bounds, default=1))
+            # every leaf moves a node of each level
+            units_of_ones = len(right) // len(law.bounds) * sum(law.tree.rates)
+        ones = Fraction(units_of_ones, law.denominator * min(law.bounds, default=1))
     else:
         noise = {"law": "gaussian", "sigma2": str(law.sigma2)}
         ones = Fraction(len(right)) / (law.sigma2 - SLACK)
@@ -156,13 +158,6 @@ def _draw_record(number: int, meeting: Meeting, right: IntArray) -> Record:
     }  # fmt: skip
 
 
-def _units_of_ones(law: Law, integers: int) -> int:
-    """Spend of rows that all move by one: of a tree every leaf moves a node of each level."""
-    if law.tree is None:
-        return sum(law.units.tolist())
-    return integers // len(law.bounds) * sum(law.tree.rates)
-
-
 def _release_records(
     catalog: Catalog, drawn: DrawnRelease, meetings: Sequence[Meeting], release: Release
 ) -> Iterator[Record]:
@@ -171,7 +166,10 @@ def _release_records(
     axes = {axis for i in methods for axis in plan.statistics[i].axes}
     paths = sorted({axis.axis.path for axis in plan.axes if axis.axis.missing_leaf is not None})
     for number in sorted(axes):
-        yield _axis_record(number, plan.axes[number].strategy) | _lacking(plan.axes[number].axis, paths)
+        record, axis = _axis_record(number, plan.axes[number].strategy), plan.axes[number].axis
+        if axis.missing_leaf is not None:  # of rows without a partner in the dimension
+            record |= {"dimension": paths.index(axis.path), "missing": axis.missing_leaf}
+        yield record
     families = {i: number for number, members in enumerate(plan.families) for i in members}
     places = _Places(meetings)
     for i, (statistic, view) in enumerate(zip(plan.statistics, drawn.views, strict=True)):
@@ -197,12 +195,6 @@ def _methods(drawn: DrawnRelease) -> dict[int, str]:
         if listed and all(a.entries() is not None for s in statistics for a in plan.strategies(s)):
             methods |= dict.fromkeys(members, names[0])
     return methods
-
-
-def _lacking(axis: Axis, paths: Sequence[tuple[str, ...]]) -> Record:
-    """The dimension of an axis by number, and its leaf of rows without a partner there; empty where it has none."""
-    missing = axis.missing_leaf
-    return {} if missing is None else {"dimension": paths.index(axis.path), "missing": missing}
 
 
 def _axis_record(axis: int, strategy: Strategy) -> Record:

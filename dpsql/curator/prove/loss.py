@@ -372,12 +372,6 @@ LARGEST = 700.0
 """Epsilons above it are this one: e^epsilon is still a number."""
 
 
-def _pure(epsilon: Fraction) -> Fraction:
-    """Cost of a pure draw on the Gaussian curve: (2 Q^-1(1 / (1 + e^epsilon)))^2."""
-    odds = exp(min(float(epsilon), LARGEST))
-    return Fraction((2 * NormalDist().inv_cdf(1 / (1 + odds))) ** 2)
-
-
 def _draw_loss(left: Meeting, right: IntArray) -> DrawLoss:
     """The loss of one draw: exact, and the largest over its outputs.
 
@@ -400,4 +394,6 @@ def _draw_loss(left: Meeting, right: IntArray) -> DrawLoss:
             for vector in vectors[:, rows].T.tolist()
         ]
     epsilon = sum((u * d for u, d in zip(units, moved, strict=True)), Fraction(0)) / law.denominator
-    return DrawLoss(law.where, total, epsilon, _pure(epsilon))
+    # on the Gaussian curve: (2 Q^-1(1 / (1 + e^epsilon)))^2
+    odds = exp(min(float(epsilon), LARGEST))
+    return DrawLoss(law.where, total, epsilon, Fraction((2 * NormalDist().inv_cdf(1 / (1 + odds))) ** 2))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.local.mechanisms.blue import ShareEstimate, System, ViewReports, blue, normsub, solve
+from dpsql.local.mechanisms.blue import System, ViewReports, normsub, solve
 from dpsql.local.oracles import UnaryEncodingAggregator
 from dpsql.local.oracles.oracle import FloatArray, spread
 
@@ -123,14 +123,6 @@ def box_groups(rounds: Sequence[AheadRound], own: int) -> list[ViewReports]:
         shares = done.shares if done.unbiased is None else done.unbiased
         groups.append(ViewReports(design, shares, done.reports, box_oracle(done.boxes, own)))
     return groups
-
-
-def unbiased_boxes(rounds: Sequence[AheadRound], own: int) -> ShareEstimate:
-    """Unbiased shares of the last round's boxes and their exact covariance.
-
-    Which boxes are asked follows from reports of other people, so given the boxes every round is unbiased.
-    """
-    return blue(box_groups(rounds, own))
 
 
 def positive_boxes(rounds: Sequence[AheadRound]) -> FloatArray:

@@ -305,15 +305,12 @@ def _objective(
             pooled[view.axes] = moved.reshape((*model.sizes, -1)).sum(axis=other_axes)
         residual = (marginal_of(table, view) - view.shares).reshape(-1)
         precision = 1 / view.variance.reshape(-1)
-        jacobian = _in_cells(pooled[view.axes], view)
+        jacobian = pooled[view.axes]
+        for position, edges in enumerate(view.edges):
+            if len(edges) <= jacobian.shape[position]:
+                jacobian = np.add.reduceat(jacobian, edges[:-1], axis=position)
+        jacobian = np.asarray(jacobian.reshape(-1, jacobian.shape[-1]))
         value += float(residual @ (precision * residual)) / 2
         slope = slope + jacobian.T @ (precision * residual)
         curve += jacobian.T @ (jacobian * precision[:, None])
     return value, slope, curve
-
-
-def _in_cells(pooled: FloatArray, view: Marginal) -> FloatArray:
-    for position, edges in enumerate(view.edges):
-        if len(edges) <= pooled.shape[position]:
-            pooled = np.add.reduceat(pooled, edges[:-1], axis=position)
-    return np.asarray(pooled.reshape(-1, pooled.shape[-1]))

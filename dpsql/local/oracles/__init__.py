@@ -44,7 +44,6 @@ from dpsql.local.oracles.oracle import (
     Checked,
     FloatArray,
     IntArray,
-    ItemAggregator,
     Oracle,
     Packed,
     Structure,
@@ -55,11 +54,11 @@ from dpsql.local.oracles.oracle import (
 )
 
 
-class RandomisedResponseAggregator(ItemAggregator):
+class RandomisedResponseAggregator(Oracle):
     """One item of the domain.
 
     Example:
-        >>> round(RandomisedResponseAggregator(10, 3 << 20).law.p, 3)
+        >>> round(RandomisedResponseAggregator(10, 3 << 20).p, 3)
         0.25
     """
 
@@ -96,18 +95,18 @@ class RandomisedResponseAggregator(ItemAggregator):
     @property
     def item_noise(self) -> float:
         """(1 / (p - q)^2 - 1) / D."""
-        return (1 / self.gap**2 - 1) / self.law.domain
+        return (1 / self.gap**2 - 1) / self.domain
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """lambda / (p - q)^2 and lambda / (p - q)."""
         gap = self.gap
-        support = fan * self.law.q + shares * gap
+        support = fan * self.q + shares * gap
         return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report says one cell."""
         gap = self.gap
-        silent = -np.broadcast_to(np.asarray(fan, np.float64), shares.shape) * self.law.q / gap
+        silent = -np.broadcast_to(np.asarray(fan, np.float64), shares.shape) * self.q / gap
         return farthest(gain / gap + (gain @ silent - gain @ shares)[:, None])
 
 
@@ -269,11 +268,11 @@ FLOOR = 1e-3
 """Least share of a bin as a variance, in even shares."""
 
 
-class SquareWaveAggregator(ItemAggregator):
+class SquareWaveAggregator(Oracle):
     """One of domain + 2 extra bins; `extra` is how far the near ones reach.
 
     Example:
-        >>> SquareWaveAggregator(4, 3 << 20, 1).law.width
+        >>> SquareWaveAggregator(4, 3 << 20, 1).width
         6
     """
 
@@ -305,7 +304,7 @@ class SquareWaveAggregator(ItemAggregator):
         raise InternalError("Square Wave's reports are not joined person by person")
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
-        """See `Oracle`; who has no row draws bins evenly."""
+        """Who has no row draws bins evenly."""
         near, leaves = 2 * self.extra + 1, self.domain
         draw = rng.integers(0, near * self.own + (leaves - 1) * OTHER, size=items.shape)
         far_bin = (draw - near * self.own) // OTHER
@@ -338,7 +337,7 @@ def wave_matrix(oracle: SquareWaveAggregator) -> FloatArray:
     """Probability of each bin given each leaf, shape (m + 2 reach, m)."""
     near = 2 * oracle.extra + 1
     total = near * oracle.own + (oracle.domain - 1) * OTHER
-    matrix = np.full((oracle.law.width, oracle.domain), OTHER / total)
+    matrix = np.full((oracle.width, oracle.domain), OTHER / total)
     for leaf in range(oracle.domain):
         matrix[leaf : leaf + near, leaf] = oracle.own / total
     return matrix

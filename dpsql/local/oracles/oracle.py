@@ -8,9 +8,8 @@
 | cell      |                | one item or several; of Square Wave, a bin, told as it is: p = 1, q = 0 |
 | spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
 
-What several oracles share stands here too: `ItemAggregator`, whose reports support the own item with probability p
-and any other with q; `BitOracle`, whose reports support each item independently of the others; and payloads of one
-number in LEB128, of a cell that the report names.
+Reports of every `Oracle` support the own item with probability p and any other with q; those of a `BitOracle` each
+item independently of the others. Payloads of one number, of a cell that the report names, are in LEB128.
 
 **Source**: docs/method/local.md, "Oracles".
 """
@@ -22,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,65 +51,80 @@ class Checked(NamedTuple):
     reason: str
 
 
-class OracleLaw(NamedTuple):
-    """Distribution of an oracle's reports, as a plan fixes it.
+@dataclass(frozen=True)
+class Oracle(ABC):
+    """One randomizer over a number of items, as whoever collects its reports sees it.
+
+    Unless it says otherwise a report is one number, and its tally counts each.
 
     Args:
         domain: number of items.
         own: integer weight of the truth.
         extra: what plans say beside the domain: OLH's buckets, Square Wave's reach, else 0.
-        width: number of cells that a tally counts.
-        apart: bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one.
-        exact: (p, q): probability that a report supports its owner's item, and that it supports somebody else's.
-    """
-
-    domain: int
-    own: int
-    extra: int
-    width: int
-    apart: int
-    exact: tuple[Fraction, Fraction]
-
-    @property
-    def p(self) -> float:
-        """Probability that a report supports its owner's item."""
-        return float(self.exact[0])
-
-    @property
-    def q(self) -> float:
-        """Probability that a report supports somebody else's item."""
-        return float(self.exact[1])
-
-
-class Oracle(Protocol):
-    """One randomizer over a number of items, as whoever collects its reports sees it.
 
     **Privacy**: it reads reports, which are private already. The probabilities are the device's
     (`dpsql.client.oracles`), exactly.
     """
 
+    domain: int
+    own: int
+    extra: int = 0
     name: ClassVar[str]
     """What plans and reports call it."""
+    tilted: ClassVar[bool]
+    """True if the tilt matters under "shares sum to 1"; else it lies along the constraint and drops out."""
 
-    def __init__(self, domain: int, own: int, extra: int) -> None:
-        """Take what a plan says of it."""
-
-    @property
-    def law(self) -> OracleLaw:
-        """Distribution of its reports."""
-
-    @property
-    def tilted(self) -> bool:
-        """True if the tilt matters under "shares sum to 1"; else it lies along the constraint and drops out."""
+    @classmethod
+    @abstractmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """The oracle for a plan's view with these items; None if it is none for that."""
 
     @property
+    @abstractmethod
+    def cost(self) -> Fraction:
+        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """(p, q): probability that a report supports its owner's item, and that it supports somebody else's."""
+
+    @property
+    def apart(self) -> int:
+        """Bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one."""
+        return 0
+
+    @property
+    def width(self) -> int:
+        """Number of cells that a tally counts."""
+        return self.domain
+
+    @cached_property
+    def p(self) -> float:
+        """Probability that a report supports its owner's item."""
+        return float(self.exact[0])
+
+    @cached_property
+    def q(self) -> float:
+        """Probability that a report supports somebody else's item."""
+        return float(self.exact[1])
+
+    @property
+    def gap(self) -> float:
+        """p - q."""
+        return self.p - self.q
+
+    @property
+    @abstractmethod
     def slope(self) -> float:
         """By how much the variances of two items differ, per difference of their shares, times reports."""
 
     @property
+    @abstractmethod
     def item_noise(self) -> float:
         """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly."""
 
+    @abstractmethod
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """Exact covariance of the estimated shares, times the number of reports.
 
@@ -120,11 +134,14 @@ class Oracle(Protocol):
         """
 
     def plugged(self, cells: FloatArray) -> FloatArray:
-        """Estimated shares of cells made fit for `structure`."""
+        """Estimated shares of cells made fit for `structure`: cut to 0 .. 1."""
+        return np.asarray(np.clip(cells, 0, 1))
 
     def even_support(self) -> FloatArray:
-        """Expected support of one report if items are spread evenly, shape (width,)."""
+        """Expected support of one report if items are spread evenly, lambda at 1 / D, shape (width,)."""
+        return np.full(self.domain, self.q + self.gap / self.domain)
 
+    @abstractmethod
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """Most that one report more moves the sum of any leaves, times the number of reports.
 
@@ -134,26 +151,23 @@ class Oracle(Protocol):
             fan: how many items each cell adds up.
         """
 
-    @classmethod
-    def offered(cls, domain: int, own: int) -> Self | None:
-        """The oracle for a plan's view with these items; None if it is none for that."""
-
-    @property
-    def cost(self) -> Fraction:
-        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
-
     def check(self, payloads: Bytes) -> Checked:
-        """Mask of payloads of one length that the oracle can give."""
+        """Mask of payloads of one length that the oracle can give: a number below the width."""
+        return check_numbers(payloads, self.width)
 
     def count(self, payloads: Bytes) -> IntArray:
         """Sound payloads of one length that support each cell, shape (width,)."""
+        return np.bincount(varints(payloads), minlength=self.width)
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
-        """Sound payloads as one array, to be kept and sliced by person."""
+        """Sound payloads as one array, to be kept and sliced by person: numbers, shape (reports, 1)."""
+        return numbers_of(payloads)[:, None]
 
+    @abstractmethod
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Items that each packed report supports, shape (reports, domain)."""
 
+    @abstractmethod
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """Draw one payload a device with the device's probabilities.
 
@@ -187,13 +201,13 @@ def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
 
     **Source**: docs/method/local.md, "Oracles".
     """
-    return np.asarray((tally / reports - oracle.law.q) / (oracle.law.p - oracle.law.q))
+    return np.asarray((tally / reports - oracle.q) / (oracle.p - oracle.q))
 
 
 def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
     """Exact variance lambda (1 - lambda) / (n (p - q)^2) of each estimated share."""
-    gap = oracle.law.p - oracle.law.q
-    support = oracle.law.q + shares * gap
+    gap = oracle.p - oracle.q
+    support = oracle.q + shares * gap
     return np.asarray(support * (1 - support) / (reports * gap**2))
 
 
@@ -205,7 +219,7 @@ def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray
 
 def influence(oracle: Oracle) -> float:
     """Most counts that one hostile report can add to one cell's estimate: (1 - q) / (p - q)."""
-    p, q = oracle.law.exact
+    p, q = oracle.exact
     return float((1 - q) / (p - q))
 
 
@@ -224,8 +238,8 @@ def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
 
     **Source**: docs/method/local.md, "Services that cannot join".
     """
-    raw = (support - oracle.law.q) / (oracle.law.p - oracle.law.q)
-    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.law.domain)
+    raw = (support - oracle.q) / (oracle.p - oracle.q)
+    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.domain)
 
 
 LONGEST = 4
@@ -260,62 +274,7 @@ def farthest(moves: FloatArray) -> float:
     return float(max(np.maximum(moves, 0).sum(axis=0).max(), np.maximum(-moves, 0).sum(axis=0).max()))
 
 
-@dataclass(frozen=True)
-class ItemAggregator(ABC):
-    """An oracle of so many items, the own one with integer weight `own`. See `Oracle` for what methods answer.
-
-    Unless it says otherwise a report is one number, and its tally counts each.
-    """
-
-    domain: int
-    own: int
-    extra: int = 0
-
-    @property
-    @abstractmethod
-    def exact(self) -> tuple[Fraction, Fraction]:
-        """The probabilities (p, q): each oracle has its own."""
-
-    @property
-    def apart(self) -> int:
-        """A payload is counted as one."""
-        return 0
-
-    @property
-    def width(self) -> int:
-        """A tally counts items."""
-        return self.domain
-
-    @cached_property
-    def law(self) -> OracleLaw:
-        return OracleLaw(self.domain, self.own, self.extra, self.width, self.apart, self.exact)
-
-    @property
-    def gap(self) -> float:
-        """p - q."""
-        return self.law.p - self.law.q
-
-    def check(self, payloads: Bytes) -> Checked:
-        """A number below the width."""
-        return check_numbers(payloads, self.width)
-
-    def count(self, payloads: Bytes) -> IntArray:
-        return np.bincount(varints(payloads), minlength=self.width)
-
-    def packed(self, payloads: Sequence[bytes]) -> Packed:
-        """Numbers, shape (reports, 1)."""
-        return numbers_of(payloads)[:, None]
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        """Cut to 0 .. 1."""
-        return np.asarray(np.clip(cells, 0, 1))
-
-    def even_support(self) -> FloatArray:
-        """lambda at 1 / D."""
-        return np.full(self.law.domain, self.law.q + self.gap / self.law.domain)
-
-
-class BitOracle(ItemAggregator):
+class BitOracle(Oracle):
     """An oracle whose reports support items independently: by a bit for each, or by a seed."""
 
     tilted: ClassVar[bool] = True
@@ -329,14 +288,14 @@ class BitOracle(ItemAggregator):
     @property
     def slope(self) -> float:
         """(1 - 2q) / (p - q)."""
-        return (1 - 2 * self.law.q) / self.gap
+        return (1 - 2 * self.q) / self.gap
 
     @property
     def item_noise(self) -> float:
         """(q (1 - q) + (p (1 - p) - q (1 - q)) / D) / (p - q)^2."""
-        p, q = self.law.p, self.law.q
+        p, q = self.p, self.q
         excess = p * (1 - p) - q * (1 - q)
-        return (q * (1 - q) + excess / self.law.domain) / (p - q) ** 2
+        return (q * (1 - q) + excess / self.domain) / (p - q) ** 2
 
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """lambda (1 - lambda) / (p - q)^2 + f^2, and f.
@@ -344,13 +303,13 @@ class BitOracle(ItemAggregator):
         lambda (1 - lambda) + f^2 (p - q)^2 is linear in f, so cells of several items add up without knowing each one.
         """
         gap = self.gap
-        diagonal = fan * self.law.q * (1 - self.law.q) / gap**2 + shares * (1 - 2 * self.law.q) / gap
+        diagonal = fan * self.q * (1 - self.q) / gap**2 + shares * (1 - 2 * self.q) / gap
         return Structure(np.asarray(diagonal), shares)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report may support any items at once: the sum over cells of what each may add at most."""
         gap, fan = self.gap, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
-        weight_of_one, weight_of_zero = fan * (1 - self.law.q) / gap, fan * self.law.q / gap
+        weight_of_one, weight_of_zero = fan * (1 - self.q) / gap, fan * self.q / gap
         up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
         baseline = float(np.abs(gain @ shares).sum())
         return baseline + float(
