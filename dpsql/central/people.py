@@ -47,7 +47,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import StarView
 from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
 from dpsql.contributions.histogram import (
     NoisyHistogram,
     cleaned,
@@ -264,7 +264,7 @@ def plan_people(query: UnitQuery) -> tuple[list[PlannedStatistic], list[Step]]:
                     query.table.name,
                     CELLS_TOUCHED,
                     counted_view.view.name,
-                    query.buy(touched_charge, query.law),
+                    spend_of(query.catalog, touched_charge, query.law),
                     touched_charge,
                 )
             )
@@ -342,7 +342,7 @@ def _statistic(
     query: UnitQuery, place: _PeopleStatistic, charge: Fraction, measurement: Measurement
 ) -> PlannedStatistic:
     """People are counted by ones: a person changes a cell by 1 at most, whatever her weights."""
-    of, spend = query.table.name, query.buy(charge, place.law)
+    of, spend = query.table.name, spend_of(query.catalog, charge, place.law)
     measure = ResolvedMeasure(PEOPLE, Fraction(0), of)
     return PlannedStatistic(
         place.view, of, measure, place.axes, place.law, spend, charge, 1, None, 0, 1, measurement=measurement
