@@ -116,10 +116,10 @@ def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     hybrid = hybrid_statistics(plan, catalog)
     total = sum((plan.statistics[i].charge for i in hybrid), Fraction(0))
     charge, statistics, steps = total * share / lines, list(plan.statistics), []
-    spend = spend_of(plan.catalog, charge, law_of(plan.catalog))
     for i in hybrid:
-        remaining, spend = statistics[i].charge * (1 - share), statistics[i].spend * (1 - share)
-        statistics[i] = replace(statistics[i], charge=remaining, spend=spend)
+        s = statistics[i]
+        statistics[i] = replace(s, charge=s.charge * (1 - share), spend=s.spend * (1 - share))
+    spend = spend_of(plan.catalog, charge, law_of(plan.catalog))
     for i, kinds in squares:
         statistic = plan.statistics[i]
         for squared in kinds:
