@@ -1,7 +1,6 @@
 // Budgets of statistics: from the ledger's line to what noise is drawn for, and from there to the scale of each row.
 
 import { Fraction, circle, integer, refuse, whole } from "./exact.js";
-import { pureWorth } from "./losses.js";
 
 const squared = (value) => whole(value * value);
 const products = (axes, first, times) => axes.reduce((list, { budget, total }) =>
@@ -24,9 +23,7 @@ export function readStatistic(record, pair, draws, axes, moves) {
 // A statistic is a number of a draw, or the sum of two: of draws of their own, or of one draw that has it in halves.
 function readLaplace({ name, own, used, share, pure, numbers, spend: text, sensitivity: text2, widest: text3, variance }) {
   const [spend, sensitivity] = [Fraction.parse(text), integer(text2)];
-  const worth = (epsilon) => pureWorth(epsilon.toNumber()) / share.toNumber();
-  const isWorth = () => worth(spend) <= 1 + 1e-9 && worth(spend.plus(new Fraction(1n, 2n ** 29n))) >= 1 - 1e-9;
-  refuse(!(pure ? spend.equals(share) : isWorth()), `${name}: it spends ${spend} where ${share} is charged`);
+  refuse(!pure || !spend.equals(share), `${name}: it spends ${spend} where ${share} is charged`);
   refuse(!numbers || numbers.length !== used.length || !used.length || used.length > 2, `${name}: it is no number of a draw`);
   const bounds = used.map((draw, k) => (draw.bounds ? draw.bounds[numbers[k]] : sensitivity));
   const halves = used.length === 2 && used[0] === used[1];

@@ -109,29 +109,15 @@ export function checkLosses(pair, draws, slots) {
   const parts = pair.lines.map(([, amount]) => Fraction.parse(amount)).reduce((a, b) => a.plus(b), ZERO);
   refuse(parts.isAbove(claimed), `its parts add up to ${parts}, more than ${claimed}`);
   const sums = { laplace: ZERO, gaussian: slots };
-  let worth = slots.toNumber();
-  for (const { law, loss } of lossesOf(draws)) {
-    sums[law] = sums[law].plus(loss);
-    worth += law === "laplace" ? pureWorth(loss.toNumber()) : loss.toNumber();
-  }
+  for (const { law, loss } of lossesOf(draws)) sums[law] = sums[law].plus(loss);
   refuse(!sums.laplace.equals(Fraction.parse(pair.epsilon)), `the pair loses epsilon ${sums.laplace}, not ${pair.epsilon}`);
   refuse(!sums.gaussian.equals(Fraction.parse(pair.mu2)), `the pair loses mu^2 ${sums.gaussian}, not ${pair.mu2}`);
-  const pure = pair.currency === "epsilon";
-  refuse(pure ? sums.gaussian.n : pair.currency !== "mu2", `losses are no amounts of ${pair.currency}`);
-  const share = pure ? sums.laplace.over(claimed).toNumber() : worth / claimed.toNumber();
+  const [loss, other] = { epsilon: [sums.laplace, sums.gaussian], mu2: [sums.gaussian, sums.laplace] }[pair.currency] ?? [];
+  refuse(!loss || other.n, `losses are no amounts of ${pair.currency}`);
+  const share = loss.over(claimed).toNumber();
   refuse(!(Math.abs(share - pair.loss_over_claim) <= 1e-9), `loss over claim is ${share}, not ${pair.loss_over_claim}`);
-  refuse(pure ? sums.laplace.isAbove(claimed) : share > 1 + 1e-12, `the pair loses ${share} of its claim`);
+  refuse(loss.isAbove(claimed), `the pair loses ${share} of its claim`);
   return share;
-}
-
-// The mu^2 that a pure epsilon is worth: (2 x)^2 with Q(x) = 1 / (1 + e^epsilon).
-export function pureWorth(epsilon) {
-  let [low, high] = [0, 40];
-  for (let i = 0; i < 100; i += 1) {
-    const middle = (low + high) / 2;
-    [low, high] = logOdds(middle) < Math.min(epsilon, 700) ? [middle, high] : [low, middle];
-  }
-  return (low + high) ** 2;
 }
 
 // The upper normal tail Q(x), x >= 0.

@@ -24,7 +24,7 @@ from dpsql.budget.currency import (
     key_delta_of,
     share_of_cap,
 )
-from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of, pure_of
+from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of
 from dpsql.budget.units import (
     DENOMINATOR,
     cap_units,
@@ -49,7 +49,6 @@ __all__ = [
     "gaussian_sigma2",
     "key_delta_of",
     "mu2_of",
-    "pure_of",
     "scaled_denominator",
     "share_of_cap",
 ]

@@ -1,8 +1,7 @@
 """Privacy currencies and their addition: epsilon where delta is 0, mu^2 under a delta.
 
 A `Currency` answers for its amounts: how much an epsilon of the catalog is, what noise a charge may be drawn for
-under a neighbour relation, and what people are told. Which laws a currency pays for is said by
-`mechanisms.law.laws_for`.
+under a neighbour relation, and what people are told. `mechanisms.distribution.law_for` says which noise it pays for.
 
 mu^2 is what discrete Gaussians cost on the exact Gaussian curve (`curve`). It adds up over draws and releases, also
 when what is asked next follows from what was seen. A lineage has one currency, fixed when it is opened: taking the
@@ -18,8 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
-from dpsql.budget.curve import epsilon_of, mu2_of, pure_of
-from dpsql.errors import PrivacyError
+from dpsql.budget.curve import epsilon_of, mu2_of
 
 _ROOM_GRAIN = 10**9
 
@@ -82,16 +80,6 @@ class Currency(Protocol):
         **Privacy**: a chain of `moves` steps that each cost at most this costs at most the charge.
         """
 
-    def pure(self, amount: Fraction, /) -> Fraction:
-        """The largest epsilon of a pure draw within an amount."""
-
-    def gaussian(self, amount: Fraction) -> Fraction:
-        """The mu^2 of Gaussian draws within an amount.
-
-        Raises:
-            PrivacyError: there is none.
-        """
-
     def promise(self, amount: Fraction) -> Promised:
         """Promise of a release that spent an amount."""
 
@@ -108,15 +96,11 @@ class Epsilon:
         """The same: amounts are epsilons."""
         return amount
 
-    epsilon = payable = pure = counted
+    epsilon = payable = counted
 
     def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
         """A part for each move."""
         return charge / neighbours.moves
-
-    def gaussian(self, amount: Fraction) -> Fraction:
-        """None: Gaussian noise is not pure."""
-        raise PrivacyError("Gaussian noise needs a delta above 0", hint="write privacy.delta, or auto")
 
     def promise(self, amount: Fraction) -> Promised:
         return Promised(amount, self.delta)
@@ -158,12 +142,6 @@ class Mu2:
     def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
         """Costs grow with the square of the moves."""
         return charge / neighbours.moves**2
-
-    def pure(self, amount: Fraction) -> Fraction:
-        return pure_of(amount)
-
-    def gaussian(self, amount: Fraction) -> Fraction:
-        return amount
 
     def promise(self, amount: Fraction) -> Promised:
         """Epsilon at delta, and the mu^2 that implies one at every other delta too."""

@@ -17,7 +17,6 @@ not from epsilon, so a cap of 10,000 takes no longer than one of 10.
 |---|---|---|
 | `mu2_of` | the largest mu^2 for epsilon at delta | multiple of 10^-18, rounded down |
 | `epsilon_of` | the least epsilon of mu^2 at delta | multiple of 10^-18, rounded up |
-| `pure_of` | the largest epsilon of a pure draw that costs mu^2 | multiple of 2^-30, rounded down |
 | `gaussian_sigma2` | sigma^2 that spends mu^2 | multiple of 2^-20, rounded up |
 
 **Privacy**: docs/privacy/gaussian.md has the proof; `SLACK` and H are the price of integers. Without them the claim
@@ -33,7 +32,6 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.budget.units import DENOMINATOR
 from dpsql.errors import PrivacyError
 
 SLACK = 4
@@ -116,32 +114,6 @@ def epsilon_of(mu2: Fraction, delta: Fraction) -> Fraction:
     while over(-high) > 0:
         low, high = high, 2 * high
     return Fraction(-_edge(over, -high, -low), GRAIN)
-
-
-def pure_of(mu2: Fraction) -> Fraction:
-    """The largest epsilon (rounded down) of a pure draw that costs at most mu^2.
-
-    Every epsilon-DP pair of laws can be had from randomised response, which is a threshold of the Gaussian pair of
-    mu = 2 Q^-1(1 / (1 + e^epsilon)). So epsilon = log(Q(-mu / 2) / Q(mu / 2)).
-
-    Args:
-        mu2: > 0.
-
-    Returns:
-        epsilon, a multiple of 2^-30.
-
-    >>> float(pure_of(Fraction(15179, 10**4)))  # doctest: +ELLIPSIS
-    0.9999...
-    """
-    digits = _SPARE_DIGITS + math.ceil(math.log10(max(1.0, float(mu2))))
-    wide = _context_of(digits, math.sqrt(mu2) / 2)
-    ratio = wide.add(_mills(wide.divide(_root(mu2, wide), Decimal(2)), digits, wide), _unit(-digits))
-    tail = wide.multiply(
-        _density(mu2 / 4, wide), ratio
-    )  # rounded up: the margin is far above what arithmetic loses
-    threshold = wide.ln(wide.divide(wide.subtract(Decimal(1), tail), tail))
-    lowered = wide.subtract(threshold, _unit(-_SPARE_DIGITS // 2))
-    return Fraction(max(0, math.floor(Fraction(lowered) * DENOMINATOR)), DENOMINATOR)
 
 
 def gaussian_sigma2(mu2: Fraction, squared_sensitivity: int) -> Fraction:

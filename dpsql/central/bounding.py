@@ -24,21 +24,20 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dpsql.budget import currency_at
 from dpsql.catalog import Catalog
 from dpsql.central.cells import CountedCells
 from dpsql.central.excess import EXCESS, UnitsBeyond, units_beyond
 from dpsql.central.people import PeopleRows, draw_people, plan_people
 from dpsql.central.placed_rows import CountedRows, counted_rows
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, lowered
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, law_of, lowered, spend_of
 from dpsql.contributions.clipping import CLIPPINGS
 from dpsql.contributions.norm_clipping import UNIT
 from dpsql.contributions.recipe import Corrected, TableScale, settle_table
-from dpsql.contributions.selection import Buy, Divided, divide, placed_table
+from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.engines.counting import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
 from dpsql.engines.engine import Engine
 from dpsql.mechanisms.designs.joint_rows import draw_together
-from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, laws_for, refined
+from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.release.format import RowsBeyondBound
@@ -112,12 +111,12 @@ class Bounding(Protocol):
     def people(self) -> bool:
         """True if weights are chosen at publish, by what people own in all views of the table."""
 
-    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
         """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
 
         Args:
-            statistics: all statistics of the release.
-            buy: (charge, law) -> what it buys in the noise's own currency.
+            catalog: of the release.
+            statistics: all its statistics.
         """
 
     def draw(self, run: TableDraw) -> DrawnTable:
@@ -173,12 +172,12 @@ class DeclaredBound:
     def unit(self) -> int:
         return UNIT if self.weighs else 1
 
-    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
         if not self.share:
             return Divided([], list(statistics))
         charge = self.share * sum((s.charge for s in statistics if s.of == self.of), Fraction(0))
-        step = Step(self.of, BEYOND, "", buy(charge, self.law), charge)
-        return Divided([step], lowered(statistics, self.of, self.share, buy))
+        step = Step(self.of, BEYOND, "", spend_of(catalog, charge, self.law), charge)
+        return Divided([step], lowered(catalog, statistics, self.of, self.share))
 
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
@@ -209,7 +208,7 @@ class Auto:
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
 
-    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
         """The recipe's steps.
 
         Raises:
@@ -218,7 +217,7 @@ class Auto:
         places = [i for i, s in enumerate(statistics) if s.of == self.of]
         table_statistics = [statistics[i] for i in places]
         clipping = CLIPPINGS[table_statistics[0].law]
-        steps, reduced = divide(table_statistics, clipping.shares, buy, public_rows=self.public_rows)
+        steps, reduced = divide(catalog, table_statistics, clipping.shares, public_rows=self.public_rows)
         reduced_at = dict(zip(places, reduced, strict=True))
         return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
@@ -241,12 +240,6 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
         return Auto(of, catalog.privacy.rows.told)
     weighs = table.unit is not None and word.weighs
     return DeclaredBound(of, max_ids, weighs, share, law_of(catalog))
-
-
-def law_of(catalog: Catalog) -> NoiseDistribution:
-    """The noise of the number of rows beyond a bound: Gaussian under a delta, 1.77 times smaller there."""
-    privacy = catalog.privacy
-    return laws_for(currency_at(privacy.delta, privacy.key_delta))[0]
 
 
 class DrawnRelease(NamedTuple):

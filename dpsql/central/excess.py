@@ -27,8 +27,8 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.base import LARGEST_UNITS
 from dpsql.catalog.derived import PREFIX
 from dpsql.central.placed_rows import measure_digits
-from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step, lowered
-from dpsql.contributions.selection import Buy, Divided
+from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step, lowered, spend_of
+from dpsql.contributions.selection import Divided
 from dpsql.engines.counting import BoundedDigit, units_beyond_bounds
 from dpsql.engines.engine import Engine
 from dpsql.engines.joined_rows import PlacedRows
@@ -83,7 +83,7 @@ def measured_bounds(statistics: Sequence[PlannedStatistic], of: str) -> dict[str
 
 
 def excess_steps(
-    catalog: Catalog, of: str, statistics: Sequence[PlannedStatistic], law: NoiseDistribution, buy: Buy
+    catalog: Catalog, of: str, statistics: Sequence[PlannedStatistic], law: NoiseDistribution
 ) -> Divided:
     """Take the `excess_share` of a table out of the charges of its statistics, once for each of its measures.
 
@@ -92,7 +92,6 @@ def excess_steps(
         of: the counted table.
         statistics: all statistics of the release.
         law: the noise of these numbers.
-        buy: (charge, law) -> what it buys in the noise's own currency.
 
     Raises:
         CatalogError: the measures together take more than half of the table's charges.
@@ -107,8 +106,8 @@ def excess_steps(
             hint="lower it",
         )
     charge = share * sum((s.charge for s in statistics if s.of == of), Fraction(0))
-    steps = [Step(of, EXCESS, name, buy(charge, law), charge) for name in names]
-    return Divided(steps, lowered(statistics, of, share * len(names), buy))
+    steps = [Step(of, EXCESS, name, spend_of(catalog, charge, law), charge) for name in names]
+    return Divided(steps, lowered(catalog, statistics, of, share * len(names)))
 
 
 def units_beyond(

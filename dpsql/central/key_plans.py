@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.axis import KeyListRule
-from dpsql.budget import KEY_GRAINS, NEIGHBOURS, currency_at, key_delta_of
+from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
 from dpsql.budget.curve import GRAIN
 from dpsql.budget.slots import CHANCES, SlotPrice, people_at, slot_table
 from dpsql.catalog import Catalog
 from dpsql.catalog.columns import LARGEST_LIST
 from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns
 from dpsql.central.axes import AxisMaker
-from dpsql.central.planned import Step, charged
+from dpsql.central.planned import Step, charged, currency_of
 from dpsql.errors import CatalogError
 
 
@@ -75,7 +75,7 @@ def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
     columns, privacy = private_columns(catalog), catalog.privacy
     if not columns:
         return ()
-    currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
+    currency, charge = currency_of(privacy), charged(privacy)
     whole = key_delta_of(charge, currency.counted(privacy.cap), privacy.key_delta)
     searched = sum(bool(column.rounds) for column in columns)
     delta = _rounded_down(whole / max(1, searched), KEY_GRAINS)

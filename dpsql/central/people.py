@@ -47,7 +47,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import StarView
 from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
 from dpsql.contributions.histogram import (
     NoisyHistogram,
     cleaned,
@@ -264,7 +264,7 @@ def plan_people(query: UnitQuery) -> tuple[list[PlannedStatistic], list[Step]]:
                     query.table.name,
                     CELLS_TOUCHED,
                     counted_view.view.name,
-                    query.buy(touched_charge, query.law),
+                    spend_of(query.catalog, touched_charge, query.law),
                     touched_charge,
                 )
             )
@@ -296,8 +296,7 @@ def _planned(
     query: UnitQuery, counted: _CountedView, charge: Fraction, measurement: Measurement
 ) -> PlannedStatistic:
     """Gaps or cells on the axes of the view's rows."""
-    place = _PeopleStatistic(counted.view.name, counted.axes, query.law)
-    return _statistic(query, place, charge, measurement)
+    return _statistic(query, (counted.view.name, counted.axes), charge, measurement)
 
 
 def _of_own_axes(
@@ -325,27 +324,26 @@ def _of_own_axes(
                 for axis, choice, i in zip(written, chosen.axes, view.axes, strict=True)
             )
         )
-        place = _PeopleStatistic(view.name, ids, chosen.law)
-        statistics.append(_statistic(query, place, view.charges[PEOPLE], product.PRODUCT))
+        statistics.append(_statistic(query, (view.name, ids), view.charges[PEOPLE], product.PRODUCT))
     return statistics
 
 
-class _PeopleStatistic(NamedTuple):
-    """The view that a statistic answers for, the ids of its axes and its noise."""
-
-    view: str
-    axes: tuple[int, ...]
-    law: NoiseDistribution
-
-
 def _statistic(
-    query: UnitQuery, place: _PeopleStatistic, charge: Fraction, measurement: Measurement
+    query: UnitQuery, place: tuple[str, tuple[int, ...]], charge: Fraction, measurement: Measurement
 ) -> PlannedStatistic:
-    """People are counted by ones: a person changes a cell by 1 at most, whatever her weights."""
-    of, spend = query.table.name, query.buy(charge, place.law)
+    """People are counted by ones: a person changes a cell by 1 at most, whatever her weights.
+
+    Args:
+        query: of the table's views about its units.
+        place: the view that it answers for, and the ids of its axes.
+        charge: in the release's currency.
+        measurement: how it is drawn.
+    """
+    of, law, (view, axes) = query.table.name, query.law, place
+    spend = spend_of(query.catalog, charge, law)
     measure = ResolvedMeasure(PEOPLE, Fraction(0), of)
     return PlannedStatistic(
-        place.view, of, measure, place.axes, place.law, spend, charge, 1, None, 0, 1, measurement=measurement
+        view, of, measure, axes, law, spend, charge, 1, None, 0, 1, measurement=measurement
     )
 
 

@@ -5,8 +5,7 @@ and so every predicted error; publishing then only fills in numbers.
 
 **Privacy**: the statistics' charges add up to at most the catalog's epsilon (the mu^2 of its epsilon and delta, or an
 equal share of the cap), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a
-quarter of the mu^2 that is charged. A pure draw on a mu^2 ledger gets the largest epsilon that costs no more
-(`pure_of`).
+quarter of the mu^2 that is charged.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from fractions import Fraction
 from math import prod
 
 from dpsql.axis import Axis
-from dpsql.budget import NEIGHBOURS, Currency, currency_at
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.graph import ResolvedMeasure, sums_rows
 from dpsql.catalog.model import View
 from dpsql.catalog.private_columns import keys_share
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.axes import AxisMaker
-from dpsql.central.bounding import UNIT_PLANS, bounding_of, law_of
+from dpsql.central.bounding import UNIT_PLANS, bounding_of
 from dpsql.central.excess import excess_steps
 from dpsql.central.key_plans import key_plans
 from dpsql.central.planned import (
@@ -34,7 +32,9 @@ from dpsql.central.planned import (
     ReleasePlan,
     UnitQuery,
     charged,
+    law_of,
     set_name,
+    spend_of,
 )
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
@@ -49,7 +49,7 @@ from dpsql.mechanisms.designs.question import (
     Grains,
 )
 from dpsql.mechanisms.designs.registry import Family, choose_families
-from dpsql.mechanisms.distribution import NoiseDistribution, laws_for
+from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise.discrete import HEADROOM
 
 ROW_BITS = 24
@@ -86,13 +86,10 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     ]
     statistics = _jointly(catalog, _statistics(catalog, planner, families))
 
-    def buy(charge: Fraction, law: NoiseDistribution) -> Fraction:
-        return _spend(catalog, charge, law)
-
     steps = [step for plan in key_plans(catalog) for step in plan.steps()]
     for of in dict.fromkeys(s.of for s in statistics):
-        measured, statistics = excess_steps(catalog, of, statistics, law_of(catalog), buy)
-        bounding_steps, statistics = bounding_of(catalog, of).divide(statistics, buy)
+        measured, statistics = excess_steps(catalog, of, statistics, law_of(catalog))
+        bounding_steps, statistics = bounding_of(catalog, of).divide(catalog, statistics)
         steps += [*measured, *bounding_steps]
     for of, table in catalog.star.tables.items():
         views = [
@@ -101,7 +98,9 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
             if view.unit_share
         ]
         if views:
-            query = UnitQuery(table, views, tuple(statistics), planner, _question(catalog, of, planner), buy)
+            query = UnitQuery(
+                catalog, table, views, tuple(statistics), planner, _question(catalog, of, planner)
+            )
             for plan_units in UNIT_PLANS:
                 unit_statistics, unit_steps = plan_units(query)
                 statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
@@ -125,9 +124,8 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> DesignProblem:
                 view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
             )
         )  # fmt: skip
-    laws, batches = laws_for(_currency(catalog)), catalog.stream is not None
-    return DesignProblem(  # batches are added up over time by one strategy, so all their noise is of one law
-        of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
+    return DesignProblem(
+        of, tuple(views), tuple(axes), law_of(catalog), batches=catalog.stream is not None,
         people=bounding_of(catalog, of).people,
     )  # fmt: skip
 
@@ -187,7 +185,7 @@ def _of_sets(
         axes, base = tuple(sorted(ids[i] for i in subset)), like[measure]
         axis_names = [planner.entries[i].axis.name for i in axes]
         name = names.get(axes) or set_name(base.of, axis_names, cubes)
-        spend = _spend(catalog, charge, base.law)
+        spend = spend_of(catalog, charge, base.law)
         statistics.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
     return statistics
 
@@ -223,11 +221,11 @@ def _jointly(catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> list[P
         ]
         sensitivities = [s.drawn_sensitivity for s in members]
         charge = sum((s.charge for s in members), Fraction(0)) / len(group)
-        if too_many_tries(_spend(catalog, charge, laws[0]), laws, sensitivities):
+        if too_many_tries(spend_of(catalog, charge, laws[0]), laws, sensitivities):
             continue
         _check_no_shares(catalog, members[0].view)
         for i, statistic, law in zip(group, members, laws, strict=True):
-            spend = _spend(catalog, charge, law)
+            spend = spend_of(catalog, charge, law)
             drawn[i] = replace(
                 statistic, law=replace(law, widest=max(sensitivities)), charge=charge, spend=spend
             )
@@ -296,7 +294,7 @@ def _of_view(
         if bounds is not None:
             _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
         planned = PlannedStatistic(
-            name, view.of, measure, tuple(sorted(axes)), law, _spend(catalog, charge, law), charge,
+            name, view.of, measure, tuple(sorted(axes)), law, spend_of(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
             measurement=following if statistics else design.measurement,
         )  # fmt: skip
@@ -324,16 +322,6 @@ def fits(most: int, unit: int, charge: Fraction) -> bool:
     """True if 64 bits hold a sum with its noise: see `_check_fits`."""
     noise = most * max(Fraction(1), 1 / charge)
     return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
-
-
-def _spend(catalog: Catalog, charge: Fraction, law: NoiseDistribution) -> Fraction:
-    """Spend that a charge buys under the catalog's neighbours, in the noise's own currency."""
-    currency = _currency(catalog)
-    return law.affordable(currency.drawn(charge, NEIGHBOURS[catalog.privacy.neighbours]), currency)
-
-
-def _currency(catalog: Catalog) -> Currency:
-    return currency_at(catalog.privacy.delta, catalog.privacy.key_delta)
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:

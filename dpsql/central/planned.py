@@ -14,7 +14,7 @@ Equal axes with equal strategies are one axis of the release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.axis import Axis
-from dpsql.budget import Currency, currency_at, share_of_cap
+from dpsql.budget import NEIGHBOURS, Currency, currency_at, share_of_cap
 from dpsql.catalog.catalog import Catalog, StarTable, StarView
 from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.catalog.model import AxisSpec, Privacy
@@ -39,7 +39,7 @@ from dpsql.mechanisms.designs.measurement import DrawParameters, MeasuredAxis, M
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyChoice, Grains
 from dpsql.mechanisms.designs.registry import Family
-from dpsql.mechanisms.distribution import NoiseDistribution, as_laplace
+from dpsql.mechanisms.distribution import NoiseDistribution, as_laplace, law_for
 from dpsql.tree import Workload
 
 
@@ -153,12 +153,28 @@ class AxisPlanner:
         return len(self.entries) - 1
 
 
+def currency_of(privacy: Privacy) -> Currency:
+    """The currency of a catalog's lineage."""
+    return currency_at(privacy.delta, privacy.key_delta)
+
+
+def law_of(catalog: Catalog) -> NoiseDistribution:
+    """The noise of a release: Gaussian under a delta, 1.77 times smaller there."""
+    return law_for(currency_of(catalog.privacy))
+
+
+def spend_of(catalog: Catalog, charge: Fraction, law: NoiseDistribution) -> Fraction:
+    """Spend that a charge buys under the catalog's neighbours."""
+    currency = currency_of(catalog.privacy)
+    return law.affordable(currency.drawn(charge, NEIGHBOURS[catalog.privacy.neighbours]), currency)
+
+
 def charged(privacy: Privacy) -> Fraction:
     """Charge of one release of a catalog, in its lineage's currency.
 
     **Privacy**: of `releases` equal shares of the cap, each rounded down, all together stay within it.
     """
-    currency = currency_at(privacy.delta, privacy.key_delta)
+    currency = currency_of(privacy)
     if privacy.releases is not None:
         return share_of_cap(privacy.cap, currency, privacy.releases)
     assert privacy.epsilon is not None
@@ -303,16 +319,13 @@ class PlannedStatistic:
 
 
 def lowered(
-    statistics: Sequence[PlannedStatistic],
-    of: str,
-    share: Fraction,
-    buy: Callable[[Fraction, NoiseDistribution], Fraction],
+    catalog: Catalog, statistics: Sequence[PlannedStatistic], of: str, share: Fraction
 ) -> list[PlannedStatistic]:
     """The statistics of a release, those of one table with a share of their charges taken away."""
 
     def reduced(s: PlannedStatistic) -> PlannedStatistic:
         remaining = s.charge * (1 - share)
-        return replace(s, charge=remaining, spend=buy(remaining, s.law))
+        return replace(s, charge=remaining, spend=spend_of(catalog, remaining, s.law))
 
     return [reduced(s) if s.of == of else s for s in statistics]
 
@@ -321,25 +334,25 @@ class UnitQuery(NamedTuple):
     """Query of one table's views about its privacy units.
 
     Args:
+        catalog: of the release.
         table: the table whose rows say who.
         views: its views that count units, each with what it may spend on them, in the release's currency.
         rows: the release's statistics of rows, on whose axes units are counted.
         planner: the release's axes; gains those that only units are counted on.
-        question: the table's views of rows; its laws are used.
-        buy: (charge, law) -> what it buys in the noise's own currency.
+        question: the table's views of rows; its law is used.
     """
 
+    catalog: Catalog
     table: StarTable
     views: Sequence[tuple[StarView, Fraction]]
     rows: Sequence[PlannedStatistic]
     planner: AxisPlanner
     question: DesignProblem
-    buy: Callable[[Fraction, NoiseDistribution], Fraction]
 
     @property
     def law(self) -> NoiseDistribution:
-        """The first of the table's noise distributions."""
-        return self.question.laws[0]
+        """The noise of the release."""
+        return self.question.law
 
 
 @dataclass(frozen=True)
@@ -376,8 +389,7 @@ class ReleasePlan:
     @property
     def currency(self) -> Currency:
         """Currency of the lines."""
-        privacy = self.catalog.privacy
-        return currency_at(privacy.delta, privacy.key_delta)
+        return currency_of(self.catalog.privacy)
 
     @property
     def charge(self) -> Fraction:

@@ -12,7 +12,7 @@ R is how far the measure's bounds lie from its mean, at most. The mean is a rele
 the sums. Half of what the bounds span would cut what lies far off, a fifth of a variance where it was measured.
 Squares take `reported.error_bar`'s part of the table's budget, a ledger line each.
 
-**Privacy**: each line's epsilon; docs/privacy/hybrid.md section 2. A person's part is a function of her own rows that
+**Privacy**: each line's charge; docs/privacy/hybrid.md section 2. A person's part is a function of her own rows that
 count, cut to what the table says.
 **Source**: docs/method/hybrid.md, "Error bars".
 """
@@ -27,17 +27,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import NEIGHBOURS, currency_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.reported import reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import place_rows
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, law_of, spend_of
 from dpsql.engines.counting import cut
 from dpsql.engines.duck import RawSide
 from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.channel import COUNTED, Deviations, Squares
-from dpsql.mechanisms.distribution import LAPLACE
+from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.release.format import UNIT
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder
@@ -118,24 +117,18 @@ def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
     total = sum((plan.statistics[i].charge for i in hybrid), Fraction(0))
     charge, statistics, steps = total * share / lines, list(plan.statistics), []
     for i in hybrid:
-        remaining, spend = statistics[i].charge * (1 - share), statistics[i].spend * (1 - share)
-        statistics[i] = replace(statistics[i], charge=remaining, spend=spend)
+        s = statistics[i]
+        statistics[i] = replace(s, charge=s.charge * (1 - share), spend=s.spend * (1 - share))
+    spend = spend_of(plan.catalog, charge, law_of(plan.catalog))
     for i, kinds in squares:
         statistic = plan.statistics[i]
         for squared in kinds:
-            steps.append(Step(statistic.of, SQUARES, _words(statistic, squared), _pure(plan, charge), charge))
+            steps.append(Step(statistic.of, SQUARES, _words(statistic, squared), spend, charge))
     return replace(plan, statistics=tuple(statistics), steps=(*plan.steps, *steps))
 
 
 def _words(statistic: PlannedStatistic, squared: RowProductSum) -> str:
     return f"{statistic.view}, {statistic.measure.name}: {squared.word}"
-
-
-def _pure(plan: ReleasePlan, charge: Fraction) -> Fraction:
-    """The epsilon of Laplace noise that a charge pays for."""
-    privacy = plan.catalog.privacy
-    currency = currency_at(privacy.delta, privacy.key_delta)
-    return LAPLACE.affordable(currency.drawn(charge, NEIGHBOURS[privacy.neighbours]), currency)
 
 
 class PlannedSquare(NamedTuple):
@@ -146,7 +139,8 @@ class PlannedSquare(NamedTuple):
         squared: which one.
         mean: what deviations are taken from, in the measure's integers; 0 where rows are counted.
         bound: the most that one person adds, up or down.
-        spend: epsilon of its draw.
+        spend: of its draw.
+        law: its noise.
     """
 
     statistic: int
@@ -154,11 +148,12 @@ class PlannedSquare(NamedTuple):
     mean: int
     bound: int
     spend: Fraction
+    law: NoiseDistribution
 
     @property
     def stderr(self) -> float:
         """Standard error of its noise."""
-        return float(np.sqrt(2.0) * self.bound / self.spend)
+        return self.law.bounded_noise(self.bound, self.spend)
 
 
 class SquareSum(NamedTuple):
@@ -257,6 +252,7 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
         plan, catalog: the release; the catalog is the one that is counted.
         content: what was drawn of it; means are taken from there.
     """
+    law = law_of(plan.catalog)
     for index, kinds in asked_squares(plan, catalog):
         statistic = plan.statistics[index]
         sums, rows = (
@@ -270,7 +266,7 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
             if step is None:
                 raise InternalError(f"nothing pays for {_words(statistic, squared)}")
             term_limit = tau if squared.own else tau * tau if weighs else tau * (tau - 1)
-            yield PlannedSquare(index, squared, mean, max(1, term_limit) * reach**2, step.spend)
+            yield PlannedSquare(index, squared, mean, max(1, term_limit) * reach**2, step.spend, law)
 
 
 def _centre(statistic: PlannedStatistic, sums: int, rows: int) -> tuple[int, int]:
@@ -294,7 +290,7 @@ def draw_squares(scan: OpenSource, content: ReleaseBuilder) -> DrawnSquares:
         scan: the release being made; its catalog is the one that is counted.
         content: what was drawn of it.
 
-    **Privacy**: each line's epsilon. One person changes a sum by at most its bound, to which her part is cut; means are
+    **Privacy**: each line's charge. One person changes a sum by at most its bound, to which her part is cut; means are
     released numbers.
     """
     sums: dict[tuple[int, RowProductSum], SquareSum] = {}
@@ -305,7 +301,7 @@ def draw_squares(scan: OpenSource, content: ReleaseBuilder) -> DrawnSquares:
             if statistic.of not in rows:
                 rows[statistic.of] = _counting(scan, raw, statistic)
             exact = Exact(np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64))
-        drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
+        drawn = square.law.draw_bounded(exact, square.bound, square.spend, scan.noise)
         sums[square.statistic, square.squared] = SquareSum(float(drawn.value[0]), square.stderr)
     return DrawnSquares(scan.plan, sums)
 

@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from dpsql.central.key_plans import EVEN, KeyPlan, KeyRound, key_plans, list_lim
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
-from dpsql.engines.counting import coefficients, hash_sql
+from dpsql.engines.counting import coefficients, with_offsets
 from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
 from dpsql.engines.key_counts import counts_statement, key_sql, pairs_statement
@@ -230,8 +231,9 @@ def key_statement(scan: KeyScan, column: PrivateColumn, most: int, listed: Seque
         relation = raw.lookup(f"listed keys of {column.name}", SQL_TYPES[column.spec.type], listed, leaf)
     kinds = {unit.kind for use in column.uses if (unit := _unit(scan, use))}
     c = coefficients(hashlib.sha256(b"keys" + scan.key).digest())
-    h = hash_sql("owner", kinds.pop() if len(kinds) == 1 else None, c, dialect) if kinds else ""
-    return counts_statement(dialect.identifier(PAIRS), relation, most, h, dialect)
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    offsets = partial(with_offsets, kind=kind, c=c, dialect=dialect) if kinds else None
+    return counts_statement(dialect.identifier(PAIRS), relation, most, offsets, dialect)
 
 
 def _unit(scan: KeyScan, use: KeyUse) -> UnitKey | None:

@@ -30,8 +30,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog import Catalog
 from dpsql.central.placed_rows import CountedRows
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, lowered, spend_of
 from dpsql.contributions.constants import LOW_QUANTILES, ROW_ENDS, SUM_BINS, SUM_START
 from dpsql.contributions.factors import unevenness
 from dpsql.contributions.histogram import (
@@ -63,8 +64,6 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray
-
-Buy = Callable[[Fraction, NoiseDistribution], Fraction]
 
 LARGEST_REACH = 1 << 30
 """The farthest a value may lie from the middle of its bounds, in units of its scale."""
@@ -134,18 +133,14 @@ class Divided(NamedTuple):
 
 
 def divide(
-    mine: Sequence[PlannedStatistic],
-    shares: StepShares,
-    buy: Buy,
-    *,
-    public_rows: bool,
+    catalog: Catalog, mine: Sequence[PlannedStatistic], shares: StepShares, *, public_rows: bool
 ) -> Divided:
     """Take the recipe's steps out of the charges of one table's views; charges add up to what they were.
 
     Args:
+        catalog: of the release.
         mine: the statistics of a table with `max_ids: auto`.
         shares: of their law.
-        buy: (charge, law) -> what it buys in the noise's own currency.
         public_rows: whether the number of rows may be told.
 
     Raises:
@@ -156,10 +151,10 @@ def divide(
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
     parts, left = recipe_shares(shares, sums, public_rows=public_rows)
     steps = [
-        Step(mine[0].of, kind, measure, buy(whole * share, law), whole * share)
+        Step(mine[0].of, kind, measure, spend_of(catalog, whole * share, law), whole * share)
         for (kind, measure), share in parts.items()
     ]
-    return Divided(steps, [replace(s, charge=s.charge * left, spend=buy(s.charge * left, law)) for s in mine])
+    return Divided(steps, lowered(catalog, mine, mine[0].of, 1 - left))
 
 
 def _check(mine: Sequence[PlannedStatistic]) -> None:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.central.bounding import BEYOND, FARTHER, REACH, law_of, unmeasured
+from dpsql.central.bounding import BEYOND, FARTHER, REACH, unmeasured
 from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
-from dpsql.central.planned import ReleasePlan
+from dpsql.central.planned import ReleasePlan, law_of
 from dpsql.contributions.rehearsal import Guess
 from dpsql.executor.predict import HALF
 from dpsql.release.format import RowsBeyondBound, ValuesBeyondBounds

@@ -30,7 +30,7 @@ from dpsql.central.axes import AxisMaker, open_public
 from dpsql.central.hybrid import counted_catalog
 from dpsql.central.key_plans import KeyForecast, key_forecasts
 from dpsql.central.known_keys import planning_lists, planning_maker
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged
+from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged, currency_of
 from dpsql.central.selection import NO_SIZES
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
@@ -101,7 +101,7 @@ def refreshes(catalog: Catalog) -> Refreshes | None:
     privacy = catalog.privacy
     if privacy.releases is None:
         return None
-    currency, charge = currency_at(privacy.delta, privacy.key_delta), charged(privacy)
+    currency, charge = currency_of(privacy), charged(privacy)
     lineages = {report.lineage.name: report for report in budget_report(ledger_path(catalog)).lineages}
     spent = lineages[privacy.lineage].spent if privacy.lineage in lineages else Fraction(0)
     remaining = max(0, (currency.counted(privacy.cap) - spent) // charge)
@@ -536,7 +536,7 @@ def break_even(stderr: float, privacy: Privacy) -> int:
     **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
     """
     ours = MEAN_ABSOLUTE * stderr
-    epsilon = float(currency_at(privacy.delta, privacy.key_delta).epsilon(charged(privacy)))
+    epsilon = float(currency_of(privacy).epsilon(charged(privacy)))
     if privacy.delta == 0:
         return math.floor(ours * epsilon / 2) + 1
     depth = math.log(1 / float(privacy.delta))

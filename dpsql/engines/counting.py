@@ -85,14 +85,33 @@ def coefficients(key: bytes) -> tuple[int, ...]:
     return (words[0] % PRIME, *(1 + word % (PRIME - 1) for word in words[1:]))
 
 
-def hash_sql(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
-    """SQL of h, at least 0 and below P, for a unit's key.
+def with_offsets(units: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
+    """The statement of units with their offsets: all columns of `units`, and `r`.
 
     Args:
-        unit: SQL of the key, not NULL.
-        kind: its type; a key that is no integer goes by 28 bits of the MD5 of the secret and its text.
-        c: the coefficients.
+        units: what stands after FROM, with columns `owner`, a unit's key that is not NULL, and `n`.
+        kind: the key's type.
+        c: the hash's coefficients.
         dialect: of the engine.
+    """
+    # x is a column of its own: the hash reads it three times, and a digest costs more than all the rest
+    x = unit_number("owner", kind, c, dialect)
+    r = offset(hash_sql("x", kind, c, dialect), dialect)
+    return f"SELECT o.*, {r} AS r FROM (SELECT *, {x} AS x FROM {units}) AS o"
+
+
+def unit_number(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
+    """SQL of a unit's key as a whole number: of one that is none, 28 bits of the MD5 of the secret and its text."""
+    digest = f"substr(md5('{c[4]} {c[5]} ' || {dialect.text(unit)}), 1, 7)"
+    return unit if kind in INTEGERS else dialect.number(digest)
+
+
+def hash_sql(x: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
+    """SQL of h, at least 0 and below P.
+
+    Args:
+        x: SQL of a `unit_number`.
+        kind, c, dialect: as of `with_offsets`.
     """
 
     def mod(value: str) -> str:
@@ -103,16 +122,15 @@ def hash_sql(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) 
         return mod(f"{mod(f'{quadratic} * ({x}) + {c[1]}')} * ({x}) + {c0}")
 
     if kind not in INTEGERS:
-        digest = f"substr(md5('{c[4]} {c[5]} ' || {dialect.text(unit)}), 1, 7)"
-        return cubic(dialect.number(digest), str(c[0]))
+        return cubic(x, str(c[0]))
     # % keeps the sign; what is left above P, and the sign, must not make two units one. The quotient goes towards 0
     # by way of (x - x % P) / P; a part of it is taken mod P before anything is multiplied. Most keys need none of it.
-    x = mod(f"CAST({mod(unit)} AS BIGINT) + {PRIME}")
-    quotient = f"CAST({mod(dialect.quotient(f'abs({unit} - {mod(unit)})', str(PRIME)))} AS BIGINT)"
-    sign = f"CASE WHEN {unit} < 0 THEN {c[5]} ELSE 0 END"
-    wide = cubic(x, mod(f"{c[0]} + {mod(f'{quotient} * {c[4]}')} + {sign}"))
-    narrow = cubic(f"CAST({unit} AS BIGINT)", str(c[0]))
-    return f"CASE WHEN {unit} >= 0 AND {unit} < {PRIME} THEN {narrow} ELSE {wide} END"
+    remainder = mod(f"CAST({mod(x)} AS BIGINT) + {PRIME}")
+    quotient = f"CAST({mod(dialect.quotient(f'abs({x} - {mod(x)})', str(PRIME)))} AS BIGINT)"
+    sign = f"CASE WHEN {x} < 0 THEN {c[5]} ELSE 0 END"
+    wide = cubic(remainder, mod(f"{c[0]} + {mod(f'{quotient} * {c[4]}')} + {sign}"))
+    narrow = cubic(f"CAST({x} AS BIGINT)", str(c[0]))
+    return f"CASE WHEN {x} >= 0 AND {x} < {PRIME} THEN {narrow} ELSE {wide} END"
 
 
 def is_kept(tau: int, r: str, dialect: Dialect) -> str:
@@ -230,7 +248,7 @@ class Sampled:
         carried_columns, joined = (
             ("", "o JOIN u ON o.unit = u.owner") if dialect.materialised else (f"{packed}, place, ", "u")
         )
-        h = hash_sql("owner", rows.unit.kind if rows.unit else None, self.coefficients, dialect)
+        kind = rows.unit.kind if rows.unit else None
         listed = [
             "owner",
             packed,
@@ -246,7 +264,7 @@ class Sampled:
         return [
             *_ranked(split.near, words, dialect),
             *_units(split, unit_numbers, carried_columns, dialect),
-            f"u AS (SELECT v.*, {offset(h, dialect)} AS r FROM v)",
+            f"u AS ({with_offsets('v', kind, self.coefficients, dialect)})",
             common_table("x", query, dialect),
         ]
 

@@ -26,11 +26,11 @@ most k counts, each by one. What comes back is raw and goes to `central.selectio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dpsql.catalog.columns import CONTROL
 from dpsql.catalog.private_columns import PrivateColumn
-from dpsql.engines.counting import is_kept, offset
+from dpsql.engines.counting import is_kept
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import PlacedRows, common_table, placed_rows, side_tables, with_tables
 from dpsql.engines.values import BITS, type_word
@@ -100,36 +100,38 @@ def pairs_statement(sources: Sequence[PlacedRows], clean: str, dialect: Dialect)
     return with_tables(tables, f"SELECT DISTINCT unit, k {present} AND unit IS NOT NULL")
 
 
-def counts_statement(pairs: str, listed: str, most: int, h: str, dialect: Dialect) -> str:
+def counts_statement(
+    pairs: str, listed: str, most: int, offsets: Callable[[str], str] | None, dialect: Dialect
+) -> str:
     """The statement that counts the units of keys.
 
     Args:
         pairs: what stands after FROM for the rows of `pairs_statement`.
         listed: what stands after FROM for the keys that do not count, a column `key`; empty where there are none.
         most: keys of one unit that count.
-        h: SQL of the hash of `owner`, a unit; empty where each row is one.
+        offsets: units -> the statement of their offsets, as of `with_offsets`; None where each row is a unit.
         dialect: of the engine.
 
     Returns:
         A SELECT of `key` and `n`, a BIGINT above 0.
     """
     unlisted = f"{pairs} AS r WHERE NOT EXISTS (SELECT 1 FROM {listed} AS a WHERE a.key = r.k)"
-    if not h:
+    if offsets is None:
         return f"SELECT k AS key, n FROM {unlisted if listed else pairs}"
-    p, r, kept = "p" if listed else pairs, offset(h, dialect), is_kept(most, "r", dialect)
+    p, kept = "p" if listed else pairs, is_kept(most, "r", dialect)
     window = "OVER (PARTITION BY unit"
     place = f"row_number() {window} ORDER BY k) AS i"
     tables = [common_table("p", f"SELECT unit, k FROM {unlisted}", dialect)] if listed else []
     if dialect.materialised is None:
         tables += [
             f"c AS (SELECT unit AS owner, k, {place}, count(*) {window}) AS n FROM {p})",
-            f"w AS (SELECT k FROM (SELECT c.*, {r} AS r FROM c) AS o WHERE {kept})",
+            f"w AS (SELECT k FROM ({offsets('c')}) AS o WHERE {kept})",
         ]
     else:
         joined = f"FROM {p} AS p JOIN {{}} AS u ON p.unit = u.owner"
         tables += [
             common_table("c", f"SELECT unit AS owner, count(*) AS n FROM {p} GROUP BY unit", dialect),
-            f"u AS (SELECT c.*, {r} AS r FROM c WHERE n > {most})",
+            f"u AS ({offsets(f'c WHERE n > {most}')})",
             f"o AS (SELECT k, {place}, n, r {joined.format('u')})",
             # whoever has no more keys than count makes no choice: a join costs a third of windows
             f"w AS (SELECT k {joined.format('c')} WHERE n <= {most} UNION ALL SELECT k FROM o WHERE {kept})",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, pi, prod, sqrt
+from math import prod, sqrt
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -108,10 +108,6 @@ class NoiseDistribution(Protocol):
         """Variance of a row that has the whole budget, at epsilon 1 or sigma 1."""
 
     @property
-    def exchange_rate(self) -> float:
-        """Factor on the variance when this noise is paid for in the other distribution's currency."""
-
-    @property
     def seconds(self) -> float:
         """About what one draw takes; measured on two cores."""
 
@@ -161,10 +157,10 @@ class NoiseDistribution(Protocol):
         """The standard deviation of `draw_bounded`; of Laplace noise that of the continuous one, a little more."""
 
     def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
-        """The largest spend of the law's own kind within an amount of a currency that pays for it (`laws_for`).
+        """The largest spend within an amount of the currency whose law it is (`law_for`).
 
         Raises:
-            PrivacyError: the currency cannot hold such noise.
+            PrivacyError: the currency pays for another law.
         """
 
 
@@ -186,8 +182,6 @@ class Laplace:
     apart: bool = False
     counts: NullCount = NullCount.NEITHER
     norm: ClassVar[int] = 1
-    # A small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one less.
-    exchange_rate: ClassVar[float] = pi / 2
     seconds: ClassVar[float] = 2.5e-6
 
     @property
@@ -405,7 +399,9 @@ class Laplace:
 
     def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
         """An epsilon: of the whole draw, which each of its numbers pays a part of."""
-        return currency.pure(amount * self.numbers)
+        if currency.delta:
+            raise PrivacyError("Laplace noise is for delta 0", hint="remove privacy.delta, or write auto")
+        return amount * self.numbers
 
 
 @dataclass(frozen=True)
@@ -415,7 +411,6 @@ class Gaussian:
     name: ClassVar[str] = "Gaussian"
     norm: ClassVar[int] = 2
     error_at_unit_budget: ClassVar[float] = 1.0
-    exchange_rate: ClassVar[float] = inf  # none is to be had
     seconds: ClassVar[float] = 4.5e-6
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
@@ -506,7 +501,9 @@ class Gaussian:
 
     def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
         """A mu^2."""
-        return currency.gaussian(amount)
+        if not currency.delta:
+            raise PrivacyError("Gaussian noise needs a delta above 0", hint="write privacy.delta, or auto")
+        return amount
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
@@ -526,9 +523,12 @@ def refined(exact: Exact, factor: int) -> Exact:
     return Exact(np.clip(exact, -room, room) * factor)
 
 
-def laws_for(currency: Currency) -> tuple[NoiseDistribution, ...]:
-    """Those that a currency pays for: epsilon Laplace noise, mu^2 both; first its own."""
-    return (GAUSSIAN, LAPLACE) if currency.delta else (LAPLACE,)
+def law_for(currency: Currency) -> NoiseDistribution:
+    """The law that a currency pays for: epsilon Laplace noise, mu^2 Gaussian noise.
+
+    A Laplace number would cost (pi / 2) epsilon^2 of mu^2 and have pi times the variance of the Gaussian one.
+    """
+    return GAUSSIAN if currency.delta else LAPLACE
 
 
 LAWS: dict[int, NoiseDistribution] = {law.norm: law for law in (LAPLACE, GAUSSIAN)}

@@ -24,7 +24,7 @@ from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of,
 from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.budget.units import HEADROOM
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.distribution import GAUSSIAN, laws_for
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, law_for
 
 
 def test_caps_are_rounded_down():
@@ -91,11 +91,14 @@ def test_a_chain_of_moves_costs_no_more_than_the_charge(relation):
     assert [each.moves for each in NEIGHBOURS.values()] == [1, 2]
 
 
-def test_epsilon_pays_for_no_gaussian_draw():
-    assert [law.name for law in laws_for(Epsilon())] == ["Laplace"]
-    assert [law.name for law in laws_for(Mu2(Fraction(1, 10**6)))] == ["Gaussian", "Laplace"]
+def test_each_currency_pays_for_its_own_law_alone():
+    mu2 = Mu2(Fraction(1, 10**6))
+    assert law_for(Epsilon()) == LAPLACE and law_for(mu2) == GAUSSIAN
+    assert LAPLACE.affordable(Fraction(1), Epsilon()) == GAUSSIAN.affordable(Fraction(1), mu2) == 1
     with pytest.raises(PrivacyError, match="delta above 0"):
         GAUSSIAN.affordable(Fraction(1), Epsilon())
+    with pytest.raises(PrivacyError, match="for delta 0"):
+        LAPLACE.affordable(Fraction(1), mu2)
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
@@ -187,6 +190,5 @@ def test_a_variance_is_rounded_up_to_the_next_grain() -> None:
 
 def test_amounts_of_a_currency_itself_stay_as_they_are() -> None:
     amount = Fraction(3, 7)
-    assert Mu2(Fraction(1, 10**6)).gaussian(amount) == amount
     assert Mu2(Fraction(1, 10**6)).key_delta == 0
-    assert Epsilon().pure(amount) == Epsilon().counted(amount) == amount
+    assert Epsilon().counted(amount) == Epsilon().payable(amount) == amount

@@ -13,11 +13,11 @@ import pytest
 import dpsql
 import dpsql.api
 from dpsql.catalog import load_catalog
-from dpsql.central import plan
 from dpsql.curator import prove as proving
 from dpsql.curator.prove import madeup, prove
 from dpsql.curator.prove.madeup import DEAR, made_up
 from dpsql.errors import CatalogError, InterfaceError
+from dpsql.mechanisms.distribution import Laplace
 from dpsql.release.signature import claimed_signer
 from tests.command import dpsql_command
 from tests.releases import write_catalog
@@ -91,8 +91,8 @@ def test_no_pair_passes_the_claim_and_one_pays_it(tmp_path: Path, name: str) -> 
 
 @pytest.mark.usefixtures("dear_alone")
 def test_half_the_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bought = plan._spend
-    monkeypatch.setattr(plan, "_spend", lambda catalog, charge, law: bought(catalog, 2 * charge, law))
+    bought = Laplace.affordable
+    monkeypatch.setattr(Laplace, "affordable", lambda law, amount, of: bought(law, 2 * amount, of))
     proof = prove(load_catalog(shop(tmp_path, bound="max_ids: 4, clipped_share: 0")))
     assert not proof.held and proof.worst.share == pytest.approx(2, rel=0.01)
     assert "2.0" in proof.check.detail and proof.check.held is False

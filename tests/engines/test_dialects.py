@@ -14,7 +14,7 @@ import pytest
 
 from dpsql.catalog.base import LARGEST_UNITS
 from dpsql.catalog.columns import Column
-from dpsql.engines.counting import PRIME, coefficients, hash_sql, is_kept, offset
+from dpsql.engines.counting import PRIME, coefficients, hash_sql, is_kept, offset, unit_number
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.expressions import exact_units
 from dpsql.engines.postgresql import POSTGRES
@@ -236,7 +236,11 @@ def test_the_hash_of_a_unit(words: Words, seed: int) -> None:
     assert found == [*(python_hash(unit, c) for unit in units), None]
     kind = "STRING" if words.dialect is SPARK else "TEXT"
     texts = [words.dialect.literal(text) for text in TEXTS]
-    found = words.each(lambda x: hash_sql(x, "VARCHAR", c, words.dialect), texts, kind)
+    found = words.each(
+        lambda x: hash_sql(unit_number(x, "VARCHAR", c, words.dialect), "VARCHAR", c, words.dialect),
+        texts,
+        kind,
+    )
     digests = [int(hashlib.md5(f"{c[4]} {c[5]} {text}".encode()).hexdigest()[:7], 16) for text in TEXTS]
     assert found == [*((((c[3] * x + c[2]) * x + c[1]) * x + c[0]) % PRIME for x in digests), None]
 

@@ -29,11 +29,11 @@ def rectangles(seed: int, number: int, n: int = 12):
     return tuple(found)
 
 
-def made(questions, laws, n: int = 12):
+def made(questions, law, n: int = 12):
     grains = Grains(1 << 14, 1 << 12)
     axes = tuple(FamilyAxis(name, n, None, grains) for name in "ab")
     view = FamilyView("v", (0, 1), Word("auto"), False, {"count": Fraction(1)}, True, False, questions)
-    question = DesignProblem("t", (view,), axes, laws, batches=False, people=False, named="asked")
+    question = DesignProblem("t", (view,), axes, law, batches=False, people=False, named="asked")
     (offer,) = offers(question)
     assert not isinstance(offer, Refusal)
     return offer.make().strategy.measurement
@@ -76,7 +76,7 @@ def test_under_gaussian_noise_it_is_near_the_least_error_of_all_rows():
 @pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN])
 def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
     questions = rectangles(5, 6)
-    rows = made(questions, (law,))
+    rows = made(questions, law)
     held = held_cells(questions, (12, 12))
     cells = np.random.default_rng(1).integers(0, 50, (12, 12))
     terms, noise = DrawParameters((), law, Fraction(1, 4), 3), ExactNoise(insecure_test_entropy(3))
@@ -96,7 +96,7 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
 
 def test_the_model_comes_back_from_its_columns_and_knows_what_was_asked():
     questions = rectangles(2, 5)
-    model = made(questions, (GAUSSIAN,)).facts.model
+    model = made(questions, GAUSSIAN).facts.model
     again = from_columns(model.columns())
     assert np.array_equal(again.classes, model.classes) and np.array_equal(again.rows, model.rows)
     held = held_cells(questions, (12, 12)).reshape(-1, 12, 12)

@@ -18,9 +18,10 @@ import duckdb
 import numpy as np
 
 from dpsql import engines
+from dpsql.budget import Mu2
 from dpsql.catalog import catalog, source
 from dpsql.catalog.source import Csv
-from dpsql.central import bounding, excess, placed_rows, plan
+from dpsql.central import bounding, excess, placed_rows
 from dpsql.central.planned import Bounds
 from dpsql.contributions import clipping, selection
 from dpsql.engines import values
@@ -191,7 +192,7 @@ PLANTS = (
           (adaptive, "noisy_signal"), lambda was: true_signal, by_name("a noisy signal, then a tree")),
     Plant(
         "replacing costs as little as adding",
-        (plan, "_spend"), lambda was: lambda catalog, charge, norm: charge,
+        (Mu2, "drawn"), lambda was: lambda self, charge, neighbours: charge,
         by_name("another person in her place, under a delta"),
     ),
     Plant("one row of a shared key is kept",

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.engines.counting import PRIME, Sampled, coefficients, hash_sql, is_kept, offset
+from dpsql.engines.counting import PRIME, Sampled, coefficients, hash_sql, is_kept, offset, unit_number
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.joined_rows import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
 from tests.thinned import by_default
@@ -47,7 +47,8 @@ def test_a_negative_offset_would_keep_more() -> None:
 
 def hashes(values: list[object], kind: str, key: bytes = KEY) -> list[int]:
     with duckdb.connect() as db:
-        h = hash_sql("unit", kind, coefficients(key), DUCK)
+        c = coefficients(key)
+        h = hash_sql(unit_number("unit", kind, c, DUCK), kind, c, DUCK)
         listed = [list(map(str, values)), len(values)]
         pairs = "SELECT unnest(CAST(? AS VARCHAR[])) AS unit, unnest(range(?)) AS i"
         db.execute(f"CREATE TABLE units AS SELECT i, CAST(unit AS {kind}) AS unit FROM ({pairs})", listed)

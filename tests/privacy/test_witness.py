@@ -25,6 +25,7 @@ from dpsql.curator.prove.madeup import DEAR, MANY
 from dpsql.errors import InterfaceError
 from dpsql.examples.retail import make_star, write_star
 from dpsql.interfaces.cli import all_commands, cli
+from dpsql.mechanisms.distribution import Laplace
 from tests.central.test_wide_sums import CATALOG as WIDE_SUMS
 from tests.curator.test_prove import shop
 from tests.thinned import by_default
@@ -403,11 +404,9 @@ def test_a_claim_that_a_pair_passes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, witnesses: dict[str, Path]
 ) -> None:
     """Noise for twice the charge: the program that publishes and the one that verifies do not share the mistake."""
-    from dpsql.central import plan
-
-    bought = plan._spend
+    bought = Laplace.affordable
     monkeypatch.setattr(madeup, "MANNERS", (DEAR,))
-    monkeypatch.setattr(plan, "_spend", lambda catalog, charge, law: bought(catalog, 2 * charge, law))
+    monkeypatch.setattr(Laplace, "affordable", lambda law, amount, of: bought(law, 2 * amount, of))
     done = verified(written(tmp_path, PROMISES["pure"]))
     assert done.returncode == 1 and "of its claim" in done.stderr
 

@@ -29,8 +29,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
-from math import exp
-from statistics import NormalDist
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -93,7 +91,7 @@ class DrawLoss:
         where: module and function that drew.
         moved: sum |d|: how far the measured integers lie apart.
         epsilon: the largest log ratio; None for a Gaussian draw.
-        mu2: of Gaussian differential privacy; for a Laplace draw what a pure epsilon costs.
+        mu2: of Gaussian differential privacy; 0 for a Laplace draw.
         delta: of slots.
     """
 
@@ -138,7 +136,9 @@ class Loss:
 
     @property
     def mu2(self) -> Fraction:
-        """The mu^2 of all draws together."""
+        """The mu^2 of all draws together; only where none is Laplace."""
+        if any(draw.epsilon is not None for draw in self.draws):
+            raise ValueError("Laplace draws have no mu^2; read epsilon")
         return sum((draw.mu2 for draw in self.draws), Fraction(0))
 
     @property
@@ -368,10 +368,6 @@ def _node_moves(tree: TreeNoise, leaves: int, difference: IntArray) -> tuple[lis
     return units, moved
 
 
-LARGEST = 700.0
-"""Epsilons above it are this one: e^epsilon is still a number."""
-
-
 def _draw_loss(left: Meeting, right: IntArray) -> DrawLoss:
     """The loss of one draw: exact, and the largest over its outputs.
 
@@ -394,6 +390,4 @@ def _draw_loss(left: Meeting, right: IntArray) -> DrawLoss:
             for vector in vectors[:, rows].T.tolist()
         ]
     epsilon = sum((u * d for u, d in zip(units, moved, strict=True)), Fraction(0)) / law.denominator
-    # on the Gaussian curve: (2 Q^-1(1 / (1 + e^epsilon)))^2
-    odds = exp(min(float(epsilon), LARGEST))
-    return DrawLoss(law.where, total, epsilon, Fraction((2 * NormalDist().inv_cdf(1 / (1 + odds))) ** 2))
+    return DrawLoss(law.where, total, epsilon, Fraction(0))

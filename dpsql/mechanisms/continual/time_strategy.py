@@ -346,7 +346,7 @@ class StreamProblem:
         pairs = zip(self.weights(), self.workload, strict=True)
         mean = sum(weight * query.mean_variance(model, running) for weight, query in pairs if weight)
         dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
-        return TimeCandidate(strategy, self.law.error_at_unit_budget * mean * dearer, strategy.name)
+        return offers.Candidate(strategy, self.law.error_at_unit_budget * mean * dearer, strategy.name)
 
 
 TimeCandidate = offers.Candidate[TimeStrategy]

@@ -83,7 +83,7 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
     stands_alone,
 )
-from dpsql.mechanisms.distribution import LAPLACE, NoisyRows, NoisyView, joined
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Tree
@@ -198,6 +198,9 @@ def selecting_offers(
     if not is_named and (bound is None or not question.lets(method.name)):
         yield Refusal(method.title, method.only)
         return
+    if question.law == GAUSSIAN:
+        yield Refusal(method.title, "is for delta 0", "remove privacy.delta, or write `mechanism: auto`")
+        return
     (view,) = question.views
     reasons = {
         "measures one axis": len(view.axes) == 1,
@@ -217,7 +220,7 @@ def selecting_offers(
 
     def make() -> FamilyCandidate:
         choices = tuple(method.choice(n) for n in question.leaves(view))
-        error = inf if bound is None else question.price(LAPLACE) * bound(question.leaves(view)[0])
+        error = inf if bound is None else bound(question.leaves(view)[0])
         return FamilyCandidate(
             method.title, FamilyDesign(method, (ViewChoice(LAPLACE, choices),)), lambda: error
         )

@@ -336,7 +336,7 @@ def _refusal(question: DesignProblem) -> tuple[str, str] | None:
     reasons = {
         ("is for `data_dependent: allow`", "write it, or `mechanism: blocks`"): question.lets(TITLE),
         ("measures two axes", "write auto, or views of two axes"): len(axes) == 2,
-        ("is for delta 0", "remove privacy.delta, or write auto"): not question.allows(GAUSSIAN),
+        ("is for delta 0", "remove privacy.delta, or write auto"): question.law != GAUSSIAN,
         ("needs `mechanism: auto`", "write auto"): view.word == AUTO,
         ("needs the view's count first", "list count first in `measures`"): next(iter(view.charges), "") == "count",
         ("needs a declared max_ids", f"write a number in max_ids of {question.of}"): not question.people,

@@ -20,7 +20,7 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset, component_variances
 from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view, tree_of
-from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of, least_variance
+from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of
 from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, JointCells, Word, leaf_estimates
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
@@ -45,8 +45,8 @@ from dpsql.mechanisms.designs.question import (
     Proposal,
     ViewChoice,
 )
-from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution, NoisyRows
-from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyRows
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 
@@ -160,7 +160,7 @@ def offers(question: DesignProblem) -> Iterator[Proposal]:
 
 
 def product_view(question: DesignProblem, view: FamilyView, *, trees: bool = True) -> ViewChoice:
-    """The noise of least exact error that the view's word has rows for, Laplace first.
+    """The strategies of a view's axes, as its word says.
 
     Args:
         question: its family.
@@ -170,39 +170,22 @@ def product_view(question: DesignProblem, view: FamilyView, *, trees: bool = Tru
     Raises:
         CatalogError: the word has no rows for the family's noise.
     """
-    laws = sorted(set(question.laws) & set(laws_of(view.word)), key=lambda law: law.norm)
-    if not laws:
-        raise CatalogError(
-            f"views.{view.name}.mechanism: {view.word.name} needs delta above 0",
-            hint="write privacy.delta, or auto",
+    law = question.law
+    if law not in laws_of(view.word):
+        needed, hint = (
+            ("delta 0", "remove it") if law == GAUSSIAN else ("delta above 0", "write privacy.delta")
         )
-    return least(_of_law(question, view, law, trees) for law in laws).strategy
+        raise CatalogError(
+            f"views.{view.name}.mechanism: {view.word.name} needs {needed}", hint=f"{hint}, or auto"
+        )
+    joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
+    shared = _shares_axes(question, view)
+    choices = (question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes)
+    return ViewChoice(law, tuple(choices))
 
 
 def _shares_axes(question: DesignProblem, view: FamilyView) -> bool:
     return len(view.axes) > 1 and question.whole > 0
-
-
-def _of_law(
-    question: DesignProblem, view: FamilyView, law: NoiseDistribution, trees: bool
-) -> Offer[ViewChoice]:
-    """The view under one law. No strategy errs less than the bound of its axes, so a dear law is left unsearched."""
-    shared, price = _shares_axes(question, view), question.price(law)
-    joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
-
-    def make() -> Candidate[ViewChoice]:
-        axis_choices = tuple(
-            question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes
-        )
-        choice = ViewChoice(law, axis_choices)
-        return Candidate(choice, price * choice.error, law.name)
-
-    if len(question.laws) == 1:
-        return Offer(law.name, 0.0, make)
-    total_share = WHOLE if shared else 0.0
-    axes = [question.axes[i] for i in view.axes]
-    floor = prod(least_variance(axis.leaves, axis.workload, total_share) for axis in axes)
-    return Offer(law.name, price * law.error_at_unit_budget * floor, make)
 
 
 def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -> ViewChoice | None:
@@ -259,8 +242,7 @@ def _strategy(
 def _error(question: DesignProblem, views: Sequence[ViewChoice]) -> float:
     """Of one view in closed form; of several once they are reconciled, the mean over measures."""
     if len(views) == 1:
-        gain = question.joint_gain(question.views[0], views[0].law)
-        return gain * question.price(views[0].law) * views[0].error
+        return question.joint_gain(question.views[0]) * views[0].error
     ids: dict[tuple[int, Strategy], int] = {}  # views that share a strategy have one axis
     members = []
     for view, choice in zip(question.views, views, strict=True):
@@ -271,10 +253,8 @@ def _error(question: DesignProblem, views: Sequence[ViewChoice]) -> float:
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]
         drawn = [
-            StatisticShare(
-                axes, question.joint_gain(view, choice.law) * question.unit(choice.law, charge / sum(charges))
-            )
-            for view, axes, choice, charge in zip(question.views, members, views, charges, strict=True)
+            StatisticShare(axes, question.joint_gain(view) * question.unit(charge / sum(charges)))
+            for view, axes, charge in zip(question.views, members, charges, strict=True)
             if charge
         ]
         sets = asked_sets(

@@ -123,7 +123,7 @@ class DesignProblem:
         of: the table.
         views: the views.
         axes: of the table's views.
-        laws: the noise that the promise allows.
+        law: the noise of the release.
         batches: whether rows arrive batch by batch.
         people: whether the rows that a person adds are bounded by weights chosen at publish.
         named: the word by which all views ask for one mechanism of families; empty where it is left open.
@@ -135,7 +135,7 @@ class DesignProblem:
     of: str
     views: tuple[FamilyView, ...]
     axes: tuple[FamilyAxis, ...]
-    laws: tuple[NoiseDistribution, ...]
+    law: NoiseDistribution
     batches: bool
     people: bool
     named: str = ""
@@ -158,10 +158,6 @@ class DesignProblem:
         numbers."""
         return self.named == word or (not self.named and all(view.data_dependent for view in self.views))
 
-    def allows(self, law: NoiseDistribution) -> bool:
-        """True if noise of a law may be drawn."""
-        return law in self.laws
-
     def leaves(self, view: FamilyView) -> list[int]:
         """Leaves of each axis of a view."""
         return [self.axes[axis].leaves for axis in view.axes]
@@ -174,20 +170,15 @@ class DesignProblem:
         """The ranges asked of an axis; None means all."""
         return single_leaves(self.axes[axis].leaves) if self.by_cells(axis) else self.axes[axis].workload
 
-    def price(self, law: NoiseDistribution) -> float:
-        """Factor on a distribution's variances in the currency of the promise, whose own distribution comes
-        first."""
-        return 1.0 if law is self.laws[0] else law.exchange_rate
-
-    def joint_gain(self, view: FamilyView, law: NoiseDistribution) -> float:
+    def joint_gain(self, view: FamilyView) -> float:
         """Mean variance of a view's numbers where they share one draw, over that of a draw of its own.
 
         1 where they do not: under a delta, with bounds from data, for one number and for more than a draw holds.
         """
-        if not 2 <= len(view.charges) <= MOST_DRAWN or GAUSSIAN in self.laws or self.people:
+        if not 2 <= len(view.charges) <= MOST_DRAWN or self.law == GAUSSIAN or self.people:
             return 1.0
         laws = joint_laws(list(view.charges), indicators=not self.batches)
-        return sum(joint.error_at_unit_budget for joint in laws) / len(laws) / law.error_at_unit_budget
+        return sum(joint.error_at_unit_budget for joint in laws) / len(laws) / self.law.error_at_unit_budget
 
     def joint_cells(self, view: FamilyView, axis: int) -> JointCells | None:
         """Cells of a view's joint draw over all leaves of one of its axes; None where it may have none.
@@ -197,7 +188,7 @@ class DesignProblem:
             axis: a position in its axes.
         """
         numbers = len(view.charges)
-        if not view.widest or numbers > MOST_NUMBERS or view.word != AUTO or GAUSSIAN in self.laws:
+        if not view.widest or numbers > MOST_NUMBERS or view.word != AUTO or self.law == GAUSSIAN:
             return None
         denominator = scaled_denominator(numbers * view.widest)
         # replace_one neighbours and `clipped_share` leave more than a quarter of the charges to the draw
@@ -220,11 +211,9 @@ class DesignProblem:
             return "a quarter each: rectangles, ranges of either axis alone, totals"
         return "ranges of each axis half of the time, the whole of it otherwise"
 
-    def unit(self, law: NoiseDistribution, share: float) -> float:
+    def unit(self, share: float) -> float:
         """Variance of a row of whole budget that gets a share of all that the family may spend."""
-        return float(
-            self.price(law) * law.error_at_unit_budget / share ** (2 / max(law.norm for law in self.laws))
-        )
+        return self.law.error_at_unit_budget / share ** (2 // self.law.norm)
 
 
 class ViewChoice(NamedTuple):

@@ -183,7 +183,7 @@ def _rival(question: DesignProblem, offer: Offer) -> Family:  # type: ignore[typ
 def _split_error(question: DesignProblem, taken: Mapping[str, Family]) -> float:
     """Bound on the mean error of all views where some are measured by data-dependent selection, each alone."""
     charges = {view.name: float(sum(view.charges.values())) for view in question.views}
-    power = 1 - 2 / max(law.norm for law in question.laws)
+    power = 1 - 2 / question.law.norm
     total, error = sum(charges.values()), 0.0
     rest = tuple(view for view in question.views if view.name not in taken)
     parts = []

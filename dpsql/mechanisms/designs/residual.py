@@ -148,7 +148,7 @@ def offers(question: DesignProblem) -> Iterator[Proposal]:
 
 def _refusal(question: DesignProblem) -> Refusal | None:
     """Reason why the design is meaningless here."""
-    if not question.allows(GAUSSIAN):
+    if question.law != GAUSSIAN:
         return Refusal("", "needs delta above 0", "write privacy.delta, or `mechanism: auto`")
     if question.people:
         return Refusal("", f"needs a declared number in max_ids of {question.of}", "write it, or `auto` here")
@@ -218,7 +218,7 @@ def _design(question: DesignProblem) -> FamilyCandidate:
             charges = _charges(question, counted)
             total_charge = sum(charge for _, charge in charges)
             drawn = [
-                StatisticShare(axes, question.unit(GAUSSIAN, float(charge) / total_charge))
+                StatisticShare(axes, question.unit(float(charge) / total_charge))
                 for measure, axes, charge in sets
                 if measure == counted
             ]

@@ -59,9 +59,8 @@ def offers(question: DesignProblem) -> Iterator[Proposal]:
     def make() -> FamilyCandidate:
         for view in question.views:
             _check_word(question, view)
-        law = question.laws[0]
         views = tuple(
-            ViewChoice(law, tuple(question.axes[axis].once(_shape, law) for axis in view.axes))
+            ViewChoice(question.law, tuple(question.axes[i].once(_shape, question.law) for i in view.axes))
             for view in question.views
         )
         return FamilyCandidate(name, FamilyDesign(PRODUCT, views), lambda: inf)

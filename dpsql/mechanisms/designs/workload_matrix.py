@@ -368,8 +368,8 @@ def _mask(intervals: Sequence[tuple[int, int]], n: int) -> IntArray:
 
 
 def _best(question: DesignProblem) -> FamilyCandidate:
-    """The law and the rows of least error for the questions of the one view."""
-    (view,) = question.views
+    """The rows of least error for the questions of the one view."""
+    (view,), law = question.views, question.law
     leaves = question.leaves(view)
     classes, questions = classes_of(held_cells(view.questions, leaves))
     if not 1 <= questions.shape[1] <= MOST_CLASSES:
@@ -377,16 +377,13 @@ def _best(question: DesignProblem) -> FamilyCandidate:
             f"views.{view.name}.questions: {questions.shape[1]} kinds of cells, the limit is {MOST_CLASSES}",
             hint="buy them in two purchases" if questions.size else "ask for something that can occur",
         )
-    rows_by_law = {law: best_rows(questions, law.norm) for law in question.laws}
-    law = min(
-        rows_by_law, key=lambda law: question.price(law) * law.error_at_unit_budget * rows_by_law[law].error
-    )
-    matrix = np.trunc(TOTAL * rows_by_law[law].matrix).astype(np.int64)
+    best = best_rows(questions, law.norm)
+    matrix = np.trunc(TOTAL * best.matrix).astype(np.int64)
     largest = int((np.abs(matrix) ** law.norm).sum(axis=0).max())
     total = int(integer_root(np.array([largest]), law.norm)[0])
     total += total**law.norm < largest
     rows = AskedRows(classes.reshape(leaves), matrix, total, law)
-    error = law.error_at_unit_budget * float(np.sum(rows_by_law[law].error)) / len(view.questions)
+    error = law.error_at_unit_budget * float(np.sum(best.error)) / len(view.questions)
     choices: tuple[AxisChoice, ...] = tuple(
         AxisChoice(leaf_strategy(n, law.norm), rows.words(()), error) for n in leaves
     )
