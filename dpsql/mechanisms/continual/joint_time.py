@@ -16,99 +16,66 @@ An estimate of a batch never changes: there is nothing to reconcile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpsql.matrices.strategy import AxisBudget, LevelShares
+from dpsql.matrices.strategy import LevelShares, axis_budgets
 from dpsql.matrices.tree import LevelVariance
-from dpsql.mechanisms.axis.joint_tree import LEAF_SHARE, LIMITS, TOTAL, TreeSearch, tree_draws, tree_variance
+from dpsql.mechanisms.axis.joint_tree import (
+    LEAF_SHARE,
+    LIMITS,
+    TOTAL,
+    TreeSearch,
+    joint_strategy,
+    tree_draws,
+    tree_variance,
+)
 from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
-    Emission,
-    Frozen,
-    Kinds,
-    NamedTimeStrategy,
-    NodeRead,
-    SettledEstimates,
+    Choose,
     StreamProblem,
     TimeOffer,
+    TimeStrategy,
     check_rows,
-    refuse_past,
+    in_one_node,
+    own_node,
     too_long,
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
-from dpsql.tree import FloatArray
 
 NAME = "tree drawn ahead"
 
 
-@dataclass(frozen=True)
-class JointTimeStrategy(SettledEstimates):
-    """Batches drawn together. See `TimeStrategy` for what its methods answer.
+def joint_time_strategy(
+    law: NoiseDistribution, horizon: int, arities: Sequence[int], shares: Sequence[int]
+) -> TimeStrategy:
+    """Batches drawn together.
 
     Args:
         law: the noise, Laplace.
         horizon: batches; leaves of the tree beyond it are drawn and dropped.
-        levels: arities and shares.
+        arities, shares: of the levels, the root's first.
+
+    Raises:
+        ValueError: other noise.
+        InternalError: levels that spend more than the whole, or fewer leaves than batches.
     """
-
-    kind: ClassVar[str] = "joint_tree"
-    law: NoiseDistribution
-    horizon: int
-    levels: LevelShares
-
-    def __post_init__(self) -> None:
-        """Refuse levels that spend more than the whole, or fewer leaves than batches."""
-        if self.law != LAPLACE or not self.levels.fits(self.horizon, TOTAL):
-            raise ValueError(
-                "the shares of a tree drawn ahead add up to more than the whole, or do not fit its levels and batches"
-            )
-
-    @property
-    def name(self) -> str:
-        return f"{NAME}, {'x'.join(str(arity) for arity in self.levels.arities)}"
-
-    @property
-    def ahead(self) -> AxisBudget:
-        """Noise by which all batches are drawn at once."""
-        return AxisBudget(np.full(self.horizon, self.levels.shares[-1], np.int64), TOTAL, self.levels)
-
-    @property
-    def share(self) -> Fraction:
-        """Of the leaves' level."""
-        return Fraction(self.levels.shares[-1], TOTAL)
-
-    def emissions(self, batch: int) -> tuple[Emission, ...]:
-        refuse_past(self, batch)
-        return (Emission(0, batch, batch + 1, (NodeRead(batch, 1, self.share, batch + 2),)),)
-
-    def needed(self, batches: int) -> tuple[int, ...]:
-        return (batches,)
-
-    def shares(self) -> tuple[Fraction, Fraction]:
-        return self.share, self.share
-
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """The published numbers themselves."""
-        return check_rows(published, batches)
-
-    def variance(self, batches: int) -> LevelVariance:
-        """Of the first batches of the whole tree."""
-        return tree_variance(self.levels, batches)
-
-    def frozen(self) -> dict[str, Any]:
-        arities, shares = self.levels
-        return {"horizon": self.horizon, "arities": list(arities), "shares": list(shares)}
+    if law != LAPLACE:
+        raise ValueError("a tree is drawn ahead under Laplace noise alone")
+    drawn = joint_strategy(horizon, arities, shares)
+    levels, share = LevelShares(tuple(arities), tuple(shares)), Fraction(shares[-1], TOTAL)
+    return TimeStrategy(
+        "joint_tree", {"horizon": horizon, **levels._asdict()}, f"{NAME}, {'x'.join(map(str, arities))}", law,
+        (share, share), lambda batch: (own_node(batch, 0, batch, batch + 1, share),), lambda batches: (batches,),
+        lambda batches, published: check_rows(published, batches), partial(tree_variance, levels),
+        in_one_node(law), horizon, axis_budgets([drawn])[0],
+    )  # fmt: skip
 
 
-def joint_time(question: StreamProblem) -> JointTimeStrategy:
+def joint_levels(question: StreamProblem) -> LevelShares:
     """The shares and the shape of least error over the questions asked."""
     weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
 
@@ -116,17 +83,10 @@ def joint_time(question: StreamProblem) -> JointTimeStrategy:
         return sum(weight * query.mean_variance(model) for weight, query in weighted)
 
     slow = sum(weight for weight, query in weighted if query.slow)
-    levels = TreeSearch(question.batches, objective, slow / 2).best()
-    return JointTimeStrategy(question.law, question.batches, levels)
+    return TreeSearch(question.batches, objective, slow / 2).best()
 
 
-def _thawed(law: NoiseDistribution, frozen: Frozen) -> JointTimeStrategy:
-    arities, shares = tuple(map(int, frozen["arities"])), tuple(map(int, frozen["shares"]))
-    return JointTimeStrategy(law, int(frozen["horizon"]), LevelShares(arities, shares))
-
-
-NAMED: Mapping[str, NamedTimeStrategy] = {}
-KINDS: Kinds = {JointTimeStrategy.kind: _thawed}
+NAMED: Mapping[str, Choose] = {}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
@@ -139,8 +99,9 @@ def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
     elif cells.room < 2 * question.batches * TOTAL / LEAF_SHARE:
         yield Refusal(NAME, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
     else:
-        strategy = joint_time(question)
-        if tree_draws(strategy.levels, cells.numbers) * cells.trees > LIMITS[cells.numbers]:
+        levels = joint_levels(question)
+        if tree_draws(levels, cells.numbers) * cells.trees > LIMITS[cells.numbers]:
             yield Refusal(NAME, "needs too many draws here")
         else:
+            strategy = joint_time_strategy(question.law, question.batches, *levels)
             yield TimeOffer(NAME, 0.0, lambda: question.candidate(strategy))
