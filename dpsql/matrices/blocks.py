@@ -32,13 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Reading
+from dpsql.matrices.model import CHUNK, Columns, Components, Covariance, Reading
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
-
-CHUNK = 4_000_000
-"""Parts of masks that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)

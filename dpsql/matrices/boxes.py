@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Components, Reading, zeros
+from dpsql.matrices.model import Columns, Components, Reading, arrays_of, symmetric, table, upper
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -62,31 +61,15 @@ class BoxVariance:
         inside = (joint - left_means * right_means) @ self.within
         return np.asarray(np.sum((left_means @ self.sums) * right_means, axis=1) + inside)
 
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """One line per pair of boxes i <= j (part 0), per bound (part 1) and per box (part 2): (part, a, b, value)."""
-        i, j = np.triu_indices(len(self.bounds))
-        sides = self.bounds.reshape(len(self.bounds), -1)
-        a, b = np.indices(sides.shape).reshape(2, -1)
-        boxes = np.arange(len(self.bounds))
-        return {
-            "part": np.repeat([0, 1, 2], [i.size, a.size, boxes.size]),
-            "a": np.concatenate([i, a, boxes]),
-            "b": np.concatenate([j, b, np.zeros_like(boxes)]),
-            "value": np.concatenate([self.sums[i, j], sides.ravel().astype(np.float64), self.within]),
-        }
+    def columns(self) -> Columns:
+        """The bounds, the upper triangle of the sums' covariance, and the variances inside of boxes."""
+        return table(self.bounds, upper(self.sums), self.within)
 
 
 def from_columns(columns: Columns) -> BoxVariance:
-    """The model that `columns` were read from; lines may come in any order."""
-    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
-    value, boxes = columns["value"].astype(np.float64), int(a.max()) + 1
-    sums, within = zeros((boxes, boxes), 2 * len(value)), zeros((boxes,), len(value))
-    pairs, side, alone = section == 0, section == 1, section == 2
-    sums[a[pairs], b[pairs]] = sums[b[pairs], a[pairs]] = value[pairs]
-    within[a[alone]] = value[alone]
-    bounds = zeros((boxes, int(b[side].max()) + 1), len(value)).astype(np.int64)
-    bounds[a[side], b[side]] = np.rint(value[side]).astype(np.int64)
-    return BoxVariance(bounds.reshape(boxes, -1, 2), sums, within)
+    """The model that `columns` were read from."""
+    bounds, sums, within = arrays_of(columns)
+    return BoxVariance(bounds.astype(np.int64), symmetric(sums, len(bounds)), within)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Covariance, Reading
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading
 from dpsql.tree import FloatArray
 
 Masks = Sequence[FloatArray]
 """Leaf coverages, one array (g, n_i) for each axis of the table."""
-CHUNK = 4_000_000
-"""Mask entries evaluated at once."""
 
 
 class BilinearForm(Protocol):
