@@ -14,8 +14,8 @@ import pytest
 from dpsql.errors import IntegrityError, InternalError
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.continual import joint_time
-from dpsql.mechanisms.continual.joint_time import joint_time_strategy
+from dpsql.mechanisms.continual import time_tree
+from dpsql.mechanisms.continual.time_tree import joint_time_strategy
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.streams import state as state_module
@@ -223,7 +223,7 @@ def no_tau(was: Callable[..., object]) -> Callable[..., object]:
 
 @pytest.mark.parametrize(
     ("owner", "attribute", "broken"),
-    [(joint_time, "in_one_node", no_price), (StreamNoise, "_sensitivities", no_tau)],
+    [(time_tree, "in_one_node", no_price), (StreamNoise, "_sensitivities", no_tau)],
     ids=["batches of a person priced as one", "tau divided out of the count alone"],
 )
 def test_a_defect_put_back_is_found(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.continual import joint_time, prefixes, spectral, time_tree
+from dpsql.mechanisms.continual import prefixes, spectral, time_tree
 from dpsql.mechanisms.continual.time_strategy import (
     Choose,
     StreamProblem,
@@ -20,17 +20,12 @@ from dpsql.mechanisms.continual.time_strategy import (
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Mechanism, least
 
-MECHANISMS: tuple[Mechanism[Choose, StreamProblem, TimeStrategy], ...] = (
-    time_tree,
-    prefixes,
-    spectral,
-    joint_time,
-)
+MECHANISMS: tuple[Mechanism[Choose, StreamProblem, TimeStrategy], ...] = (time_tree, prefixes, spectral)
 
 STRATEGIES: dict[str, Callable[..., TimeStrategy]] = {
     "tree": time_tree.tree_strategy, "fda": prefixes.fda_strategy, "prefix": prefixes.subtraction_strategy,
     "spectral": spectral.spectral_strategy, "endless": spectral.spectral_strategy,
-    "joint_tree": joint_time.joint_time_strategy,
+    "joint_tree": time_tree.joint_time_strategy,
 }  # fmt: skip
 """Constructors by the kind of what they make, which stores their arguments."""
 

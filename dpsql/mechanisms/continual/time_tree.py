@@ -1,6 +1,6 @@
-"""The time axis that serves every question: batches, blocks of batches, blocks of blocks, with a chain on top.
+"""Trees over time: blocks of batches that are measured when they close, and trees whose leaves are drawn ahead.
 
-Every batch is measured on its own, and every block of batches once more when it closes. The top level is a
+**Blocks.** Every batch is measured on its own, and every block of batches once more when it closes. The top level is a
 chain of blocks without end, so a row pays its path once however long the stream runs, and nothing refuses at
 a horizon. Estimates are best linear unbiased (BLUE): inside a closed block the day measurements and the
 block measurement correct each other; days of an open block stand alone until it closes. Closed nodes never
@@ -14,8 +14,14 @@ are open and lack their measurement.
 | spans   | batches per node, level by level, finest first; 1 is the day  | batches                     |
 | budgets | integer share of each level                                   | of sum(budgets)             |
 
-**Privacy**: a row lies in one node of each level, so it pays sum(budgets) / sum(budgets) = 1.
-**Source**: docs/method/streams.md, "Blocks of batches".
+**Leaves drawn ahead**, all batches together before the first one arrives, for streams with an end. Batch t publishes
+x_t + z_t and nothing else; totals and ranges are sums of batches. The size of z counts the sums of all nodes of a
+uniform tree, so a range errs by a few nodes' noise though no node is measured (`noise.knorm`). An estimate of a batch
+never changes: there is nothing to reconcile.
+
+**Privacy**: a row lies in one node of each level, so it pays sum(budgets) / sum(budgets) = 1. Drawn ahead it lies in
+one leaf and below one node of each level: docs/privacy/streams.md, "Noise drawn ahead".
+**Source**: docs/method/streams.md, "Blocks of batches" and "Trees drawn ahead".
 """
 
 from __future__ import annotations
@@ -31,8 +37,13 @@ from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.leaves import IdentityVariance
-from dpsql.matrices.tree import TreeVariance, blue
+from dpsql.matrices.strategy import LevelShares, axis_budgets
+from dpsql.matrices.tree import LevelVariance, TreeVariance, blue
+from dpsql.mechanisms.axis import joint_tree
+from dpsql.mechanisms.axis.joint_tree import TOTAL
+from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
+    DENSE,
     Choose,
     Emission,
     StreamProblem,
@@ -40,11 +51,13 @@ from dpsql.mechanisms.continual.time_strategy import (
     TimeOffer,
     TimeStrategy,
     check_rows,
+    in_one_node,
     only,
     own_node,
     share_variance,
+    too_long,
 )
-from dpsql.mechanisms.distribution import NoiseDistribution
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
 
@@ -187,14 +200,73 @@ def _tree(question: StreamProblem) -> TimeStrategy:
     return _best(question, (ALONE, *_grid(question.batches))).strategy
 
 
+AHEAD = "tree drawn ahead"
+
+
+def joint_time_strategy(
+    law: NoiseDistribution, horizon: int, arities: Sequence[int], shares: Sequence[int]
+) -> TimeStrategy:
+    """Batches drawn together.
+
+    Args:
+        law: the noise, Laplace.
+        horizon: batches; leaves of the tree beyond it are drawn and dropped.
+        arities, shares: of the levels, the root's first.
+
+    Raises:
+        ValueError: other noise.
+        InternalError: levels that spend more than the whole, or fewer leaves than batches.
+    """
+    if law != LAPLACE:
+        raise ValueError("a tree is drawn ahead under Laplace noise alone")
+    drawn = joint_tree.joint_strategy(horizon, arities, shares)
+    levels, share = LevelShares(tuple(arities), tuple(shares)), Fraction(shares[-1], TOTAL)
+    return TimeStrategy(
+        "joint_tree", {"horizon": horizon, **levels._asdict()}, f"{AHEAD}, {'x'.join(map(str, arities))}", law,
+        (share, share), lambda batch: (own_node(batch, 0, batch, batch + 1, share),), lambda batches: (batches,),
+        lambda batches, published: check_rows(published, batches), partial(joint_tree.tree_variance, levels),
+        in_one_node(law), horizon, axis_budgets([drawn])[0],
+    )  # fmt: skip
+
+
+def joint_levels(question: StreamProblem) -> LevelShares:
+    """The shares and the shape of least error over the questions asked."""
+    weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
+
+    def objective(model: LevelVariance) -> float:
+        return sum(weight * query.mean_variance(model) for weight, query in weighted)
+
+    slow = sum(weight for weight, query in weighted if query.slow)
+    return joint_tree.TreeSearch(question.batches, objective, slow / 2).best()
+
+
+def _ahead(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+    """The best tree, for pure streams with an end whose other axes are measured leaf by leaf."""
+    cells = question.joint
+    if cells is None or question.law != LAPLACE or question.batches < FEWEST_LEAVES:
+        return
+    if question.batches > DENSE:
+        yield too_long(AHEAD)
+    elif cells.room < 2 * question.batches * TOTAL / joint_tree.LEAF_SHARE:
+        yield Refusal(AHEAD, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
+    else:
+        levels = joint_levels(question)
+        if joint_tree.tree_draws(levels, cells.numbers) * cells.trees > joint_tree.LIMITS[cells.numbers]:
+            yield Refusal(AHEAD, "needs too many draws here")
+        else:
+            strategy = joint_time_strategy(question.law, question.batches, *levels)
+            yield TimeOffer(AHEAD, 0.0, lambda: question.candidate(strategy))
+
+
 NAMED: Mapping[str, Choose] = {"tree": only(_tree)}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
-    """Batches alone, and the blocks that err least."""
+    """Batches alone, the blocks that err least, and the best tree that is drawn ahead."""
     yield TimeOffer("each batch on its own", 0.0, partial(_best, question, (ALONE,)))
     shapes = tuple(_grid(question.batches))
     if shapes:
         yield TimeOffer("blocks of batches", 0.0, partial(_best, question, shapes))
     else:
         yield Refusal("blocks of batches", f"{question.batches} batches are too few for blocks")
+    yield from _ahead(question)
