@@ -23,6 +23,16 @@ from dpsql.matrices.model import Columns, Components, Reading, arrays_of, symmet
 from dpsql.tree import FloatArray, IntArray
 
 
+def box_sums(bounds: IntArray, masks: Sequence[FloatArray]) -> FloatArray:
+    """Sum of each product of masks over each box, shape (g, boxes)."""
+    sums = np.ones((len(masks[0]), len(bounds)))
+    for axis, mask in enumerate(masks):
+        low, high = bounds[:, axis].T
+        prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
+        sums *= prefix[:, high] - prefix[:, low]
+    return sums
+
+
 @dataclass(frozen=True, eq=False)
 class BoxVariance:
     """Variance model of a table in boxes.
@@ -44,12 +54,8 @@ class BoxVariance:
 
     def means(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Mean of each product of masks over each box, shape (g, boxes)."""
-        means = np.ones((len(masks[0]), len(self.bounds)))
-        for axis, mask in enumerate(masks):
-            low, high = self.bounds[:, axis].T
-            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            means *= (prefix[:, high] - prefix[:, low]) / (high - low)
-        return means
+        cells = np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
+        return np.asarray(box_sums(self.bounds, masks) / cells)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None

@@ -46,7 +46,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Covariance, Reading, Sum, arrays_of, table
+from dpsql.matrices.model import Columns, Covariance, Reading, Sum, arrays_of, crossed, table
 from dpsql.matrices.pooled import weigh
 from dpsql.tree import FloatArray
 
@@ -249,10 +249,6 @@ class ChannelReading(Reading):
     channel: ChannelModel
     name: ClassVar[str] = "channel"
 
-    @property
-    def indices(self) -> int:
-        return self.noise.indices
-
     def takes(self, boxes: Iterable[Masks]) -> bool:
         return self.noise.takes(boxes)
 
@@ -267,9 +263,7 @@ class ChannelReading(Reading):
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Noise and channel of all combinations of rows, as `Reading` says."""
-        grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
-        cells = [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
-        covariances = self.noise.matrix(masks)
+        cells, covariances = crossed(masks), self.noise.matrix(masks)
         for i in range(len(covariances)):
             row = [np.broadcast_to(cell[i], cell.shape) for cell in cells]
             covariances[i] += self.channel.alone(row, cells) + self.channel.alone_sample(row, cells)

@@ -17,15 +17,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import (
-    AxisVariance,
-    Columns,
-    arrays_of,
-    range_variances,
-    symmetric,
-    table,
-    upper,
-)
+from dpsql.matrices import model
+from dpsql.matrices.model import AxisVariance, Columns, range_variances
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -119,13 +112,13 @@ class PrefixVariance:
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """The upper triangle of the covariance."""
-        return table(upper(self.leaves))
+        return model.table(model.upper(self.leaves))
 
 
 def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
     """The model that `columns` were read from."""
-    (leaves,) = arrays_of(columns)
-    return PrefixVariance(symmetric(leaves, n))
+    (leaves,) = model.arrays_of(columns)
+    return PrefixVariance(model.symmetric(leaves, n))
 
 
 GROUPED = "grouped"

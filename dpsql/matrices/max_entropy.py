@@ -39,18 +39,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.matrices import model
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import (
-    Columns,
-    Components,
-    Covariance,
-    Reading,
-    Sum,
-    arrays_of,
-    symmetric,
-    table,
-    upper,
-)
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
@@ -215,7 +206,7 @@ class FittedErrors:
     def columns(self) -> Columns:
         """Variances of pairs in order; of each axis the covariance's upper triangle; of each axis its edges."""
         pairs = [self.pairs[pair] for pair in combinations(range(len(self.axes)), 2)]
-        return table(pairs, *map(upper, self.axes), *self.edges)
+        return model.table(pairs, *map(model.upper, self.axes), *self.edges)
 
 
 def cell_spread(edges: Sequence[int]) -> FloatArray:
@@ -235,7 +226,7 @@ def from_columns(columns: Columns) -> FittedErrors:
     Raises:
         ValueError: lines that no such model writes.
     """
-    variances, *arrays = arrays_of(columns)
+    variances, *arrays = model.arrays_of(columns)
     m = len(arrays) // 2
     pairs = dict(zip(combinations(range(m), 2), variances.tolist(), strict=True))
     if not LINEAR < m <= MOST_AXES or len(arrays) != 2 * m or min(pairs.values()) < 0:
@@ -243,7 +234,7 @@ def from_columns(columns: Columns) -> FittedErrors:
     edges = [tuple(array.astype(np.int64).tolist()) for array in arrays[m:]]
     if any(len(cuts) < 2 or cuts[0] or any(x >= y for x, y in pairwise(cuts)) for cuts in edges):
         raise ValueError("cells of an axis do not follow each other")
-    axes = [symmetric(leaves, cuts[-1]) for leaves, cuts in zip(arrays[:m], edges, strict=True)]
+    axes = [model.symmetric(leaves, cuts[-1]) for leaves, cuts in zip(arrays[:m], edges, strict=True)]
     return FittedErrors(tuple(axes), tuple(edges), pairs)
 
 
@@ -278,10 +269,6 @@ class EntropyReading(Reading):
     components: Components
     pairs: PairTables | None = None
     name: ClassVar[str] = "entropy"
-
-    @property
-    def indices(self) -> int:
-        return len(self.axes)
 
     @cached_property
     def linear(self) -> ProductReading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -103,16 +104,11 @@ class Unknown:
 class Reading:
     """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view.
 
-    By default its answers are sums over nodes of the axes' look-up trees, and its noisy integers stand in one line.
+    By default its answers are sums over nodes of the axes' look-up trees.
     """
 
     pieces: tuple[Any, ...]
     components: Components
-
-    @property
-    def indices(self) -> int:
-        """Number of indices stored with each of its noisy integers."""
-        return 1
 
     @property
     def listed(self) -> Mapping[int, int]:
@@ -143,18 +139,23 @@ class Reading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
-        rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
-        combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+        combined = crossed(masks)
         # what lies inside leaves too: who pools several releases weighs them by all that they err by
         covariances = (
             self.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined)
-            for i in range(rows.shape[1])
+            for i in range(prod(map(len, masks)))
         )
         return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
     def columns(self) -> tuple[Columns, ...]:
         """The variance tables that a release holds for it, in the order of the statistic's `models`."""
         return tuple(piece.columns() for piece in self.pieces)
+
+
+def crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
+    """All combinations of rows of masks, one of each, in row-major order."""
+    grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
+    return [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
 
 
 MOST_ARRAYS = 16

@@ -21,7 +21,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading, crossed
 from dpsql.tree import FloatArray
 
 Masks = Sequence[FloatArray]
@@ -233,10 +233,6 @@ class PooledReading(Reading):
     pieces: tuple[BilinearForm, ...]
     shape: tuple[int, ...]
 
-    @property
-    def indices(self) -> int:
-        return len(self.shape)
-
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         right = masks if other is None else other
@@ -250,8 +246,7 @@ class PooledReading(Reading):
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows of `masks`, as `Reading` says."""
-        grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
-        cells = _outer([mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)])
+        cells = _outer(crossed(masks))
         return np.asarray(cells @ self.whole @ cells.T)
 
     def columns(self) -> tuple[Columns, ...]:

@@ -29,7 +29,7 @@ from dpsql.matrices import (
     tree,
     workload,
 )
-from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading, shared_blocks
+from dpsql.matrices.blocks import BlockReading, BlockVariance, shared_blocks
 from dpsql.matrices.boxes import BoxReading, BoxVariance
 from dpsql.matrices.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
@@ -142,7 +142,7 @@ READINGS: dict[str, StoredReading] = {
     distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
     BoxReading.name: StoredReading(BoxVariance, BoxReading),
     BlockReading.name: StoredReading(BlockVariance, BlockReading),
-    LookedReading.name: StoredReading(AxisSplit, LookedReading),
+    blocks.LOOKED: StoredReading(AxisSplit, ProductReading),
     StackReading.name: StoredReading(StackVariance, StackReading),
     ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
     EntropyReading.name: StoredReading(
@@ -212,7 +212,7 @@ def stored_as_pairs(name: str) -> bool:
 
 
 def indices(name: str, axes: int) -> int:
-    """Number of indices of the noisy integers of a reading over some axes; `Reading.indices` agrees.
+    """Number of indices of the noisy integers of a reading over some axes.
 
     Raises:
         InternalError: for a name that no reading has.

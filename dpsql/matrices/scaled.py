@@ -111,10 +111,6 @@ class ScaledReading(Reading):
         """The noise of all combinations of rows, as `Reading` says."""
         return self.shape.matrix(masks)
 
-    @property
-    def indices(self) -> int:
-        return self.shape.indices
-
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         return self.shape.terms(masks)
 

@@ -15,14 +15,14 @@ and if its weights on them are a mean of rows. All others are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Components, Reading, arrays_of, table
+from dpsql.matrices.model import CHUNK, Columns, Components, Reading, arrays_of, crossed, table
 from dpsql.tree import FloatArray, IntArray
 
 NEAR = 1e-6
@@ -160,19 +160,10 @@ class AskedReading(Reading):
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """True if the questions that were measured tell the sums."""
-        return self.pieces[0].knows(*(_crossed(box) for box in boxes))
+        return self.pieces[0].knows(*(crossed(box) for box in boxes))
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
-        means = model.means(_crossed(masks))
+        means = model.means(crossed(masks))
         return np.asarray(factor * means @ model.covariance_of_classes @ means.T, np.float64)
-
-
-def _crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
-    """All combinations of rows of masks, one of each, in row-major order."""
-    return [mask[place] for mask, place in zip(masks, _places(masks), strict=True)]
-
-
-def _places(masks: Sequence[FloatArray]) -> Iterator[IntArray]:
-    yield from (grid.ravel() for grid in np.indices([len(mask) for mask in masks]))
