@@ -18,14 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from dpsql.mechanisms.continual.prefixes import fenwick_nodes
-from dpsql.mechanisms.continual.spectral import SpectralStrategy, ending_rows, lasting_rows
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.spectral import ending_rows, lasting_rows
+from dpsql.mechanisms.continual.time_strategy import (
+    StreamProblem,
+    TimeStrategy,
+    question_of,
+    share_variance,
+)
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state
-from dpsql.tree import IntArray
+from dpsql.tree import FloatArray, IntArray
 
 USUAL = ("running", "range", "1", "7")
 """What is asked where a test does not say."""
@@ -38,20 +42,25 @@ def asking(
     return StreamProblem(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
 
 
-def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> SpectralStrategy:
+def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> TimeStrategy:
     """Spectral rows for a known end."""
     return ending_rows(asking(GAUSSIAN, horizon, *(names or USUAL), units=units), cutoff)
 
 
-def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> SpectralStrategy:
+def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> TimeStrategy:
     """Spectral rows without an end."""
     return lasting_rows(asking(GAUSSIAN, horizon, *(names or USUAL), ends=False), cutoff)
 
 
 def mean_error(strategy: TimeStrategy, batches: int, name: str) -> float:
     """Mean variance of a kind of question over the first batches, at epsilon 1 or mu^2 1."""
-    model, running = strategy.variance(batches), strategy.running_totals(batches)
-    return strategy.law.error_at_unit_budget * question_of(name, 1).mean_variance(model, running)
+    return strategy.law.error_at_unit_budget * question_of(name, 1).mean_variance(strategy.variance(batches))
+
+
+def level_variance(tree: TimeStrategy) -> FloatArray:
+    """Noise variance of one node of each level, against a node that spends all."""
+    budgets = np.array(tree.stored["budgets"])
+    return share_variance(tree.law, budgets / budgets.sum())
 
 
 def strategy_matrix(n: int) -> IntArray:
@@ -113,7 +122,7 @@ class RunningTotal:
     closes replaces its children's sum by the inverse-variance mean of that sum and its own measurement, once.
     """
 
-    tree: TimeTreeStrategy
+    tree: TimeStrategy
     batches: int
     open_sum: tuple[float, ...]
     open_variance: tuple[float, ...]
@@ -131,10 +140,10 @@ class RunningTotal:
     def append(self, measured: Sequence[float]) -> RunningTotal:
         """The state after one more batch, which closes these nodes, finest first."""
         batches = self.batches + 1
-        closing = [level for level, span in enumerate(self.tree.spans) if batches % span == 0]
+        closing = [level for level, span in enumerate(self.tree.stored["spans"]) if batches % span == 0]
         sums, variances = list(self.open_sum), list(self.open_variance)
         for level, value in zip(closing, measured, strict=True):
-            own = float(self.tree.level_variance[level])
+            own = float(level_variance(self.tree)[level])
             best, left = float(value), own
             if level:  # the children's sum is spent: it moves up one level, corrected
                 below, known = sums[level - 1], variances[level - 1]
@@ -146,9 +155,9 @@ class RunningTotal:
         return replace(self, batches=batches, open_sum=tuple(sums), open_variance=tuple(variances))
 
 
-def running_total(tree: TimeTreeStrategy) -> RunningTotal:
+def running_total(tree: TimeStrategy) -> RunningTotal:
     """The state before the first batch."""
-    zeros = (0.0,) * len(tree.spans)
+    zeros = (0.0,) * len(tree.stored["spans"])
     return RunningTotal(tree, 0, zeros, zeros)
 
 

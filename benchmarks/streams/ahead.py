@@ -13,12 +13,12 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.matrices.strategy import AxisBudget, LevelShares
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.continual import choose
-from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, question_of
+from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import joint_time_strategy
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
@@ -32,11 +32,11 @@ SETTINGS = {
 ASKED = ("running", "range", "1", "7", "30")
 
 
-def setting(shares: tuple[float, ...]) -> JointTimeStrategy:
+def setting(shares: tuple[float, ...]) -> TimeStrategy:
     """The method's shares in whole parts."""
     whole = [round(share * TOTAL) for share in shares]
     whole[-1] += TOTAL - sum(whole)
-    return JointTimeStrategy(LAPLACE, YEAR, LevelShares((4, 4, 5, 5), tuple(whole)))
+    return joint_time_strategy(LAPLACE, YEAR, (4, 4, 5, 5), whole)
 
 
 def statistic(law: Laplace, bound: int, spend: Fraction = EPSILON, cells: int = CELLS) -> StreamStatistic:
@@ -91,7 +91,7 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
         squares = []
         for number, one in zip(drawn, statistics, strict=True):
             sums = np.concatenate([np.zeros((1, cells), np.int64), np.cumsum(number, axis=0)])
-            unit = one.law.variance_at_unit_budget(one.ahead(strategy.ahead), EPSILON, one.sensitivity)
+            unit = one.law.variance_at_unit_budget((strategy.ahead, *one.axes), EPSILON, one.sensitivity)
             stated = unit * strategy.variance(YEAR).ranges(*ends)
             squares.append(np.mean((sums[ends[1]] - sums[ends[0]]) ** 2 / stated[:, None], axis=0))
         together = np.mean(squares, axis=0)

@@ -31,14 +31,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Reading
+from dpsql.matrices.boxes import box_sums
+from dpsql.matrices.model import CHUNK, Columns, Components, Covariance, Reading
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
 
-CHUNK = 4_000_000
-"""Parts of masks that are looked at together."""
+LOOKED = "looked"
+"""Name of the product reading of a statistic that a noisy number had chosen to be measured axis by axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +76,7 @@ class NodeTree:
     def covered(self, masks: Masks) -> FloatArray:
         """Sum of each product of masks over each node without children, 0 of others; shape (g, nodes)."""
         covered = np.zeros((len(masks[0]), len(self.bounds)))
-        sums = np.ones((len(masks[0]), int(np.count_nonzero(self.is_piece))))
-        for axis, mask in enumerate(masks):
-            low, high = self.bounds[self.is_piece, axis].T
-            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            sums *= prefix[:, high] - prefix[:, low]
-        covered[:, self.is_piece] = sums
+        covered[:, self.is_piece] = box_sums(self.bounds[self.is_piece], masks)
         return covered
 
     def shares(self, masks: Masks) -> FloatArray:
@@ -215,14 +210,3 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
     common = none if np.any(first.shared) else second.shared
     factor = sqrt(sum(one.components.values()) * sum(other.components.values()))
     return SharedBlocks(BlockVariance(first.nodes, none, common, none), factor)
-
-
-@dataclass(frozen=True)
-class LookedReading(ProductReading):
-    """Reading of a statistic measured axis by axis after a noisy number had selected that design."""
-
-    name: ClassVar[str] = "looked"
-
-    @property
-    def indices(self) -> int:
-        return 1

@@ -18,10 +18,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Components, Reading, zeros
+from dpsql.matrices.model import Columns, Components, Reading, arrays_of, symmetric, table, upper
 from dpsql.tree import FloatArray, IntArray
+
+
+def box_sums(bounds: IntArray, masks: Sequence[FloatArray]) -> FloatArray:
+    """Sum of each product of masks over each box, shape (g, boxes)."""
+    sums = np.ones((len(masks[0]), len(bounds)))
+    for axis, mask in enumerate(masks):
+        low, high = bounds[:, axis].T
+        prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
+        sums *= prefix[:, high] - prefix[:, low]
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +54,8 @@ class BoxVariance:
 
     def means(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Mean of each product of masks over each box, shape (g, boxes)."""
-        means = np.ones((len(masks[0]), len(self.bounds)))
-        for axis, mask in enumerate(masks):
-            low, high = self.bounds[:, axis].T
-            prefix = np.concatenate([np.zeros((len(mask), 1)), np.cumsum(mask, axis=1)], axis=1)
-            means *= (prefix[:, high] - prefix[:, low]) / (high - low)
-        return means
+        cells = np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
+        return np.asarray(box_sums(self.bounds, masks) / cells)
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
@@ -62,31 +67,15 @@ class BoxVariance:
         inside = (joint - left_means * right_means) @ self.within
         return np.asarray(np.sum((left_means @ self.sums) * right_means, axis=1) + inside)
 
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """One line per pair of boxes i <= j (part 0), per bound (part 1) and per box (part 2): (part, a, b, value)."""
-        i, j = np.triu_indices(len(self.bounds))
-        sides = self.bounds.reshape(len(self.bounds), -1)
-        a, b = np.indices(sides.shape).reshape(2, -1)
-        boxes = np.arange(len(self.bounds))
-        return {
-            "part": np.repeat([0, 1, 2], [i.size, a.size, boxes.size]),
-            "a": np.concatenate([i, a, boxes]),
-            "b": np.concatenate([j, b, np.zeros_like(boxes)]),
-            "value": np.concatenate([self.sums[i, j], sides.ravel().astype(np.float64), self.within]),
-        }
+    def columns(self) -> Columns:
+        """The bounds, the upper triangle of the sums' covariance, and the variances inside of boxes."""
+        return table(self.bounds, upper(self.sums), self.within)
 
 
 def from_columns(columns: Columns) -> BoxVariance:
-    """The model that `columns` were read from; lines may come in any order."""
-    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
-    value, boxes = columns["value"].astype(np.float64), int(a.max()) + 1
-    sums, within = zeros((boxes, boxes), 2 * len(value)), zeros((boxes,), len(value))
-    pairs, side, alone = section == 0, section == 1, section == 2
-    sums[a[pairs], b[pairs]] = sums[b[pairs], a[pairs]] = value[pairs]
-    within[a[alone]] = value[alone]
-    bounds = zeros((boxes, int(b[side].max()) + 1), len(value)).astype(np.int64)
-    bounds[a[side], b[side]] = np.rint(value[side]).astype(np.int64)
-    return BoxVariance(bounds.reshape(boxes, -1, 2), sums, within)
+    """The model that `columns` were read from."""
+    bounds, sums, within = arrays_of(columns)
+    return BoxVariance(bounds.astype(np.int64), symmetric(sums, len(bounds)), within)
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.model import Columns, Covariance, Reading, Sum
+from dpsql.matrices.model import Columns, Covariance, Reading, Sum, arrays_of, crossed, table
 from dpsql.matrices.pooled import weigh
 from dpsql.tree import FloatArray
 
@@ -113,20 +112,10 @@ class ChannelModel:
     sampled: bool
     kind: ClassVar[str] = "channel"
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Parts one after the other; `CONSTANTS` say how each is folded."""
-        constants = [self.place, *self.law.shape, self.counts.ndim, *self.counts.shape]
-        constants += [self.squares.own, self.squares.pairs, *self.deviations, self.sampled]
-        sections = [
-            (LAW, self.law.ravel()), (SCORES, self.scores.ravel()), (COUNTS, self.counts.ravel()),
-            (SUMS, self.sums.ravel()), (CONSTANTS, np.array(constants, np.float64)),
-            (STICK, np.array(self.squares.stick)),
-        ]  # fmt: skip
-        return {
-            "part": np.concatenate([np.full(len(values), section, np.int64) for section, values in sections]),
-            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values in sections]),
-            "value": np.concatenate([np.asarray(values, np.float64) for _, values in sections]),
-        }
+    def columns(self) -> Columns:
+        """The arrays, with the constants before the sticks."""
+        constants = [self.place, self.squares.own, self.squares.pairs, *self.deviations, self.sampled]
+        return table(self.law, self.scores, self.counts, self.sums, constants, self.squares.stick)
 
     def asked(self, masks: Masks) -> FloatArray:
         """g of each mask of the attribute, shape (g, items)."""
@@ -239,18 +228,11 @@ class ChannelModel:
 
 def from_columns(columns: Columns) -> ChannelModel:
     """Rebuild the model from `ChannelModel.columns`."""
-    section, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
-    place, items, leaves, axes, *trailing = value[section == CONSTANTS].tolist()
-    shape, numbers = tuple(int(size) for size in trailing[: int(axes)]), trailing[int(axes) :]
+    law, scores, counts, sums, constants, stick = arrays_of(columns)
+    place, own, pairs, *deviations, sampled = constants.tolist()
+    squares = Squares(own, pairs, tuple(stick.tolist()))
     return ChannelModel(
-        int(place),
-        value[section == LAW].reshape(int(items), int(leaves)),
-        value[section == SCORES].reshape(int(leaves), int(items)),
-        value[section == COUNTS].reshape(shape),
-        value[section == SUMS].reshape(shape),
-        Squares(numbers[0], numbers[1], tuple(value[section == STICK].tolist())),
-        Deviations(*numbers[2:5]),
-        any(numbers[5:]),
+        int(place), law, scores, counts, sums, squares, Deviations(*deviations), bool(sampled)
     )
 
 
@@ -267,10 +249,6 @@ class ChannelReading(Reading):
     channel: ChannelModel
     name: ClassVar[str] = "channel"
 
-    @property
-    def indices(self) -> int:
-        return self.noise.indices
-
     def takes(self, boxes: Iterable[Masks]) -> bool:
         return self.noise.takes(boxes)
 
@@ -285,9 +263,7 @@ class ChannelReading(Reading):
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Noise and channel of all combinations of rows, as `Reading` says."""
-        grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
-        cells = [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
-        covariances = self.noise.matrix(masks)
+        cells, covariances = crossed(masks), self.noise.matrix(masks)
         for i in range(len(covariances)):
             row = [np.broadcast_to(cell[i], cell.shape) for cell in cells]
             covariances[i] += self.channel.alone(row, cells) + self.channel.alone_sample(row, cells)

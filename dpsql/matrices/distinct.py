@@ -34,7 +34,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Reading, Sum
+from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Reading, Sum, arrays_of, table
 from dpsql.tree import FloatArray, IntArray
 
 ALL = 10
@@ -189,13 +189,7 @@ class Single(NamedTuple):
     own: tuple[int, ...]
 
     def columns(self) -> Columns:
-        axes = len(self.leaves)
-        return {
-            "place": np.full(axes, self.place, np.int64),
-            "norm": np.full(axes, self.norm, np.int64),
-            "leaves": np.array(self.leaves, np.int64),
-            "own": np.array(self.own, np.int64),
-        }
+        return table([self.place, self.norm], self.leaves, self.own)
 
 
 class PeopleBounds(NamedTuple):
@@ -224,11 +218,8 @@ GAPS, CELLS = "gaps", "touched"
 
 def from_columns(kind: str, columns: Columns) -> Single:
     """Rebuild from `columns()`."""
-    place, norm = (int(np.asarray(columns[name])[0]) for name in ("place", "norm"))
-    leaves, single_leaf = (
-        tuple(np.asarray(columns[name]).astype(int).tolist()) for name in ("leaves", "own")
-    )
-    return Single(kind, place, norm, leaves, single_leaf)
+    (place, norm), leaves, own = (tuple(array.astype(int).tolist()) for array in arrays_of(columns))
+    return Single(kind, place, norm, leaves, own)
 
 
 def _apart(boxes: Sequence[Sequence[FloatArray]], single_leaf: Sequence[int]) -> bool:

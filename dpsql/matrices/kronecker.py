@@ -113,10 +113,6 @@ class ProductReading(Reading):
     components: Components
     name: ClassVar[str] = "product"
 
-    @property
-    def indices(self) -> int:
-        return len(self.axes)
-
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
     ) -> Covariance:

@@ -17,7 +17,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import AxisVariance, Columns, range_variances, zeros
+from dpsql.matrices import model
+from dpsql.matrices.model import AxisVariance, Columns, range_variances
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -110,17 +111,14 @@ class PrefixVariance:
         return np.asarray(self.leaves @ (self.rows.T @ y), np.float64)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """One line per pair of leaves i <= j: (i, j, covariance)."""
-        i, j = np.triu_indices(self.n)
-        return {"i": i, "j": j, "covariance": self.leaves[i, j]}
+        """The upper triangle of the covariance."""
+        return model.table(model.upper(self.leaves))
 
 
 def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
-    """The model that `columns` were read from; lines may come in any order."""
-    i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
-    leaves = zeros((n, n), 2 * len(i))
-    leaves[i, j] = leaves[j, i] = columns["covariance"].astype(np.float64)
-    return PrefixVariance(leaves)
+    """The model that `columns` were read from."""
+    (leaves,) = model.arrays_of(columns)
+    return PrefixVariance(model.symmetric(leaves, n))
 
 
 GROUPED = "grouped"

@@ -39,8 +39,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.matrices import model
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum, zeros
+from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum
 from dpsql.tree import FloatArray, IntArray
 
 Masks = Sequence[FloatArray]
@@ -202,19 +203,10 @@ class FittedErrors:
         pairs = {pair: variance * squared for pair, variance in self.pairs.items()}
         return FittedErrors(tuple(axis * squared for axis in self.axes), self.edges, pairs)
 
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Lines (part, a, b, value): 0 variances of pairs; of m axes from 1 covariances of leaves a <= b, from 1 + m
-        edges."""
-        places, values = [np.array([(0, i, j) for i, j in self.pairs])], [np.array([*self.pairs.values()])]
-        for part, axis in enumerate(self.axes, 1):
-            upper = np.triu_indices(len(axis))
-            places.append(np.column_stack([np.full(len(upper[0]), part), *upper]))
-            values.append(axis[upper])
-        for part, edges in enumerate(self.edges, 1 + len(self.axes)):
-            places.append(np.array([(part, place, 0) for place in range(len(edges))]))
-            values.append(np.array(edges, np.float64))
-        part, a, b = np.concatenate(places).T
-        return {"part": part, "a": a, "b": b, "value": np.concatenate(values)}
+    def columns(self) -> Columns:
+        """Variances of pairs in order; of each axis the covariance's upper triangle; of each axis its edges."""
+        pairs = [self.pairs[pair] for pair in combinations(range(len(self.axes)), 2)]
+        return model.table(pairs, *map(model.upper, self.axes), *self.edges)
 
 
 def cell_spread(edges: Sequence[int]) -> FloatArray:
@@ -229,35 +221,21 @@ def cell_spread(edges: Sequence[int]) -> FloatArray:
 
 
 def from_columns(columns: Columns) -> FittedErrors:
-    """The model that `columns` were read from; lines may come in any order.
+    """The model that `columns` were read from.
 
     Raises:
         ValueError: lines that no such model writes.
     """
-    part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
-    value, of_pairs = columns["value"].astype(np.float64), part == 0
-    pairs = dict(
-        zip(zip(a[of_pairs].tolist(), b[of_pairs].tolist(), strict=True), value[of_pairs], strict=True)
-    )
-    m = 1 + max((max(pair) for pair in pairs), default=0)
-    if not LINEAR < m <= MOST_AXES or set(pairs) != set(combinations(range(m), 2)) or min(pairs.values()) < 0:
+    variances, *arrays = model.arrays_of(columns)
+    m = len(arrays) // 2
+    pairs = dict(zip(combinations(range(m), 2), variances.tolist(), strict=True))
+    if not LINEAR < m <= MOST_AXES or len(arrays) != 2 * m or min(pairs.values()) < 0:
         raise ValueError("variances of pairs of three to six axes are missing or negative")
-    axes, edges = [], []
-    for axis in range(1, m + 1):
-        lines, bounds = part == axis, part == axis + m
-        if np.any((a[lines] < 0) | (a[lines] > b[lines])):
-            raise ValueError("covariances of an axis lie outside of it")
-        size = int(b[lines].max(initial=-1)) + 1
-        leaves = zeros((size, size), 2 * int(lines.sum()))
-        leaves[a[lines], b[lines]] = leaves[b[lines], a[lines]] = value[lines]
-        cuts = np.rint(value[bounds][np.argsort(a[bounds])]).astype(np.int64).tolist()
-        if len(cuts) < 2 or (cuts[0], cuts[-1]) != (0, size) or any(x >= y for x, y in pairwise(cuts)):
-            raise ValueError("cells of an axis do not follow each other")
-        axes.append(leaves)
-        edges.append(tuple(cuts))
-    return FittedErrors(
-        tuple(axes), tuple(edges), {pair: float(variance) for pair, variance in pairs.items()}
-    )
+    edges = [tuple(array.astype(np.int64).tolist()) for array in arrays[m:]]
+    if any(len(cuts) < 2 or cuts[0] or any(x >= y for x, y in pairwise(cuts)) for cuts in edges):
+        raise ValueError("cells of an axis do not follow each other")
+    axes = [model.symmetric(leaves, cuts[-1]) for leaves, cuts in zip(arrays[:m], edges, strict=True)]
+    return FittedErrors(tuple(axes), tuple(edges), pairs)
 
 
 def partly(masks: Masks) -> tuple[int, ...]:
@@ -291,10 +269,6 @@ class EntropyReading(Reading):
     components: Components
     pairs: PairTables | None = None
     name: ClassVar[str] = "entropy"
-
-    @property
-    def indices(self) -> int:
-        return len(self.axes)
 
     @cached_property
     def linear(self) -> ProductReading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -103,16 +104,11 @@ class Unknown:
 class Reading:
     """Reading of a stored statistic; masks are leaf coverages, one array (g, n_i) for each axis of its view.
 
-    By default its answers are sums over nodes of the axes' look-up trees, and its noisy integers stand in one line.
+    By default its answers are sums over nodes of the axes' look-up trees.
     """
 
     pieces: tuple[Any, ...]
     components: Components
-
-    @property
-    def indices(self) -> int:
-        """Number of indices stored with each of its noisy integers."""
-        return 1
 
     @property
     def listed(self) -> Mapping[int, int]:
@@ -143,12 +139,11 @@ class Reading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
-        rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
-        combined = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+        combined = crossed(masks)
         # what lies inside leaves too: who pools several releases weighs them by all that they err by
         covariances = (
             self.covariance([np.broadcast_to(mask[i], mask.shape) for mask in combined], combined)
-            for i in range(rows.shape[1])
+            for i in range(prod(map(len, masks)))
         )
         return np.array([covariance.noise + covariance.within_leaf for covariance in covariances])
 
@@ -157,19 +152,71 @@ class Reading:
         return tuple(piece.columns() for piece in self.pieces)
 
 
-def zeros(shape: Sequence[int], most: int) -> FloatArray:
-    """Zeros for what a table's lines fill in.
+def crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
+    """All combinations of rows of masks, one of each, in row-major order."""
+    grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
+    return [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
 
-    Args:
-        shape: as the table says.
-        most: how many numbers its lines can be about.
+
+MOST_ARRAYS = 16
+"""Arrays of one table."""
+
+
+def table(*arrays: npt.ArrayLike) -> dict[str, npt.NDArray[np.generic]]:
+    """Arrays of one dimension or more as the lines (part, place, value) of one table.
+
+    Part k is array k: its entries in C order from place 0, and the length of axis d at place -1 - d.
+
+    >>> {name: column.tolist() for name, column in table([[5, 6]]).items()}
+    {'part': [0, 0, 0, 0], 'place': [0, 1, -1, -2], 'value': [5.0, 6.0, 1.0, 2.0]}
+    """
+    numbers = [np.asarray(array) for array in arrays]
+    places = [np.append(np.arange(each.size), -1 - np.arange(each.ndim)) for each in numbers]
+    return {
+        "part": np.repeat(np.arange(len(numbers)), [len(place) for place in places]),
+        "place": np.concatenate(places),
+        "value": np.concatenate([np.append(each.ravel(), each.shape) for each in numbers]).astype(np.float64),
+    }
+
+
+def arrays_of(columns: Columns) -> list[FloatArray]:
+    """The arrays that `table` was given; lines may come in any order.
 
     Raises:
-        ValueError: a shape of more than that: a file that says so could ask for any amount of memory.
+        ValueError: lines that it writes of no arrays.
     """
-    if prod(int(size) for size in shape) > most or min(shape, default=1) < 0:
-        raise ValueError("a variance table is about more numbers than it has lines for")
-    return np.zeros(tuple(shape))
+    part, place = (columns[name].astype(np.int64) for name in ("part", "place"))
+    order = np.lexsort((place, part))
+    part, place, value = part[order], place[order], columns["value"].astype(np.float64)[order]
+    first = np.searchsorted(part, np.arange(MOST_ARRAYS + 1))
+    arrays = []
+    for begin, end in pairwise(first[: int(part[-1]) + 2]):
+        ndim = int(np.count_nonzero(place[begin:end] < 0))
+        if not ndim or not np.array_equal(place[begin:end], np.arange(-ndim, end - begin - ndim)):
+            raise ValueError("a variance table has lines of no array")
+        shape = value[begin : begin + ndim][::-1].astype(np.int64)
+        arrays.append(value[begin + ndim : end].reshape(shape))
+    if sum(array.size + array.ndim for array in arrays) != len(part):
+        raise ValueError("a variance table has lines of no array")
+    return arrays
+
+
+def upper(matrix: FloatArray) -> FloatArray:
+    """The entries of a symmetric matrix on its diagonal and above, row by row."""
+    return matrix[np.triu_indices(len(matrix))]
+
+
+def symmetric(values: FloatArray, n: int) -> FloatArray:
+    """The matrix of n rows that `upper` was given.
+
+    Raises:
+        ValueError: it has another number of rows.
+    """
+    if len(values) != n * (n + 1) // 2:
+        raise ValueError("covariances are not those of as many numbers")
+    matrix, places = np.zeros((n, n)), np.triu_indices(n)
+    matrix[places] = matrix.T[places] = values
+    return matrix
 
 
 def covariance(

@@ -21,13 +21,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Covariance, Reading
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading, crossed
 from dpsql.tree import FloatArray
 
 Masks = Sequence[FloatArray]
 """Leaf coverages, one array (g, n_i) for each axis of the table."""
-CHUNK = 4_000_000
-"""Mask entries evaluated at once."""
 
 
 class BilinearForm(Protocol):
@@ -235,10 +233,6 @@ class PooledReading(Reading):
     pieces: tuple[BilinearForm, ...]
     shape: tuple[int, ...]
 
-    @property
-    def indices(self) -> int:
-        return len(self.shape)
-
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says."""
         right = masks if other is None else other
@@ -252,8 +246,7 @@ class PooledReading(Reading):
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows of `masks`, as `Reading` says."""
-        grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
-        cells = _outer([mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)])
+        cells = _outer(crossed(masks))
         return np.asarray(cells @ self.whole @ cells.T)
 
     def columns(self) -> tuple[Columns, ...]:

@@ -29,7 +29,7 @@ from dpsql.matrices import (
     tree,
     workload,
 )
-from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading, shared_blocks
+from dpsql.matrices.blocks import BlockReading, BlockVariance, shared_blocks
 from dpsql.matrices.boxes import BoxReading, BoxVariance
 from dpsql.matrices.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
@@ -81,28 +81,21 @@ TOGETHER: dict[str, Callable[[Columns], Together]] = {
 }
 """Models of a view's cells."""
 
-_LINES = {"part": WHOLE, "a": WHOLE, "b": WHOLE, "value": REAL}
 TABLES: dict[str, Mapping[str, str]] = {
     "identity": {"leaf": REAL},
-    "prefix": {"i": WHOLE, "j": WHOLE, "covariance": REAL},
     "tree": dict.fromkeys(("lo", "hi", "parent", "level"), WHOLE) | {"weight": REAL},
     "levels": {"level": WHOLE, "arity": WHOLE, "share": WHOLE, "weight": REAL},
     "intervals": {"row": WHOLE, "cell": WHOLE, "value": REAL},
     "sine": {"scale": REAL},
     "filter": {"kernel": REAL, "factor": REAL},
-    AskedVariance.kind: _LINES,
-    BoxVariance.kind: _LINES,
-    FittedErrors.kind: _LINES,
-    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
-    ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
-    distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
-    distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
-    StackVariance.kind: {"i": WHOLE, "j": WHOLE}
-    | dict.fromkeys(("refit", "unbiased", "share", "small", "large"), REAL),
     BlockVariance.kind: {"parent": WHOLE, "weight": REAL}
     | dict.fromkeys((f"{name}_{letter}" for name in ("noise", "within", "shared") for letter in "ab"), REAL),
 }
-"""Columns of every model's table by its kind, `blocks` without the bounds of its axes."""
+"""Columns of tables whose lines are nodes, leaves or rows, by a model's kind; `blocks` without the bounds of its
+axes."""
+
+ARRAYS = {"part": WHOLE, "place": WHOLE, "value": REAL}
+"""Columns of all other models' tables (`model.table`)."""
 
 
 def stored_columns(kind: str, axes: int) -> dict[str, str]:
@@ -116,12 +109,13 @@ def stored_columns(kind: str, axes: int) -> dict[str, str]:
         InternalError: for a kind that no model has.
     """
     outer, _, inner = kind.partition(" ")
-    if outer == leaves.GROUPED and inner in TABLES:
-        return {"group": WHOLE, "held": WHOLE} | dict(TABLES[inner])
-    if kind not in TABLES:
+    if outer == leaves.GROUPED and inner in AXES:
+        return {"group": WHOLE, "held": WHOLE} | dict(TABLES.get(inner, ARRAYS))
+    if kind not in AXES and kind not in TOGETHER:
         raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
     bounds = [f"{end}{axis + 1}" for axis in range(axes) for end in ("lo", "hi")]
-    return (dict.fromkeys(bounds, WHOLE) if kind == BlockVariance.kind else {}) | dict(TABLES[kind])
+    of_axes = dict.fromkeys(bounds, WHOLE) if kind == BlockVariance.kind else {}
+    return of_axes | dict(TABLES.get(kind, ARRAYS))
 
 
 class StoredReading(NamedTuple):
@@ -148,8 +142,8 @@ READINGS: dict[str, StoredReading] = {
     distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
     BoxReading.name: StoredReading(BoxVariance, BoxReading),
     BlockReading.name: StoredReading(BlockVariance, BlockReading),
-    LookedReading.name: StoredReading(AxisSplit, LookedReading),
-    StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
+    blocks.LOOKED: StoredReading(AxisSplit, ProductReading),
+    StackReading.name: StoredReading(StackVariance, StackReading),
     ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
     EntropyReading.name: StoredReading(
         (AxisSplit, FittedErrors), max_entropy.entropy_reading, by_axis=True, pairs=True
@@ -218,7 +212,7 @@ def stored_as_pairs(name: str) -> bool:
 
 
 def indices(name: str, axes: int) -> int:
-    """Number of indices of the noisy integers of a reading over some axes; `Reading.indices` agrees.
+    """Number of indices of the noisy integers of a reading over some axes.
 
     Raises:
         InternalError: for a name that no reading has.

@@ -34,11 +34,8 @@ import numpy as np
 
 from dpsql.matrices import kronecker
 from dpsql.matrices.kronecker import FamilyAcross, ProductReading
-from dpsql.matrices.model import Columns, Covariance, Reading, Sum
+from dpsql.matrices.model import Columns, Covariance, Reading, Sum, arrays_of, table
 from dpsql.tree import FloatArray
-
-CELLS, CONSTANTS = -1, -2
-"""Sections of the stored table; others are axes, by their leaves."""
 
 WHOLE = 1e-9
 """A question that leaves out less asks for the whole."""
@@ -58,16 +55,9 @@ class Spread:
     taste: float = 0.0
     kind: ClassVar[str] = "spread"
 
-    def columns(self) -> dict[str, Any]:
-        """One table: cells, the length of each axis as its place, constants."""
-        cells, axes, lengths = self.shares.size, self.shares.ndim, np.array(self.shares.shape, np.int64)
-        return {
-            "part": np.concatenate(
-                [np.full(cells, CELLS), np.arange(axes), np.full(2, CONSTANTS)], dtype=np.int64
-            ),
-            "place": np.concatenate([np.arange(cells), lengths, np.arange(2)], dtype=np.int64),
-            "value": np.concatenate([self.shares.ravel(), np.zeros(axes), [self.tail, self.taste]]),
-        }
+    def columns(self) -> Columns:
+        """The shares, and both constants."""
+        return table(self.shares, [self.tail, self.taste])
 
     def part(self, masks: Sequence[FloatArray]) -> FloatArray:
         """F of outer products of masks, shape (g,)."""
@@ -98,10 +88,8 @@ def parts_of(rows: FloatArray) -> FloatArray:
 
 def from_columns(columns: Columns) -> Spread:
     """The spread that `Spread.columns` gave."""
-    section, place = (np.asarray(columns[name], np.int64) for name in ("part", "place"))
-    value, shape = np.asarray(columns["value"], np.float64), place[section >= 0].tolist()
-    tail, taste = value[section == CONSTANTS].tolist()
-    return Spread(value[section == CELLS].reshape(shape), tail, taste)
+    shares, (tail, taste) = arrays_of(columns)
+    return Spread(shares, float(tail), float(taste))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +110,6 @@ class ScaledReading(Reading):
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
         return self.shape.matrix(masks)
-
-    @property
-    def indices(self) -> int:
-        return self.shape.indices
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         return self.shape.terms(masks)

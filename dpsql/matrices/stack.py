@@ -19,9 +19,8 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.matrices.model import Columns, Covariance, Reading, zeros
+from dpsql.matrices.model import Columns, Components, Reading, arrays_of, symmetric, table, upper
 from dpsql.tree import FloatArray
 
 LARGE = 0.05
@@ -38,7 +37,7 @@ class StackVariance:
         small, large: part of `unbiased` in the variance of small and of large answers.
 
     >>> model = StackVariance(np.zeros((2, 2)), np.eye(2), np.array([0.01, 0.99]), 0.25, 1.0)
-    >>> model.covariance(np.eye(2)).tolist(), model.covariance(np.eye(2), np.ones((2, 2))).tolist()
+    >>> model.covariance([np.eye(2)]).tolist(), model.covariance([np.eye(2)], [np.ones((2, 2))]).tolist()
     ([0.25, 1.0], [0.5, 1.0])
     """
 
@@ -63,15 +62,17 @@ class StackVariance:
         large = masks @ self.shares >= LARGE * self.total
         return np.where(large, self.large, self.small)
 
-    def covariance(self, masks: FloatArray, other: FloatArray | None = None) -> FloatArray:
-        """Covariances of the answers under `masks` with those under `other`, shape (g,).
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> FloatArray:
+        """Covariances of the answers under the masks of the one axis with those under `other`, shape (g,).
 
         sqrt((1 - k)(1 - k')) u'T'w + sqrt(k k') u'U w: a product of covariances, hence one itself.
         """
-        right = masks if other is None else other
-        first, second = self.part(masks), self.part(right)
-        fit = np.sum((masks @ self.refit) * right, axis=1)
-        noise = np.sum((masks @ self.unbiased) * right, axis=1)
+        (left,), (right,) = masks, masks if other is None else other
+        first, second = self.part(left), self.part(right)
+        fit = np.sum((left @ self.refit) * right, axis=1)
+        noise = np.sum((left @ self.unbiased) * right, axis=1)
         return np.asarray(np.sqrt((1 - first) * (1 - second)) * fit + np.sqrt(first * second) * noise)
 
     def scaled(self, factor: float) -> StackVariance:
@@ -81,50 +82,27 @@ class StackVariance:
             self.refit * squared, self.unbiased * squared, self.shares * factor, self.small, self.large
         )
 
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """One line per pair of leaves i <= j; `share` stands on the lines of one leaf, both parts on all."""
-        i, j = np.triu_indices(self.n)
-        share = np.where(i == j, self.shares[i], 0.0)
-        constants = {"small": np.full(len(i), self.small), "large": np.full(len(i), self.large)}
-        return {
-            "i": i,
-            "j": j,
-            "refit": self.refit[i, j],
-            "unbiased": self.unbiased[i, j],
-            "share": share,
-            **constants,
-        }
+    def columns(self) -> Columns:
+        """Both covariances by their upper triangles, the shares, and both parts."""
+        return table(upper(self.refit), upper(self.unbiased), self.shares, [self.small, self.large])
 
 
 def from_columns(columns: Columns) -> StackVariance:
-    """The model that `columns` were read from; lines may come in any order."""
-    i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
-    size, alone = int(i.max()) + 1, i == j
-    matrices = []
-    for name in ("refit", "unbiased"):
-        leaves = zeros((size, size), 2 * len(i))
-        leaves[i, j] = leaves[j, i] = columns[name].astype(np.float64)
-        matrices.append(leaves)
-    shares = zeros((size,), len(i))
-    shares[i[alone]] = columns["share"].astype(np.float64)[alone]
-    small, large = (float(columns[name].astype(np.float64)[0]) for name in ("small", "large"))
-    return StackVariance(matrices[0], matrices[1], shares, small, large)
+    """The model that `columns` were read from."""
+    refit, unbiased, shares, (small, large) = arrays_of(columns)
+    n = len(shares)
+    return StackVariance(symmetric(refit, n), symmetric(unbiased, n), shares, float(small), float(large))
 
 
 @dataclass(frozen=True)
 class StackReading(Reading):
-    """Reading of the non-negative counts of one axis."""
+    """Reading of the non-negative counts of one axis.
 
-    model: StackVariance
+    Args:
+        pieces: the one model.
+        components: the one part, with what the model is multiplied by.
+    """
+
+    pieces: tuple[StackVariance]
+    components: Components
     name: ClassVar[str] = "stack"
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` and `other`, as `Reading` says."""
-        (mask,) = masks
-        covariance = self.model.covariance(np.asarray(mask, np.float64), None if other is None else other[0])
-        return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
-
-    def columns(self) -> tuple[Columns, ...]:
-        return (self.model.columns(),)

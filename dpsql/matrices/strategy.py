@@ -27,13 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.matrices.model import AxisVariance
+from dpsql.matrices.model import CHUNK, AxisVariance
 from dpsql.tree import FloatArray, IntArray
 
 LIMIT = 1 << 62
 """Sums below this fit in int64."""
-
-_CHUNK = 1 << 22  # entries gathered at a time: 32 MB
 
 
 def largest_sum(weight: IntArray, spread: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> int:
@@ -146,7 +144,7 @@ class SparseRows:
             rows[self.of_ones] = sums[self.stop[self.of_ones]] - sums[self.start[self.of_ones]]
         if not np.all(self.of_ones):
             first = self.offset[:-1][~self.of_ones]
-            width = max(1, _CHUNK // len(self.place))
+            width = max(1, CHUNK // len(self.place))
             for begin in range(0, x.shape[1], width):
                 products = self.entry[:, None] * x[self.place, begin : begin + width]
                 rows[~self.of_ones, begin : begin + width] = np.add.reduceat(products, first, axis=0)

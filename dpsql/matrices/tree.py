@@ -110,6 +110,18 @@ class TreeVariance:
         variance = r + more_r - self.weight[above] * gain * total**2
         return np.where(moves, gain * total, a), np.where(moves, variance, r)
 
+    def running_totals(self) -> FloatArray:
+        """Variance of each prefix [0, t), t = 1..n, from the nodes that end at t or before, shape (n,).
+
+        >>> from dpsql.tree import kary_tree
+        >>> TreeVariance(kary_tree(4, 2), np.array([0, *[0.25] * 6])).running_totals().round(4).tolist()
+        [4.0, 2.6667, 6.6667, 5.3333]
+        """
+        closed = np.zeros(self.tree.n + 1)
+        np.add.at(closed, self.tree.hi, self.spread[0])
+        np.subtract.at(closed, self.tree.hi[self.tree.parent[1:]], self.spread[0][1:])  # the parent's has all
+        return np.cumsum(closed[1:])
+
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,); O(n) a row."""
         tree, (s, g) = self.tree, self.spread

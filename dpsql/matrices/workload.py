@@ -15,24 +15,21 @@ and if its weights on them are a mean of rows. All others are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import Columns, Components, Reading, zeros
+from dpsql.matrices.model import CHUNK, Columns, Components, Reading, arrays_of, crossed, table
 from dpsql.tree import FloatArray, IntArray
 
 NEAR = 1e-6
 """Weights that lie this near to a mean of rows are one; what is known and what is not are far apart."""
 
-_AT_ONCE = 1 << 22  # cells looked at together: 32 MB
-
-
 MOST_CELLS = 1 << 25
-"""Cells of a view, and entries of its rows, that a file may name."""
+"""Entries of the rows over the cells of a view that a file may name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +91,7 @@ class AskedVariance:
     def means(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Mean weight of each class under products of masks, shape (g, K)."""
         order, first = self._place
-        step = max(1, _AT_ONCE // max(1, self.classes.size))
+        step = max(1, CHUNK // max(1, self.classes.size))
         chunks = [
             np.add.reduceat(self._cells([mask[i : i + step] for mask in masks])[:, order], first, axis=1)
             for i in range(0, len(masks[0]), step)
@@ -115,7 +112,7 @@ class AskedVariance:
         Args:
             boxes: for each box one array (g, n_i) an axis.
         """
-        step = max(1, _AT_ONCE // max(1, self.classes.size))
+        step = max(1, CHUNK // max(1, self.classes.size))
         order, _ = self._place
         flat, vectors = self.classes.ravel()[order], self._seen[0]
         for i in range(0, len(boxes[0][0]) if boxes else 0, step):
@@ -128,35 +125,24 @@ class AskedVariance:
         return True
 
     def columns(self) -> dict[str, np.typing.NDArray[np.generic]]:
-        """A line per entry of the rows (part 0), per measured cell (part 1), per axis (part 2): (part, a, b, value)."""
-        row_entry, cell = np.argwhere(self.rows), np.flatnonzero(self.classes.ravel() >= 0)
-        axes = np.arange(self.classes.ndim)
-        return {
-            "part": np.repeat([0, 1, 2], [len(row_entry), len(cell), len(axes)]),
-            "a": np.concatenate([row_entry[:, 0], cell, axes]),
-            "b": np.concatenate([row_entry[:, 1], self.classes.ravel()[cell], np.zeros_like(axes)]),
-            "value": np.concatenate(
-                [
-                    self.rows[row_entry[:, 0], row_entry[:, 1]],
-                    np.ones(len(cell)),
-                    np.array(self.classes.shape),
-                ]
-            ).astype(np.float64),
-        }
+        """The classes, and the entries of the rows that are not 0: their places and values."""
+        return table(self.classes, np.argwhere(self.rows), self.rows[self.rows != 0])
 
 
 def from_columns(columns: Columns) -> AskedVariance:
-    """The model that `columns` were read from; lines may come in any order."""
-    section, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
-    value = columns["value"].astype(np.float64)
-    row_entry, cell, axis = (section == code for code in (0, 1, 2))
-    shape = np.zeros(int(axis.sum()), np.int64)
-    shape[a[axis]] = np.rint(value[axis]).astype(np.int64)
-    classes = zeros(shape.tolist(), MOST_CELLS).astype(np.int64).ravel() - 1
-    classes[a[cell]] = b[cell]
-    rows = zeros((int(a[row_entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1), MOST_CELLS)
-    rows[a[row_entry], b[row_entry]] = value[row_entry]
-    return AskedVariance(classes.reshape(shape), rows)
+    """The model that `columns` were read from.
+
+    Raises:
+        ValueError: rows of more than `MOST_CELLS` entries: a file that says so could ask for any amount of memory.
+    """
+    classes, entry, value = arrays_of(columns)
+    row, column = entry.astype(np.int64).T
+    size = int(row.max(initial=-1)) + 1, int(classes.max(initial=-1)) + 1
+    if min(size) < 0 or size[0] * size[1] > MOST_CELLS:
+        raise ValueError("rows over the cells of a view are larger than any")
+    rows = np.zeros(size)
+    rows[row, column] = value
+    return AskedVariance(classes.astype(np.int64), rows)
 
 
 @dataclass(frozen=True)
@@ -174,19 +160,10 @@ class AskedReading(Reading):
 
     def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
         """True if the questions that were measured tell the sums."""
-        return self.pieces[0].knows(*(_crossed(box) for box in boxes))
+        return self.pieces[0].knows(*(crossed(box) for box in boxes))
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
-        means = model.means(_crossed(masks))
+        means = model.means(crossed(masks))
         return np.asarray(factor * means @ model.covariance_of_classes @ means.T, np.float64)
-
-
-def _crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
-    """All combinations of rows of masks, one of each, in row-major order."""
-    return [mask[place] for mask, place in zip(masks, _places(masks), strict=True)]
-
-
-def _places(masks: Sequence[FloatArray]) -> Iterator[IntArray]:
-    yield from (grid.ravel() for grid in np.indices([len(mask) for mask in masks]))

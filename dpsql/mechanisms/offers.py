@@ -7,7 +7,7 @@ or of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -18,6 +18,8 @@ S = TypeVar("S")
 
 
 S_co = TypeVar("S_co", covariant=True)
+Named = TypeVar("Named")
+Problem = TypeVar("Problem", contravariant=True)
 
 
 class RatedStrategy(Protocol[S_co]):
@@ -64,6 +66,16 @@ class Refusal(NamedTuple):
     name: str
     reason: str
     hint: str = "write `mechanism: auto`"
+
+
+class Mechanism(Protocol[Named, Problem, S]):
+    """A module that has strategies; `Named` is what a word of the catalog stands for."""
+
+    NAMED: Mapping[str, Named]
+    """The catalog's words for it."""
+
+    def offers(self, question: Problem) -> Iterator[Offer[S] | Refusal]:
+        """Offers and refusals for a question."""
 
 
 class Choice(NamedTuple, Generic[S]):

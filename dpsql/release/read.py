@@ -257,7 +257,7 @@ class Release:
         if (statistic, statistic) in self.pair_readings:
             return self.pair_readings[statistic, statistic]
         if self.estimate(statistic) == "nonnegative" and statistic_meta.nonnegative_model is not None:
-            return reading(StackReading.name, [self.model(statistic_meta.nonnegative_model)], {})
+            return reading(StackReading.name, [self.model(statistic_meta.nonnegative_model)], {(0,): 1.0})
         pieces = [self.model(k) for k in statistic_meta.models]
         sizes = [piece.model.n for piece in pieces if isinstance(piece, AxisSplit)]
         if sizes != [self.axes[axis].leaves for axis in statistic_meta.axes] and (sizes or not pieces):

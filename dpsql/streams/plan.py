@@ -48,8 +48,8 @@ from dpsql.matrices import AxisVariance
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells
+from dpsql.mechanisms.continual import ALIKE, words
 from dpsql.mechanisms.continual import thaw as thaw_time
-from dpsql.mechanisms.continual import words
 from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeChoice, TimeStrategy, question_of
 from dpsql.mechanisms.designs.question import MOST_NUMBERS
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
@@ -108,7 +108,7 @@ class StreamPlan:
 
     def refined_noise(self) -> StreamPlan:
         """The same with sums as fine as noise nodes need; those with large weights are fine already."""
-        largest_share, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
+        largest_share, statistics = max(self.strategy.shares) / self.price, list(self.batch.statistics)
         for members in self.batch.families:
             coarse = [replace(statistics[i], noise_refinement=1) for i in members]
             needed = []
@@ -142,7 +142,7 @@ class StreamPlan:
         Raises:
             PrivacyError: a budget is too small to be shared out.
         """
-        statistics, smallest_share = self._statistics(), min(self.strategy.shares())
+        statistics, smallest_share = self._statistics(), min(self.strategy.shares)
         for statistic in statistics:
             statistic.budgets(smallest_share)
         return statistics
@@ -165,7 +165,7 @@ class StreamPlan:
         Discrete noise and floored budgets cost two small factors, which differ from share to share; the larger stands
         for all, so errors are never understated by them.
         """
-        time, shares = self.strategy.ahead, self.strategy.shares()
+        time, shares = self.strategy.ahead, self.strategy.shares
         worst = [
             max(s.variance_at_unit_budget(share) for share in shares)
             if time is None
@@ -264,14 +264,13 @@ def chosen(
     bits = max(1, min(61 - STREAM_ROW_BITS - (reach - 1).bit_length(), MOST_BITS))
     batches = stream.max_batches or 1
     question = StreamProblem(law, stream.horizon, questions, batches, stream.ends, bits, joint)
-    word = words()[stream.strategy]
-    if stream.workload and not word.tuned:
+    if stream.workload and stream.strategy in ALIKE:
         raise CatalogError(
             f"stream.workload: `{stream.strategy}` measures the same whatever is asked",
             hint="remove `workload`, or write `strategy: auto`",
         )
     try:
-        return word.choose(question)
+        return words()[stream.strategy](question)
     except InterfaceError as error:
         raise CatalogError(f"stream.strategy: {error.reason}", hint=error.hint) from error
 

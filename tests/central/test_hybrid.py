@@ -398,7 +398,7 @@ WRONG = {
     "a noisy square": """UPDATE meta SET value = regexp_replace(value, '"pairs", -?[0-9]', '"pairs", 7777')
         WHERE key = 'reported'""",
     "an estimate": "UPDATE node_combination_0 SET estimate = estimate + (1 << 24) WHERE n1 = 0 AND n2 = 0",
-    "the channel's variance": "UPDATE variance_2 SET value = value * 1.5 WHERE part = 4 AND place > 3",
+    "the channel's variance": "UPDATE variance_2 SET value = value * 1.5 WHERE part = 4 AND place IN (1, 2)",
     "what devices spent": "UPDATE meta SET value = replace(value, '\"2\"', '\"1\"') WHERE key = 'reported'",
     "a noisy item": "UPDATE measurement_0 SET value = value + 500 WHERE r1 = 1 AND r2 = 1",
 }

@@ -21,7 +21,7 @@ import pytest
 
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.time_strategy import NodeRead
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, Group, StreamNoise, StreamSpec, StreamStatistic, opened_stream
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is the program t
 from tests.time_forms import create_stream
 
 CELLS = 4
-SPEC = StreamSpec(TimeTreeStrategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
+SPEC = StreamSpec(tree_strategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
 STATISTICS = (StreamStatistic(LAPLACE, (AxisBudget(np.ones(CELLS, np.int64), 1),), Fraction(1), 1),)
 STEPS = (
     "locked",

@@ -71,7 +71,7 @@ def covered(leaves: int, people: int, epsilon: str, runs: int) -> tuple[float, f
         assert (found.shares >= 0).all()
         masks = range_masks(leaves)[apart]
         error = np.abs(masks @ (found.shares - np.bincount(said, minlength=leaves) / people))
-        own = np.sqrt(found.errors.covariance(masks))
+        own = np.sqrt(found.errors.covariance([masks]))
         unbiased = np.sqrt(np.maximum(range_variances(known[0].counts.covariance)[upper][apart], 0))
         held.append(float(np.mean(error < 1.96 * own)))
         width.append(float(own.mean() / unbiased.mean()))
@@ -191,14 +191,14 @@ def test_the_truth_is_rejected_once_in_a_hundred_draws() -> None:
 def test_the_part_of_the_unbiased_noise_follows_the_answered_share() -> None:
     model = StackVariance(np.zeros((3, 3)), np.eye(3), np.array([0.04, 0.03, 0.93]), 0.08, 0.25)
     masks = np.array([[1.0, 0, 0], [1, 1, 0], [0, 0, 1]])
-    np.testing.assert_allclose(model.covariance(masks), [0.08, 0.5, 0.25])
+    np.testing.assert_allclose(model.covariance([masks]), [0.08, 0.5, 0.25])
     rng = np.random.default_rng(0)
     root = rng.standard_normal((2, 3, 3))
     mixed = StackVariance(root[0] @ root[0].T, root[1] @ root[1].T, model.shares, 0.08, 0.25)
-    both = np.array([[float(mixed.covariance(a[None], b[None])[0]) for a in masks] for b in masks])
+    both = np.array([[float(mixed.covariance([a[None]], [b[None]])[0]) for a in masks] for b in masks])
     assert np.linalg.eigvalsh(both).min() > -1e-9
     again = stack.from_columns(mixed.columns())
-    np.testing.assert_allclose(again.covariance(masks), mixed.covariance(masks))
+    np.testing.assert_allclose(again.covariance([masks]), mixed.covariance([masks]))
     assert (again.small, again.large) == (0.08, 0.25)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import prefixes
-from dpsql.mechanisms.continual.prefixes import FdaStrategy, fda_strategy, node_budgets
+from dpsql.mechanisms.continual.prefixes import fda_strategy, node_budgets
 from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from tests.time_forms import asking, mean_error
 
@@ -34,7 +35,7 @@ def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: 
     inside = nodes.parent >= 0
     up = nodes.parent[inside]
     assert (nodes.lo[up] <= nodes.lo[inside]).all() and (nodes.hi[inside] <= nodes.hi[up]).all()
-    budget = prefixes.subtraction_strategy(LAPLACE, horizon, arity, levels).budget
+    budget = prefixes.subtraction_strategy(LAPLACE, horizon, arity, levels).stored["budget"]
     assert (cover.T @ budget <= UNIT).all()  # the budget holds even where a middle node is skipped
     assert (budget == node_budgets(nodes, LAPLACE)).all()
 
@@ -77,17 +78,17 @@ def year_errors(strategy: TimeStrategy) -> list[float]:
 
 
 def test_figures_of_the_time_axis_of_a_year() -> None:
-    blocks = np.array(year_errors(TimeTreeStrategy(LAPLACE, (1, 28), (6, 4))))
+    blocks = np.array(year_errors(tree_strategy(LAPLACE, (1, 28), (6, 4))))
     assert (blocks <= [100, 97, 6, 61]).all()
-    assert np.allclose(year_errors(TimeTreeStrategy(LAPLACE)), [366, 245, 2, 60], atol=1)
+    assert np.allclose(year_errors(tree_strategy(LAPLACE)), [366, 245, 2, 60], atol=1)
 
 
 def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, float]:
     """Every candidate by its name, trees one by one, with its mean error over the questions."""
     question = asking(law, horizon, *asked)
     trees = [
-        TimeTreeStrategy(law),
-        *(TimeTreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
+        tree_strategy(law),
+        *(tree_strategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
     ]
     rest: list[TimeStrategy] = [
         fda_strategy(law, horizon), prefixes.best_subtraction(question),
@@ -156,18 +157,11 @@ def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
 def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
     """The objective counts what a unit in several batches pays."""
 
-    class Cheap(TimeTreeStrategy):
-        def price(self, batches: int) -> Fraction:
-            return Fraction(1)
-
+    cheap = replace(tree_strategy(LAPLACE), price=lambda batches: Fraction(1))
     question = asking(LAPLACE, 30, "range")
     many = type(question)(question.law, question.batches, question.workload, units=4)
-    assert many.candidate(Cheap(LAPLACE)).error == pytest.approx(
-        question.candidate(TimeTreeStrategy(LAPLACE)).error / 16
-    )
-    assert (
-        many.candidate(TimeTreeStrategy(LAPLACE)).error == question.candidate(TimeTreeStrategy(LAPLACE)).error
-    )
+    assert many.candidate(cheap).error == pytest.approx(question.candidate(tree_strategy(LAPLACE)).error / 16)
+    assert many.candidate(tree_strategy(LAPLACE)).error == question.candidate(tree_strategy(LAPLACE)).error
 
 
 @LAWS
@@ -176,12 +170,12 @@ def test_the_words_of_the_catalog(word: str, law: NoiseDistribution) -> None:
     named, question = continual.words()[word], asking(law, 200, "running")
     if word == "spectral" and law == LAPLACE:
         with pytest.raises(InterfaceError, match="delta"):
-            named.choose(question)
+            named(question)
         return
-    choice = named.choose(question)
+    choice = named(question)
     wanted = {"auto": "prefix" if law == LAPLACE else "spectral"}.get(word, word)
     assert choice.strategy.kind == wanted and choice.expected_error > 0
-    assert named.tuned == (word in ("auto", "tree", "prefix", "spectral"))
+    assert (word in continual.ALIKE) == (word not in ("auto", "tree", "prefix", "spectral"))
 
 
 def test_weights_count() -> None:
@@ -193,10 +187,10 @@ def test_weights_count() -> None:
 def test_refusals() -> None:
     for spans, budgets in (((2,), (1,)), ((1, 3, 4), (1, 1, 1)), ((1, 2), (1,)), ((1, 2), (1, 0)), ((), ())):
         with pytest.raises(ValueError):
-            TimeTreeStrategy(LAPLACE, spans, budgets)
+            tree_strategy(LAPLACE, spans, budgets)
     with pytest.raises(ValueError, match="horizon"):
         fda_strategy(LAPLACE, 0).variance(0)
     with pytest.raises(ValueError):
-        FdaStrategy(LAPLACE, 3, (1,), (1,))
+        fda_strategy(LAPLACE, 3, (1,), (1,))
     with pytest.raises(ValueError):
         question_of("weekly", 1)

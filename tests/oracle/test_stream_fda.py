@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 
 from dpsql.mechanisms.axis.tree import path_sums, split
 from dpsql.mechanisms.continual.prefixes import NoiseNodes, fda_strategy, fenwick_nodes, node_budgets
-from dpsql.mechanisms.continual.time_strategy import UNIT, exponent, share_variance
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, exponent, share_variance
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN as G
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.mechanisms.distribution import NoiseDistribution
@@ -76,7 +77,7 @@ def test_vectors() -> None:
         numbered = shares if isinstance(shares, dict) else dict(enumerate(shares, start=1))
         for i, share in numbered.items():
             assert fda_share(int(n), int(i)) == pytest.approx(share, abs=2e-12)
-            assert float(fda_strategy(L, int(n)).share(int(i))) == pytest.approx(share, abs=2e-8)
+            assert float(share_of(fda_strategy(L, int(n)), int(i))) == pytest.approx(share, abs=2e-8)
 
 
 def test_seed_example_of_three_batches() -> None:
@@ -91,12 +92,17 @@ def test_seed_example_of_three_batches() -> None:
 
 
 def test_day_and_block_vector() -> None:
-    tree = TimeTreeStrategy(L, (1, 28), (6, 4))
+    tree = tree_strategy(L, (1, 28), (6, 4))
     wanted = VECTORS["blocks_365"]
     assert mean_error(tree, 365, "prefix") == pytest.approx(wanted["prefix"], abs=1)
     assert mean_error(tree, 365, "range") == pytest.approx(wanted["range"], abs=1)
     assert mean_error(tree, 365, "1") == pytest.approx(wanted["day"], abs=0.05)
     assert mean_error(tree, 365, "30") == pytest.approx(wanted["days30"], abs=0.5)
+
+
+def share_of(strategy: TimeStrategy, number: int) -> Fraction:
+    """lambda_i, of the node that batch i - 1 publishes."""
+    return strategy.emissions(number - 1)[0].reads[0].share
 
 
 def forest_split(nodes: NoiseNodes, law: NoiseDistribution) -> FloatArray:
@@ -121,17 +127,16 @@ def test_closed_form_is_the_split_theorem(n: int, law: NoiseDistribution) -> Non
     nodes, power = fenwick_nodes(n), exponent(law)
     shares = forest_split(nodes, law)
     budgets = fda_strategy(law, n)
-    assert np.allclose(shares, budgets.node_shares(), atol=2e-8)  # a few units of 2^-30
+    integers = np.array([share_of(budgets, i) * UNIT for i in range(1, n + 1)], np.int64)
+    assert np.allclose(shares, integers / UNIT, atol=2e-8)  # a few units of 2^-30
     optimum = nodes.uses @ share_variance(law, shares)
     assert optimum == pytest.approx(fda_error(n, power), rel=1e-12)
     for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
         assert fda_share(n, i, power) == pytest.approx(shares[i - 1], rel=1e-12)
-        assert float(budgets.share(i)) == budgets.node_shares()[i - 1]
-    integers = np.rint(budgets.node_shares() * UNIT).astype(np.int64)
     assert forest_sums(nodes, integers).max() <= UNIT
-    for number in (0, n + 1):
-        with pytest.raises(ValueError, match="is not one of"):
-            budgets.share(number)
+    for batch in (-1, n):
+        with pytest.raises(ValueError, match="no budget left"):
+            budgets.emissions(batch)
 
 
 def test_integer_budgets_hold_the_path_sum() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.noise import ZeroNoise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
@@ -20,7 +20,7 @@ from tests.time_forms import create_stream
 @pytest.mark.parametrize("days", [30, pytest.param(365, marks=pytest.mark.slow)])
 def test_daily_batches_add_up_at_every_checkpoint(tmp_path: Path, days: int) -> None:
     cells = (7, 40)  # two statistics over other axes
-    spec = StreamSpec(TimeTreeStrategy(LAPLACE, (1, 28), (6, 4)), cells, lifetime=365)
+    spec = StreamSpec(tree_strategy(LAPLACE, (1, 28), (6, 4)), cells, lifetime=365)
     directory, private = tmp_path / "retail.dpsql", tmp_path / "private" / "state"
     create_stream(directory, private, spec, release_id="year", secret=bytes(32))
     draw = StreamNoise(

@@ -8,6 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +17,8 @@ import numpy as np
 import pytest
 
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.time_strategy import TimeStrategy
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, own_node
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, refined
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream
@@ -97,7 +98,7 @@ STRATEGIES: dict[str, TimeStrategy] = {
     "known end": ending(BATCHES, "running", "range", "1"),
     "single batches": ending(BATCHES, "1", "running", units=4, cutoff=0.3),
     "no end": lasting(2, "running", "1"),
-    "blocks": TimeTreeStrategy(GAUSSIAN, (1, 3, 6), (5, 3, 2)),
+    "blocks": tree_strategy(GAUSSIAN, (1, 3, 6), (5, 3, 2)),
 }
 
 
@@ -122,13 +123,16 @@ def test_a_price_of_separate_batches_is_found(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["known end", "no end"])
-def test_noise_for_the_first_weight_alone_is_found(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_for_the_first_weight_alone_is_found(tmp_path: Path, name: str) -> None:
     strategy = STRATEGIES[name]
     first = int(strategy.emissions(0)[0].weights[0]) ** 2  # type: ignore[index]
-    monkeypatch.setattr(type(strategy), "share", property(lambda self: Fraction(1, first)))
-    assert Stream(strategy, 1, at_once, Fraction(1)).share(tmp_path, seed=2) > 1.01
+
+    def dearer(batch: int) -> tuple[Emission, ...]:
+        (right,) = strategy.emissions(batch)
+        return (own_node(batch, 0, right.lo, right.hi, Fraction(1, first), right.weights),)
+
+    planted = replace(strategy, released=dearer)
+    assert Stream(planted, 1, at_once, Fraction(1)).share(tmp_path, seed=2) > 1.01
 
 
 class Crowded(NamedTuple):

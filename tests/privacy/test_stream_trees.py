@@ -11,10 +11,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.errors import IntegrityError
-from dpsql.matrices.strategy import AxisBudget, LevelShares
+from dpsql.errors import IntegrityError, InternalError
+from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.continual.joint_time import JointTimeStrategy
+from dpsql.mechanisms.continual import time_tree
+from dpsql.mechanisms.continual.time_tree import joint_time_strategy
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.streams import state as state_module
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("publishes")
 
 LAW = Laplace(2, 90)
 CELLS, HORIZON = 40, 6
-STRATEGY = JointTimeStrategy(Laplace(), HORIZON, LevelShares((2, 4), (300, 900, TOTAL - 1200)))
+STRATEGY = joint_time_strategy(Laplace(), HORIZON, (2, 4), (300, 900, TOTAL - 1200))
 STATISTICS = tuple(
     StreamStatistic(LAW, (AxisBudget(np.ones(CELLS, np.int64), 1),), Fraction(1, 2), bound)
     for bound in (3, 90)
@@ -213,7 +214,7 @@ def test_nodes_of_a_stream_without_an_end_are_joint_rows(tmp_path: Path) -> None
 
 
 def no_price(was: Callable[..., object]) -> Callable[..., object]:
-    return lambda self, batches: Fraction(1)
+    return lambda law: lambda batches: Fraction(1)
 
 
 def no_tau(was: Callable[..., object]) -> Callable[..., object]:
@@ -222,16 +223,16 @@ def no_tau(was: Callable[..., object]) -> Callable[..., object]:
 
 @pytest.mark.parametrize(
     ("owner", "attribute", "broken"),
-    [(JointTimeStrategy, "price", no_price), (StreamNoise, "_sensitivities", no_tau)],
+    [(time_tree, "in_one_node", no_price), (StreamNoise, "_sensitivities", no_tau)],
     ids=["batches of a person priced as one", "tau divided out of the count alone"],
 )
 def test_a_defect_put_back_is_found(
-    owner: type, attribute: str, broken: Callable[..., object], tmp_path: Path
+    owner: object, attribute: str, broken: Callable[..., object], tmp_path: Path
 ) -> None:
     with mock.patch.object(owner, attribute, broken(getattr(owner, attribute))):
         assert CASES["more days than she may"](tmp_path).share > 1.5
 
 
 def test_shares_of_a_path_never_pass_the_whole() -> None:
-    with pytest.raises(ValueError, match="more than the whole"):
-        JointTimeStrategy(Laplace(), 6, LevelShares((2, 4), (300, 900, TOTAL - 1199)))
+    with pytest.raises(InternalError, match="more sensitive"):
+        joint_time_strategy(Laplace(), 6, (2, 4), (300, 900, TOTAL - 1199))

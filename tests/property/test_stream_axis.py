@@ -12,9 +12,9 @@ import pytest
 
 from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms import continual
-from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
+from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_nodes, subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, share_variance
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import ending, lasting, mean_error
@@ -24,9 +24,9 @@ HORIZON = 24
 
 def strategies(law: NoiseDistribution) -> list[TimeStrategy]:
     return [
-        TimeTreeStrategy(law),
-        TimeTreeStrategy(law, (1, 3, 6), (5, 3, 2)),
-        TimeTreeStrategy(law, (1, 24), (5, 3)),
+        tree_strategy(law),
+        tree_strategy(law, (1, 3, 6), (5, 3, 2)),
+        tree_strategy(law, (1, 24), (5, 3)),
         fda_strategy(law, HORIZON),
         subtraction_strategy(law, HORIZON, 3, 3),
     ]
@@ -155,11 +155,8 @@ def test_a_unit_in_several_batches_pays_at_most_its_price(strategy: TimeStrategy
 
 def test_prices_that_are_met() -> None:
     """Blocks that are filled pay all of it; batches on their own pay one each."""
-    assert (
-        TimeTreeStrategy(GAUSSIAN).price(30) == 30
-        and TimeTreeStrategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
-    )
-    assert TimeTreeStrategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
+    assert tree_strategy(GAUSSIAN).price(30) == 30 and tree_strategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
+    assert tree_strategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
     assert fda_strategy(GAUSSIAN, HORIZON).price(7) == 49
 
 
@@ -167,7 +164,7 @@ def node_weights(strategy: TimeStrategy, nodes: list[int], reads: IntArray, rows
     """The exact sum behind each noise node as a row over the batches."""
     if (reads.sum(axis=1) == 1).all() and (reads >= 0).all():
         return np.asarray(reads.T @ rows)
-    own = subtraction_strategy(strategy.law, HORIZON, 3, 3).nodes
+    own = subtraction_nodes(HORIZON, 3, 3)
     batch = np.arange(HORIZON)
     return np.asarray((own.lo[nodes, None] <= batch) & (batch < own.hi[nodes, None]), dtype=np.int64)
 
@@ -175,7 +172,7 @@ def node_weights(strategy: TimeStrategy, nodes: list[int], reads: IntArray, rows
 @every
 def test_shares_are_told_and_frozen_ones_come_back(strategy: TimeStrategy) -> None:
     found = {read.share for emission in published(strategy, HORIZON) for read in emission.reads}
-    assert strategy.shares() == (min(found), max(found))
+    assert strategy.shares == (min(found), max(found))
     kept = json.loads(json.dumps(strategy.frozen()))
     again = continual.thaw(strategy.kind, strategy.law, kept)
     assert again.frozen() == strategy.frozen() and again.name == strategy.name
@@ -219,7 +216,7 @@ def test_further_axes_and_wrong_row_counts(strategy: TimeStrategy) -> None:
 
 def test_long_axes_are_trees() -> None:
     """Ranges inside one block are as exact in 40,000 batches as in those of the block."""
-    tree = TimeTreeStrategy(LAPLACE, (1, 12, 144), (4, 3, 3))
+    tree = tree_strategy(LAPLACE, (1, 12, 144), (4, 3, 3))
     lo = np.arange(39_000 // 144 * 144, 39_000 // 144 * 144 + 140)
     last = tree.variance(40_000).ranges(lo, lo + 3)
     assert np.allclose(last, tree.variance(288).ranges(lo % 144, lo % 144 + 3))

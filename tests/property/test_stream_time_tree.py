@@ -5,31 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_strategy import TimeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.tree import FloatArray
-from tests.time_forms import mean_error, running_total
+from tests.time_forms import level_variance, mean_error, running_total
 
 PLANS = [
-    TimeTreeStrategy(LAPLACE),
-    TimeTreeStrategy(LAPLACE, (1, 4), (6, 4)),
-    TimeTreeStrategy(LAPLACE, (1, 3, 12), (5, 3, 2)),
-    TimeTreeStrategy(LAPLACE, (1, 2, 4, 16), (5, 3, 2, 2)),
+    tree_strategy(LAPLACE),
+    tree_strategy(LAPLACE, (1, 4), (6, 4)),
+    tree_strategy(LAPLACE, (1, 3, 12), (5, 3, 2)),
+    tree_strategy(LAPLACE, (1, 2, 4, 16), (5, 3, 2, 2)),
 ]
 
 
-def dense(plan: TimeTreeStrategy, batches: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def dense(plan: TimeStrategy, batches: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Published rows in their order, their precisions and the covariance of the least-squares estimate."""
     emissions = [emission for batch in range(batches) for emission in plan.emissions(batch)]
     batch = np.arange(batches)
     rows = np.array([(e.lo <= batch) & (batch < e.hi) for e in emissions]).astype(float)
-    precision = np.array([1 / plan.level_variance[e.level] for e in emissions])
+    precision = np.array([1 / level_variance(plan)[e.level] for e in emissions])
     return rows, precision, np.linalg.inv(rows.T @ (precision[:, None] * rows))
 
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("batches", [1, 3, 4, 5, 12, 16, 37, 50])
-def test_regular_plans(plan: TimeTreeStrategy, batches: int) -> None:
+def test_regular_plans(plan: TimeStrategy, batches: int) -> None:
     rows, precision, covariance = dense(plan, batches)
     prefix = np.vstack([np.zeros(batches), np.tril(np.ones((batches, batches)))])
     lo, hi = np.triu_indices(batches + 1)
@@ -43,10 +44,10 @@ def test_regular_plans(plan: TimeTreeStrategy, batches: int) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_running_total_equals_the_batch_estimate(plan: TimeTreeStrategy) -> None:
+def test_running_total_equals_the_batch_estimate(plan: TimeStrategy) -> None:
     rng = np.random.default_rng(7)
     state = running_total(plan)
-    measured: list[float] = []
+    measured, variances = list[float](), list[float]()
     for batch in range(1, 51):
         values = rng.normal(size=len(plan.emissions(batch - 1))).tolist()
         measured += values
@@ -55,18 +56,19 @@ def test_running_total_equals_the_batch_estimate(plan: TimeTreeStrategy) -> None
             float(plan.estimate(batch, np.array(measured)).sum()), abs=1e-9
         )
         assert state.variance == pytest.approx(float(plan.variance(batch).ranges(0, batch)[0]))
-    assert plan.running_totals(50)[-1] == pytest.approx(state.variance)
+        variances.append(state.variance)
+        assert mean_error(plan, batch, "running") == pytest.approx(2 * np.mean(variances))
     with pytest.raises(ValueError, match="zip"):
         state.append([1.0] * 9)
 
 
 def test_closed_nodes_never_reopen() -> None:
     """Once a top block is closed, later batches change neither its estimates nor their variance."""
-    plan = TimeTreeStrategy(LAPLACE, (1, 3, 6), (5, 3, 2))
+    plan = tree_strategy(LAPLACE, (1, 3, 6), (5, 3, 2))
     measured = np.random.default_rng(3).normal(size=45)
 
     def upto(batches: int) -> FloatArray:
-        return plan.estimate(batches, measured[: sum(batches // span for span in plan.spans)])
+        return plan.estimate(batches, measured[: sum(batches // span for span in plan.stored["spans"])])
 
     for batches in range(6, 30):
         closed = batches // 6 * 6

@@ -27,14 +27,14 @@ CASES = [
 @pytest.mark.parametrize(("name", "law", "ends"), CASES)
 def test_ninety_five_percent_intervals(name: str, law: NoiseDistribution, ends: bool) -> None:
     """300 independent columns a strategy; each column sees 40 ranges. Cells are independent streams."""
-    strategy = words()[name].choose(asking(law, BATCHES, "range", ends=ends)).strategy
+    strategy = words()[name](asking(law, BATCHES, "range", ends=ends)).strategy
     statistic = STATISTIC._replace(law=law)
     model = strategy.variance(BATCHES)
     rng = np.random.default_rng(11)
     lo, hi = np.sort(rng.choice(BATCHES + 1, (40, 2)), axis=1).T
     lo, hi = lo[lo < hi], hi[lo < hi]
     deviation = np.sqrt(
-        model.ranges(lo, hi) * max(statistic.variance_at_unit_budget(share) for share in strategy.shares())
+        model.ranges(lo, hi) * max(statistic.variance_at_unit_budget(share) for share in strategy.shares)
     )
     inside = []
     for release in range(RELEASES):

@@ -25,7 +25,7 @@ from dpsql.errors import (
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
 from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
-from dpsql.mechanisms.continual.time_tree import TimeTreeStrategy
+from dpsql.mechanisms.continual.time_tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -46,10 +46,10 @@ from tests.time_forms import create_stream, ending, lasting
 pytestmark = pytest.mark.usefixtures("publishes")
 
 SECRET = bytes(range(32))
-TREE = TimeTreeStrategy(L, (1, 3, 6), (5, 3, 2))
+TREE = tree_strategy(L, (1, 3, 6), (5, 3, 2))
 STRATEGIES: list[TimeStrategy] = [
     TREE,
-    TimeTreeStrategy(L),
+    tree_strategy(L),
     fda_strategy(L, 12),
     subtraction_strategy(L, 12, 3, 3),
     ending(12),

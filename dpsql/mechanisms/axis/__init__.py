@@ -40,9 +40,9 @@ from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, sine_strategy
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,
+    AxisMechanism,
     AxisProblem,
     JointCells,
-    Mechanism,
     NamedAxisMechanism,
     Proposal,
     Word,
@@ -54,7 +54,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import least
 from dpsql.tree import Workload
 
-MECHANISMS: tuple[Mechanism, ...] = (
+MECHANISMS: tuple[AxisMechanism, ...] = (
     leaves, tents, dense, sine, joint_tree, tree, optimised_tree,
 )  # fmt: skip
 
@@ -184,14 +184,14 @@ _AllRanges = tuple[int, NoiseDistribution, float, int, JointCells | None]
 
 @lru_cache(maxsize=64)  # a stream plans the same axes at every append
 def _for_all_ranges(
-    mechanisms: tuple[Mechanism, ...], question: _AllRanges, word: Word, shared: bool
+    mechanisms: tuple[AxisMechanism, ...], question: _AllRanges, word: Word, shared: bool
 ) -> AxisChoice:
     leaves, law, whole, scale, joint = question
     return _chosen(AxisProblem(leaves, law, None, whole, scale, joint), word, shared)
 
 
 @lru_cache(maxsize=64)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
-def _best_of_all_ranges(mechanisms: tuple[Mechanism, ...], question: _AllRanges) -> AxisChoice:
+def _best_of_all_ranges(mechanisms: tuple[AxisMechanism, ...], question: _AllRanges) -> AxisChoice:
     leaves, law, whole, scale, joint = question
     return least(all_offers(AxisProblem(leaves, law, None, whole, scale, joint)))
 

@@ -6,10 +6,10 @@ error is computed, from public facts alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -184,14 +184,7 @@ class NamedAxisMechanism(NamedTuple):
     laws: tuple[NoiseDistribution, ...] = (LAPLACE, GAUSSIAN)
 
 
-class Mechanism(Protocol):
-    """A module that has strategies of one axis."""
-
-    NAMED: Mapping[str, NamedAxisMechanism]
-    """The catalog's words for it."""
-
-    def offers(self, question: AxisProblem) -> Iterator[Proposal]:
-        """Offers and refusals for a question."""
+AxisMechanism: TypeAlias = offers.Mechanism[NamedAxisMechanism, AxisProblem, Strategy]
 
 
 def expected_error(strategy: Strategy, workload: Workload | None = None, whole: float = 0.0) -> float:

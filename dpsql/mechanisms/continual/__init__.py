@@ -6,20 +6,31 @@ docs/privacy/streams.md has no place in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from dpsql.errors import InternalError
-from dpsql.mechanisms.continual import joint_time, prefixes, spectral, time_tree
+from dpsql.mechanisms.continual import prefixes, spectral, time_tree
 from dpsql.mechanisms.continual.time_strategy import (
-    Frozen,
-    NamedTimeStrategy,
+    Choose,
     StreamProblem,
     TimeChoice,
-    TimeMechanism,
     TimeStrategy,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
-from dpsql.mechanisms.offers import least
+from dpsql.mechanisms.offers import Mechanism, least
 
-MECHANISMS: tuple[TimeMechanism, ...] = (time_tree, prefixes, spectral, joint_time)
+MECHANISMS: tuple[Mechanism[Choose, StreamProblem, TimeStrategy], ...] = (time_tree, prefixes, spectral)
+
+STRATEGIES: dict[str, Callable[..., TimeStrategy]] = {
+    "tree": time_tree.tree_strategy, "fda": prefixes.fda_strategy, "prefix": prefixes.subtraction_strategy,
+    "spectral": spectral.spectral_strategy, "endless": spectral.spectral_strategy,
+    "joint_tree": time_tree.joint_time_strategy,
+}  # fmt: skip
+"""Constructors by the kind of what they make, which stores their arguments."""
+
+ALIKE = frozenset({"fda"})
+"""Words of strategies that measure the same whatever is asked."""
 
 
 def choose(question: StreamProblem) -> TimeChoice:
@@ -37,25 +48,24 @@ def choose(question: StreamProblem) -> TimeChoice:
     return least(offer for mechanism in MECHANISMS for offer in mechanism.offers(question))
 
 
-def words() -> dict[str, NamedTimeStrategy]:
+def words() -> Mapping[str, Choose]:
     """The catalog's words, `auto` first."""
     by_word = {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
-    return {"auto": NamedTimeStrategy(choose, tuned=True), **by_word}
+    return {"auto": choose, **by_word}
 
 
-def thaw(kind: str, law: NoiseDistribution, frozen: Frozen) -> TimeStrategy:
+def thaw(kind: str, law: NoiseDistribution, frozen: Mapping[str, Any]) -> TimeStrategy:
     """The strategy that was stored.
 
     Args:
-        kind: what it calls itself.
+        kind: the strategy's `kind`.
         law: its noise.
         frozen: what its `frozen` gave.
 
     Raises:
         InternalError: no strategy is called that.
-        KeyError, TypeError, ValueError: it is damaged.
+        TypeError, ValueError: it is damaged.
     """
-    kinds = {stored: builder for mechanism in MECHANISMS for stored, builder in mechanism.KINDS.items()}
-    if kind not in kinds:
+    if kind not in STRATEGIES:
         raise InternalError(f"no strategy of time is called {kind!r}", hint="use the version that wrote it")
-    return kinds[kind](law, frozen)
+    return STRATEGIES[kind](law, **frozen)

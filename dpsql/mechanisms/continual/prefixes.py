@@ -36,7 +36,7 @@ about 2 log2(N) integers hold all budgets, and they are what is frozen.
 | here                 | seed 004                     | unit                                   |
 |----------------------|------------------------------|----------------------------------------|
 | `fenwick_nodes(n)`   | M and B, algorithms 5.2, 5.3 | node i - 1 is row i of M, column i of B |
-| `FdaStrategy.share`  | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
+| share of a read      | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
 | `_block_error`       | err_m                        | sum of w_i / lambda_i^2, w_i = uses    |
 
 **Privacy**: what is published is a function of the nodes' noisy sums, since a prefix's exact sum equals the signed sum
@@ -47,9 +47,8 @@ under FDA a node's budget is taken off what the nodes inside it may spend.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -58,22 +57,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsql.matrices.leaves import PrefixVariance
-from dpsql.mechanisms.axis.tree import path_sums, split
+from dpsql.matrices.strategy import rows_of_ones
+from dpsql.mechanisms.axis.tree import split
 from dpsql.mechanisms.continual.time_strategy import (
     UNIT,
+    Choose,
     Emission,
-    Frozen,
-    Kinds,
-    NamedTimeStrategy,
     NodeRead,
-    SettledEstimates,
     StreamProblem,
     TimeOffer,
+    TimeStrategy,
     check_rows,
     dense_offer,
     exponent,
+    in_one_node,
     only,
-    refuse_past,
+    own_node,
     share_variance,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
@@ -114,11 +113,6 @@ class NoiseNodes:
         tree, place = breadth_first(lo, hi, parent)
         return tree, place[:-1]
 
-    def within(self, batches: int) -> NoiseNodes:
-        """The same nodes as the prefixes of the first batches alone read them."""
-        first, stop = np.minimum(self.first, batches + 1), np.minimum(self.stop, batches + 1)
-        return replace(self, horizon=batches, first=first, stop=stop)
-
 
 @dataclass(frozen=True, eq=False)
 class NodeVariance:
@@ -127,24 +121,23 @@ class NodeVariance:
     Sparse, so that planning for some thousand batches is fast.
 
     Args:
-        nodes: as the prefixes of these batches read them.
+        n: number of batches.
+        first, stop: the prefix lengths t in [first, stop) that read each node; past n they do not count.
         variance: noise of each node.
     """
 
-    nodes: NoiseNodes
+    n: int
+    first: IntArray
+    stop: IntArray
     variance: FloatArray
     kind: ClassVar[str] = PrefixVariance.kind
-
-    @property
-    def n(self) -> int:
-        return self.nodes.horizon
 
     @cached_property
     def reads(self) -> tuple[IntArray, IntArray]:
         """The nodes that each prefix reads, one prefix after the other, and where those of each length begin."""
-        uses, first = self.nodes.uses, self.nodes.first
+        uses = self.stop - self.first
         node = np.repeat(np.arange(uses.size), uses)
-        length = np.arange(node.size) - np.repeat(np.cumsum(uses) - uses - first, uses)
+        length = np.arange(node.size) - np.repeat(np.cumsum(uses) - uses - self.first, uses)
         order = np.argsort(length, kind="stable")
         return node[order], np.searchsorted(length[order], np.arange(self.n + 2))
 
@@ -157,22 +150,21 @@ class NodeVariance:
             count = begin[prefix + 1] - begin[prefix]
             query = np.repeat(np.arange(len(lo)), count)
             read = node[np.arange(len(query)) - np.repeat(np.cumsum(count) - count - begin[prefix], count)]
-            alone = (other[query] < self.nodes.first[read]) | (other[query] >= self.nodes.stop[read])
+            alone = (other[query] < self.first[read]) | (other[query] >= self.stop[read])
             total += np.bincount(query, self.variance[read] * alone, len(lo))
         return total
 
     def quadratic(self, masks: ArrayLike) -> FloatArray:
         """u' C u for each row of masks: a node counts with the step of u between its first prefix and its last."""
         u = np.pad(np.asarray(masks, np.float64), ((0, 0), (0, 1)))
-        steps = u[:, self.nodes.first - 1] - u[:, self.nodes.stop - 1]
-        return np.asarray(steps**2 @ self.variance, np.float64)
+        return np.asarray((u[:, self.first - 1] - u[:, self.stop - 1]) ** 2 @ self.variance, np.float64)
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
         """Those of the dense model."""
         jumps = np.zeros((self.n + 2, self.variance.size))
         column = np.arange(self.variance.size)
-        jumps[self.nodes.first, column] += 1
-        jumps[self.nodes.stop, column] -= 1
+        jumps[self.first, column] += 1
+        jumps[self.stop, column] -= 1
         change = jumps[1 : self.n + 1]
         return PrefixVariance(np.asarray((change * self.variance) @ change.T)).columns()
 
@@ -188,90 +180,68 @@ def node_budgets(nodes: NoiseNodes, law: NoiseDistribution) -> IntArray:
     return np.floor(split(tree, uses, law)[place] * UNIT).astype(np.int64)
 
 
-class PrefixStrategy(SettledEstimates, ABC):
-    """Strategy whose prefixes are signed sums of nested nodes. See `TimeStrategy` for what its methods answer."""
-
-    kind: ClassVar[str]
-    ahead: ClassVar[None] = None
-    horizon: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} over {self.horizon} batches"
-
-    @property
-    @abstractmethod
-    def nodes(self) -> NoiseNodes:
-        """The nodes that prefixes read."""
-
-    @abstractmethod
-    def node_shares(self) -> FloatArray:
-        """Spend of every node, shape (nodes,)."""
-
-    def variance(self, batches: int) -> NodeVariance:
-        return NodeVariance(self.nodes.within(batches), share_variance(self.law, self.node_shares()))
-
-
-@dataclass(frozen=True, eq=False)
-class SubtractionStrategy(PrefixStrategy):
-    """Prefixes of signed nodes of a k-ary tree.
+def prefix_strategy(
+    kind: str,
+    stored: Mapping[str, Any],
+    law: NoiseDistribution,
+    nodes: NoiseNodes,
+    budget: IntArray,
+    apart: bool,
+) -> TimeStrategy:
+    """Strategy whose prefixes are signed sums of nested nodes.
 
     Args:
+        kind, stored: the constructor, and its arguments.
         law: the noise.
-        horizon: number of batches planned for, at least 1.
-        arity: k, odd and at least 3.
-        levels: number of node sizes.
-        budget: int64[n], of each node of `subtraction_nodes`, in units of 2^-30 of the spend.
+        nodes: those that prefixes read.
+        budget: int64[nodes], in units of 2^-30 of the spend.
+        apart: whether each batch publishes the node that ends with it, which its prefix is the first to read; else it
+            publishes its whole prefix, with noise of nodes that later batches read again.
+
+    Raises:
+        ValueError: budgets that do not fit the nodes, or that a row of some batch cannot pay.
     """
+    if budget.shape != nodes.lo.shape or budget.min() < 1 or budget.max() > UNIT:
+        raise ValueError("every node needs a budget of at least 1, and of the total at most")
+    if rows_of_ones(int(nodes.hi.max()), nodes.lo, nodes.hi).column_bound(budget, 1) > UNIT:
+        raise ValueError("the budgets of a path add up to more than the total")
+    # the first batch of what each batch publishes
+    start = nodes.lo if apart else np.zeros(nodes.horizon, np.int64)
 
-    kind: ClassVar[str] = "prefix"
-    law: NoiseDistribution
-    horizon: int
-    arity: int
-    levels: int
-    budget: IntArray
-
-    def __post_init__(self) -> None:
-        """Refuse budgets that a row of some batch cannot pay."""
-        if self.budget.shape != self.nodes.lo.shape or np.any(self.budget < 1):
-            raise ValueError("every node needs a budget of at least 1")
-        tree, place = self.nodes.forest
-        spent = np.zeros(tree.size, np.int64)
-        spent[place] = self.budget
-        if path_sums(tree, spent).max() > UNIT:
-            raise ValueError("the budgets of a path add up to more than the total")
-
-    @cached_property
-    def nodes(self) -> NoiseNodes:
-        """The nodes that prefixes read."""
-        return subtraction_nodes(self.horizon, self.arity, self.levels)
-
-    def node_shares(self) -> FloatArray:
-        return self.budget / UNIT
-
-    def emissions(self, batch: int) -> tuple[Emission, ...]:
-        refuse_past(self, batch)
-        nodes, length = self.nodes, batch + 1
+    def released(batch: int) -> tuple[Emission, ...]:
+        length, lo = batch + 1, int(start[batch])
+        if apart:
+            level = (length - lo).bit_length() - 1
+            return (own_node(batch, level, lo, length, Fraction(int(budget[batch]), UNIT)),)
         reads = tuple(
-            NodeRead(int(i), int(nodes.sign[i]), Fraction(int(self.budget[i]), UNIT), int(nodes.stop[i]))
+            NodeRead(int(i), int(nodes.sign[i]), Fraction(int(budget[i]), UNIT), int(nodes.stop[i]))
             for i in np.flatnonzero((nodes.first <= length) & (length < nodes.stop))
         )
-        return (Emission(0, 0, length, reads),)
+        return (Emission(0, lo, length, reads),)
 
-    def needed(self, batches: int) -> tuple[int, ...]:
-        return tuple(sorted({0, batches}))
+    def needed(batches: int) -> tuple[int, ...]:
+        # where the sums begin that the prefix of all batches so far is made of
+        ends = [batches]
+        while ends[-1] > 0:
+            ends.append(int(start[ends[-1] - 1]))
+        return tuple(reversed(ends))
 
-    def shares(self) -> tuple[Fraction, Fraction]:
-        return Fraction(int(self.budget.min()), UNIT), Fraction(int(self.budget.max()), UNIT)
-
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. Batches are differences of what is published."""
+    def estimate(batches: int, published: NDArray[np.generic]) -> FloatArray:
         noisy = check_rows(published, batches)
-        return np.diff(noisy, axis=0, prepend=np.zeros((1, *noisy.shape[1:])))
+        prefix = np.concatenate([np.zeros((1, *noisy.shape[1:])), noisy])
+        for length in range(1, batches + 1):
+            prefix[length] += prefix[start[length - 1]]
+        return np.diff(prefix, axis=0)
 
-    def frozen(self) -> dict[str, Any]:
-        shape = {"horizon": self.horizon, "arity": self.arity, "levels": self.levels}
-        return {**shape, "budget": self.budget.tolist()}
+    def variance(batches: int) -> NodeVariance:
+        first, stop = np.minimum(nodes.first, batches + 1), np.minimum(nodes.stop, batches + 1)
+        return NodeVariance(batches, first, stop, share_variance(law, budget / UNIT))
+
+    shares = Fraction(int(budget.min()), UNIT), Fraction(int(budget.max()), UNIT)
+    return TimeStrategy(
+        kind, stored, f"{kind} over {nodes.horizon} batches", law, shares, released, needed, estimate, variance,
+        in_one_node(law), nodes.horizon,
+    )  # fmt: skip
 
 
 def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
@@ -348,20 +318,28 @@ def _parents(lo: IntArray, size: IntArray, arity: int) -> IntArray:
 
 
 def subtraction_strategy(
-    law: NoiseDistribution, horizon: int, arity: int, levels: int
-) -> SubtractionStrategy:
-    """The strategy of one shape with the budgets of least mean prefix error."""
-    budget = node_budgets(subtraction_nodes(horizon, arity, levels), law)
-    return SubtractionStrategy(law, horizon, arity, levels, budget)
+    law: NoiseDistribution, horizon: int, arity: int, levels: int, budget: ArrayLike | None = None
+) -> TimeStrategy:
+    """Prefixes of signed nodes of a k-ary tree.
+
+    Args:
+        law: the noise.
+        horizon, arity, levels: as of `subtraction_nodes`.
+        budget: of each node, in units of 2^-30 of the spend; None for those of least mean prefix error.
+    """
+    nodes = subtraction_nodes(horizon, arity, levels)
+    units = node_budgets(nodes, law) if budget is None else np.asarray(budget, np.int64)
+    stored = {"horizon": horizon, "arity": arity, "levels": levels, "budget": units}
+    return prefix_strategy("prefix", stored, law, nodes, units, False)
 
 
-def best_subtraction(question: StreamProblem) -> SubtractionStrategy:
+def best_subtraction(question: StreamProblem) -> TimeStrategy:
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
     >>> from dpsql.mechanisms.continual.time_strategy import question_of
     >>> best = best_subtraction(StreamProblem(LAPLACE, 1023, (question_of("prefix", 1),)))
-    >>> best.arity, best.levels
+    >>> best.stored["arity"], best.stored["levels"]
     (11, 3)
     """
     trials = []
@@ -372,11 +350,6 @@ def best_subtraction(question: StreamProblem) -> SubtractionStrategy:
                 strategy = subtraction_strategy(question.law, question.batches, arity, levels)
                 trials.append((question.candidate(strategy).error, arity, levels, strategy))
     return min(trials, key=lambda trial: trial[:3])[3]
-
-
-def _thawed_prefix(law: NoiseDistribution, frozen: Frozen) -> SubtractionStrategy:
-    horizon, arity, levels = (int(frozen[name]) for name in ("horizon", "arity", "levels"))
-    return SubtractionStrategy(law, horizon, arity, levels, np.array(frozen["budget"], dtype=np.int64))
 
 
 Number = TypeVar("Number", int, IntArray)
@@ -411,127 +384,56 @@ def fenwick_nodes(horizon: int) -> NoiseNodes:
     return NoiseNodes(horizon, number - size, number, number, stop, np.ones(horizon, np.int64), parent)
 
 
-@dataclass(frozen=True)
-class FdaStrategy(PrefixStrategy):
-    """Fenwick nodes with the budgets of least mean prefix error, by parts of 2^30; `fda_strategy` makes them.
-
-    Each batch publishes the node that ends with it.
+def fda_strategy(
+    law: NoiseDistribution,
+    horizon: int,
+    corners: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+) -> TimeStrategy:
+    """Fenwick nodes with the budgets of least mean prefix error, by parts of 2^30; each batch publishes its node.
 
     Args:
         law: the noise.
         horizon: number of batches planned for, at least 1.
         corners: for each one-bit of the horizon, the highest first: the part that the node over its block takes.
         blocks: entry m: the part of what is left that the middle node of a complete block of 2^(m + 1) - 1 nodes takes.
-    """
+            Without these parts they are those of the split theorem, in closed form.
 
-    kind: ClassVar[str] = "fda"
-    law: NoiseDistribution
-    horizon: int
-    corners: tuple[int, ...]
-    blocks: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse parts that are not parts."""
-        fit = (
-            len(self.corners) == self.horizon.bit_count()
-            and len(self.blocks) == self.horizon.bit_length() - 1
-        )
-        if not fit or not all(0 < share <= UNIT for share in (*self.corners, *self.blocks)):
-            raise ValueError("the parts of FDA's budget do not fit its horizon")
-
-    def share(self, number: int) -> Fraction:
-        """lambda_i, in O(log horizon) steps.
-
-        **Source**: docs/method/streams.md, "FDA".
-
-        >>> from dpsql.mechanisms.distribution import LAPLACE
-        >>> [round(float(fda_strategy(LAPLACE, 3).share(i)), 6) for i in (1, 2, 3)]
-        [0.442493, 0.557507, 1.0]
-        """
-        if not 1 <= number <= self.horizon:
-            raise ValueError(f"node {number} is not one of 1..{self.horizon}")
-        place, corners = number, zip(_one_bits(self.horizon), self.corners, strict=True)
-        level, node_share = next(corners)
-        while place > 1 << level:  # what lies right of a node is a problem of its own
-            place -= 1 << level
-            level, node_share = next(corners)
-        remaining = UNIT
-        while place != 1 << level:
-            remaining, place = (
-                (remaining, place - (1 << level)) if place > 1 << level else (remaining - node_share, place)
-            )
-            level -= 1
-            node_share = remaining * self.blocks[level] // UNIT
-        return Fraction(node_share, UNIT)
-
-    def node_shares(self) -> FloatArray:
-        """Spend of every node (float64[horizon], entry i - 1 is node i)."""
-        blocks = []
-        for high, corner in zip(_one_bits(self.horizon), self.corners, strict=True):
-            block, remaining = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
-            block[-1] = corner
-            for level in reversed(range(high)):
-                node_share = remaining * self.blocks[level] // UNIT
-                block[(1 << level) - 1 :: 1 << (level + 1)] = node_share
-                remaining = np.stack([remaining - node_share, remaining], axis=1).reshape(-1)
-            blocks.append(block)
-        return np.asarray(np.concatenate(blocks) / UNIT)
-
-    def frozen(self) -> dict[str, Any]:
-        return {"horizon": self.horizon, "corners": list(self.corners), "blocks": list(self.blocks)}
-
-    @property
-    def nodes(self) -> NoiseNodes:
-        return fenwick_nodes(self.horizon)
-
-    def emissions(self, batch: int) -> tuple[Emission, ...]:
-        refuse_past(self, batch)
-        length = batch + 1
-        size = lowbit(length)
-        read = NodeRead(batch, 1, self.share(length), length + 1)
-        return (Emission(size.bit_length() - 1, length - size, length, (read,)),)
-
-    def needed(self, batches: int) -> tuple[int, ...]:
-        """The ends of the nodes that the prefix of all batches so far reads.
-
-        >>> from dpsql.mechanisms.distribution import LAPLACE
-        >>> fda_strategy(LAPLACE, 100).needed(11)
-        (0, 8, 10, 11)
-        """
-        ends = [batches]
-        while ends[-1] > 0:
-            ends.append(ends[-1] - lowbit(ends[-1]))
-        return tuple(reversed(ends))
-
-    def shares(self) -> tuple[Fraction, Fraction]:
-        shares = self.node_shares()
-        return self.share(int(shares.argmin()) + 1), self.share(int(shares.argmax()) + 1)
-
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. Batches are differences of prefixes, which are sums of published nodes."""
-        noisy = check_rows(published, batches)
-        prefix = np.concatenate([np.zeros((1, *noisy.shape[1:])), noisy])
-        for length in range(1, batches + 1):
-            prefix[length] += prefix[length - lowbit(length)]
-        return np.diff(prefix, axis=0)
-
-
-def fda_strategy(law: NoiseDistribution, horizon: int) -> FdaStrategy:
-    """FDA for so many batches: the split theorem on Fenwick nodes, in closed form.
+    Raises:
+        ValueError: parts that are not parts, or do not fit the horizon.
 
     **Source**: docs/method/streams.md, "FDA".
+
+    >>> from dpsql.mechanisms.distribution import LAPLACE
+    >>> strategy = fda_strategy(LAPLACE, 3)
+    >>> [round(float(strategy.emissions(batch)[0].reads[0].share), 6) for batch in range(3)]
+    [0.442493, 0.557507, 1.0]
+    >>> fda_strategy(LAPLACE, 100).needed(11)
+    (0, 8, 10, 11)
     """
-    power, corners, remaining = exponent(law), [], horizon
-    for level in _one_bits(horizon):
-        remaining -= 1 << level
-        corners.append(_part(level, remaining + 1.0, power))
-    blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
-    return FdaStrategy(law, horizon, tuple(corners), tuple(blocks))
+    nodes, power = fenwick_nodes(horizon), exponent(law)
+    ones = [level for level in reversed(range(horizon.bit_length())) if horizon >> level & 1]
+    if corners is None or blocks is None:
+        corners = [_part(level, horizon % (1 << level) + 1.0, power) for level in ones]
+        blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
+    fit = len(corners) == len(ones) and len(blocks) == horizon.bit_length() - 1
+    if not fit or not all(0 < share <= UNIT for share in (*corners, *blocks)):
+        raise ValueError("the parts of FDA's budget do not fit its horizon")
+    budget = [_block_budgets(high, corner, blocks) for high, corner in zip(ones, corners, strict=True)]
+    stored = {"horizon": horizon, "corners": corners, "blocks": blocks}
+    return prefix_strategy("fda", stored, law, nodes, np.concatenate(budget), True)
 
 
-def _one_bits(number: int) -> list[int]:
-    """Positions of the one-bits, the highest first."""
-    return [level for level in reversed(range(number.bit_length())) if number >> level & 1]
+def _block_budgets(high: int, corner: int, blocks: Sequence[int]) -> IntArray:
+    """Budgets of the 2^high nodes of a block, the last of which covers it."""
+    budget, remaining = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
+    budget[-1] = corner
+    for level in reversed(range(high)):
+        node_share = remaining * blocks[level] // UNIT
+        budget[(1 << level) - 1 :: 1 << (level + 1)] = node_share
+        # nodes left of a middle node are inside of it; those right of it are a problem of their own
+        remaining = np.stack([remaining - node_share, remaining], axis=1).reshape(-1)
+    return budget
 
 
 def _part(level: int, uses: float, power: float) -> int:
@@ -549,19 +451,11 @@ def _block_error(level: int, power: float) -> float:
     return float((block**power + float(1 << (level - 1)) ** power) ** (1 / power)) + block
 
 
-def _fda(question: StreamProblem) -> FdaStrategy:
+def _fda(question: StreamProblem) -> TimeStrategy:
     return fda_strategy(question.law, question.batches)
 
 
-def _thawed_fda(law: NoiseDistribution, frozen: Frozen) -> FdaStrategy:
-    corners, blocks = (tuple(map(int, frozen[name])) for name in ("corners", "blocks"))
-    return FdaStrategy(law, int(frozen["horizon"]), corners, blocks)
-
-
-NAMED: Mapping[str, NamedTimeStrategy] = {
-    "fda": only(_fda, tuned=False), "prefix": only(best_subtraction, tuned=True),
-}  # fmt: skip
-KINDS: Kinds = {"fda": _thawed_fda, "prefix": _thawed_prefix}
+NAMED: Mapping[str, Choose] = {"fda": only(_fda), "prefix": only(best_subtraction)}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:

@@ -38,32 +38,28 @@ c_0^2 + .. + c_(p-1)^2, and a row of any batch moves the p numbers from its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate, product
 from math import isqrt
-from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
 from dpsql.matrices.circulant import FilterVariance
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
+    Choose,
     Emission,
-    Kinds,
-    NamedTimeStrategy,
-    NodeRead,
-    SettledEstimates,
     StreamProblem,
     TimeCandidate,
     TimeChoice,
     TimeOffer,
+    TimeStrategy,
     check_rows,
-    refuse_past,
+    own_node,
     too_long,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
@@ -91,14 +87,14 @@ ROOM = 1 << 62
 """What squared column norms stay below, for the same reason."""
 
 
-def integers(stored: Sequence[Any]) -> IntArray:
-    """Positive leading integers of a filter or of factors, as they were frozen.
+def integers(stored: npt.ArrayLike) -> IntArray:
+    """Integers of a filter or of factors, the first above 0, as they were frozen.
 
     Raises:
         ValueError, TypeError: they are none.
     """
-    values = np.array([int(value) for value in stored], dtype=np.int64)
-    if values.size < 1 or int(values[0]) < 1 or int(np.abs(values).max()) >= LARGEST:
+    values = np.asarray(stored, dtype=np.int64)
+    if values.ndim != 1 or values.size < 1 or int(values[0]) < 1 or int(np.abs(values).max()) >= LARGEST:
         raise ValueError("rows and factors are integers, the first above 0")
     return values
 
@@ -149,117 +145,86 @@ def met(batches: int, largest: int, norm: int) -> Fraction:
     return min(Fraction(batches * largest, norm), Fraction(batches**2))
 
 
-@dataclass(frozen=True, eq=False)
-class SpectralStrategy(SettledEstimates):
+def spectral_strategy(
+    law: NoiseDistribution, rows: npt.ArrayLike, factors: npt.ArrayLike | None = None
+) -> TimeStrategy:
     """Integer rows that weigh batches by their age, and for a known end a factor for each batch.
 
     Args:
         law: the noise; Gaussian.
         rows: int64[p], c: of the batch itself, of the one before, and so on; 0 further back.
         factors: int64[p], d: of batch 0, 1, ..; None: without end, each batch counts alike.
+
+    Raises:
+        ValueError, TypeError: no integers, rows that factors do not fit, or whose squares could leave 64 bits.
+
+    >>> from dpsql.mechanisms.distribution import GAUSSIAN
+    >>> strategy = spectral_strategy(GAUSSIAN, [2, 1], [1, 1])
+    >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(30))
+    ('1', '14/5', '14/5')
+    >>> strategy = spectral_strategy(GAUSSIAN, [2, 1])
+    >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(3))
+    ('1', '14/5', '27/5')
     """
+    c, d = integers(rows), None if factors is None else integers(factors)
+    if d is not None and (c.size != d.size or int(d.min()) < 1):
+        raise ValueError("rows and factors do not fit each other")
+    squares = energies(c)
+    # the largest squared norm of a column; without end all columns have the same
+    norm = (
+        squares[-1] if d is None else max(int(f) ** 2 * s for f, s in zip(d, reversed(squares), strict=True))
+    )
+    if norm >= ROOM:
+        raise ValueError("the rows are too large")
+    share = Fraction(1, norm)  # of mu^2, for a row that counts with weight 1
 
-    ahead: ClassVar[None] = None
-    law: NoiseDistribution
-    rows: IntArray
-    factors: IntArray | None = None
+    def first_factors(batches: int) -> IntArray:
+        return np.ones(batches, np.int64) if d is None else d[:batches]
 
-    def __post_init__(self) -> None:
-        """Refuse rows whose squares could leave 64 bits."""
-        factors = self.factors
-        if factors is not None and (self.rows.size != factors.size or int(factors.min()) < 1):
-            raise ValueError("rows and factors do not fit each other")
-        if self.norm >= ROOM:
-            raise ValueError("the rows are too large")
-
-    @property
-    def kind(self) -> str:
-        return "endless" if self.factors is None else "spectral"
-
-    @cached_property
-    def norm(self) -> int:
-        """G: the largest squared norm of a column; without end all columns have the same."""
-        squares = energies(self.rows)
-        if self.factors is None:
-            return squares[-1]
-        return max(int(d) ** 2 * s for d, s in zip(self.factors, reversed(squares), strict=True))
-
-    @property
-    def horizon(self) -> int | None:
-        return None if self.factors is None else self.rows.size
-
-    @property
-    def name(self) -> str:
-        return f"spectral over {'the last ' if self.factors is None else ''}{self.rows.size} batches"
-
-    @property
-    def share(self) -> Fraction:
-        """Spend of each number in mu^2, for a row that counts with weight 1 in it."""
-        return Fraction(1, self.norm)
-
-    def first_factors(self, batches: int) -> IntArray:
-        """d of the first batches."""
-        return np.ones(batches, np.int64) if self.factors is None else self.factors[:batches]
-
-    def emissions(self, batch: int) -> tuple[Emission, ...]:
-        refuse_past(self, batch)
+    def released(batch: int) -> tuple[Emission, ...]:
         length = batch + 1
-        rows = self.rows[:length][::-1]
-        weights = rows * self.first_factors(length)[-rows.size :]
-        read = NodeRead(batch, 1, self.share, length + 1)
-        return (Emission(0, length - rows.size, length, (read,), weights),)
+        newest = c[:length][::-1]
+        weights = newest * first_factors(length)[-newest.size :]
+        return (own_node(batch, 0, length - newest.size, length, share, weights),)
 
-    def needed(self, batches: int) -> tuple[int, ...]:
-        first = 0 if self.factors is not None else max(0, batches + 1 - self.rows.size)
+    def needed(batches: int) -> tuple[int, ...]:
+        first = 0 if d is not None else max(0, batches + 1 - c.size)
         return tuple(range(first, batches + 1))
 
-    def shares(self) -> tuple[Fraction, Fraction]:
-        return self.share, self.share
-
-    def price(self, batches: int) -> Fraction:
-        """See `TimeStrategy`.
-
-        X_ij is what the columns of batches i and j have in common. Batches S pay at most the sum over i, j in S of
-        |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|. Without end, columns of batches
-        that lie l apart have r_l in common, and each batch has at most two others at a distance.
-
-        >>> strategy = SpectralStrategy(GAUSSIAN, np.array([2, 1]), np.array([1, 1]))
-        >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(30))
-        ('1', '14/5', '14/5')
-        >>> strategy = SpectralStrategy(GAUSSIAN, np.array([2, 1]))
-        >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(3))
-        ('1', '14/5', '27/5')
-        """
-        units = batches if self.factors is None else min(batches, self.rows.size)
+    def price(batches: int) -> Fraction:
+        # X_ij is what the columns of batches i and j have in common. Batches S pay at most the sum over i, j in S of
+        # |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|. Without end, columns of
+        # batches that lie l apart have r_l in common, and each batch has at most two others at a distance.
+        units = batches if d is None else min(batches, c.size)
         if units == 1:
             return Fraction(1)
-        if self.factors is None:
-            r = np.abs([int(sums[-1]) for sums in shared(self.rows)])
+        if d is None:
+            r = np.abs([int(sums[-1]) for sums in shared(c)])
             together = np.concatenate([r[:1], np.repeat(r[1:], 2)])[None]
         else:
-            together = np.zeros((self.rows.size, self.rows.size), dtype=np.int64)
-            place = np.arange(self.rows.size)
-            for lag, sums in enumerate(shared(self.rows)):
+            together = np.zeros((c.size, c.size), dtype=np.int64)
+            place = np.arange(c.size)
+            for lag, sums in enumerate(shared(c)):
                 i, j = place[: sums.size], place[lag:]
-                together[i, j] = together[j, i] = np.abs(sums[::-1] * self.factors[i] * self.factors[j])
-        return met(units, largest_sum(together, units), self.norm)
+                together[i, j] = together[j, i] = np.abs(sums[::-1] * d[i] * d[j])
+        return met(units, largest_sum(together, units), norm)
 
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. O(t p); t is a number of batches, and readers keep the result."""
-        scaled_batches = decoded(self.rows[:batches], check_rows(published, batches))
-        return scaled_batches / self.first_factors(batches).reshape(-1, *[1] * (scaled_batches.ndim - 1))
+    def estimate(batches: int, published: npt.NDArray[np.generic]) -> FloatArray:
+        # O(t p); t is a number of batches, and readers keep the result
+        scaled_batches = decoded(c[:batches], check_rows(published, batches))
+        return scaled_batches / first_factors(batches).reshape(-1, *[1] * (scaled_batches.ndim - 1))
 
-    def variance(self, batches: int) -> FilterVariance:
-        """See `TimeStrategy`. Against a node that spends all."""
-        kernel = decoded(self.rows, np.eye(1, batches)[0]) * float(self.rows[0])
-        factor = (
-            float(self.norm) ** 0.5 / float(self.rows[0]) / self.first_factors(batches).astype(np.float64)
+    def variance(batches: int) -> FilterVariance:
+        kernel = decoded(c, np.eye(1, batches)[0]) * float(c[0])
+        return FilterVariance(
+            kernel, float(norm) ** 0.5 / float(c[0]) / first_factors(batches).astype(np.float64)
         )
-        return FilterVariance(kernel, factor)
 
-    def frozen(self) -> dict[str, Any]:
-        rows = {"rows": self.rows.tolist()}
-        return rows if self.factors is None else {**rows, "factors": self.factors.tolist()}
+    kind, stored = ("endless", {"rows": c}) if d is None else ("spectral", {"rows": c, "factors": d})
+    return TimeStrategy(
+        kind, stored, f"spectral over {'the last ' if d is None else ''}{c.size} batches", law, (share, share),
+        released, needed, estimate, variance, price, None if d is None else c.size,
+    )  # fmt: skip
 
 
 def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
@@ -309,7 +274,7 @@ def filled(rows: IntArray, bits: int) -> IntArray:
 
 def ending_rows(
     question: StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7), sums: bool = False
-) -> SpectralStrategy:
+) -> TimeStrategy:
     """Rows and factors for a stream that ends at its horizon.
 
     Args:
@@ -320,13 +285,13 @@ def ending_rows(
     """
     fine = int(question.bits * share)
     rows = _rounded(causal(spectrum(question, cutoff), question.batches), fine, sums)
-    return SpectralStrategy(question.law, rows, filled(rows, question.bits - fine))
+    return spectral_strategy(question.law, rows, filled(rows, question.bits - fine))
 
 
-def lasting_rows(question: StreamProblem, cutoff: float, sums: bool = False) -> SpectralStrategy:
+def lasting_rows(question: StreamProblem, cutoff: float, sums: bool = False) -> TimeStrategy:
     """Rows for a stream without an end."""
     rows = causal(spectrum(question, cutoff), BAND * question.batches)
-    return SpectralStrategy(question.law, _rounded(rows, min(question.bits, 20), sums))
+    return spectral_strategy(question.law, _rounded(rows, min(question.bits, 20), sums))
 
 
 def _rounded(rows: FloatArray, bits: int, sums: bool) -> IntArray:
@@ -373,13 +338,7 @@ def _named(question: StreamProblem) -> TimeChoice:
     return TimeChoice(strategy, name, error)
 
 
-NAMED: Mapping[str, NamedTimeStrategy] = {"spectral": NamedTimeStrategy(_named, tuned=True)}
-KINDS: Kinds = {
-    "spectral": lambda law, frozen: SpectralStrategy(
-        law, integers(frozen["rows"]), integers(frozen["factors"])
-    ),
-    "endless": lambda law, frozen: SpectralStrategy(law, integers(frozen["rows"])),
-}
+NAMED: Mapping[str, Choose] = {"spectral": _named}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:

@@ -34,17 +34,18 @@ a day's variance); so then a tenth of the weight goes to all kinds alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log, pi
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance, mean_variance
 from dpsql.matrices.strategy import AxisBudget
+from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
@@ -53,9 +54,6 @@ from dpsql.tree import FloatArray, IntArray
 
 UNIT = 1 << 30
 """Integer budget of a whole path where shares are not already integers."""
-
-Frozen = Mapping[str, Any]
-"""Plain values of JSON that hold a whole strategy but for its law."""
 
 
 class NodeRead(NamedTuple):
@@ -92,94 +90,68 @@ class Emission:
     weights: IntArray | None = None
 
 
-class TimeStrategy(Protocol):
-    """Strategy of time, frozen when a stream is made; made of public facts alone."""
+def own_node(
+    node: int, level: int, lo: int, hi: int, share: Fraction, weights: IntArray | None = None
+) -> Emission:
+    """The sum over the batches [lo, hi), hi the newest, with noise of its own that nothing reads again."""
+    return Emission(level, lo, hi, (NodeRead(node, 1, share, hi + 1),), weights)
 
-    @property
-    def kind(self) -> str:
-        """Name of a stored strategy."""
 
-    @property
-    def law(self) -> NoiseDistribution:
-        """The noise that its shares are for."""
+@dataclass(frozen=True, eq=False)
+class TimeStrategy:
+    """Strategy of time, frozen when a stream is made; made of public facts alone.
 
-    @property
-    def horizon(self) -> int | None:
-        """Batches that there is budget for; None: without end."""
+    Args:
+        kind: name of its constructor in the closed registry.
+        stored: the arguments of that constructor but for the law, integers that floating point chose.
+        name: strategy in words.
+        law: the noise that its shares are for.
+        shares: the least and the greatest share that a noise node spends.
+        released: emissions of a batch (0-based, before the horizon), finest level first; at least one.
+        needed: the prefix lengths whose exact sums later emissions need, after so many batches.
+        estimate: (batches, published) -> best linear unbiased estimates of the batches, float64[batches, ..], from
+            (rows, ..) noisy sums in order of publication; further axes may follow the first, and hold best estimates
+            inside each node. Another number of rows than so many batches publish is a ValueError.
+        variance: variance model of the estimates of so many batches.
+        price: price of a unit in so many batches, relative to one batch: a proven bound, at least 1.
+        horizon: batches that there is budget for; None: without end.
+        ahead: noise of all batches drawn before the first; None where each batch draws its nodes.
+    """
 
-    @property
-    def ahead(self) -> AxisBudget | None:
-        """Noise of all batches drawn before the first; None where each batch draws its nodes."""
-
-    @property
-    def name(self) -> str:
-        """Strategy in words."""
+    kind: str
+    stored: Mapping[str, Any]
+    name: str
+    law: NoiseDistribution
+    shares: tuple[Fraction, Fraction]
+    released: Callable[[int], tuple[Emission, ...]]
+    needed: Callable[[int], tuple[int, ...]]
+    estimate: Callable[[int, NDArray[np.generic]], FloatArray]
+    variance: Callable[[int], AxisVariance]
+    price: Callable[[int], Fraction]
+    horizon: int | None = None
+    ahead: AxisBudget | None = None
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """Emissions of a batch (0-based, before the horizon), finest level first; at least one."""
-
-    def needed(self, batches: int) -> tuple[int, ...]:
-        """The prefix lengths whose exact sums later emissions need, after so many batches."""
-
-    def shares(self) -> tuple[Fraction, Fraction]:
-        """The least and the greatest share that a noise node spends."""
-
-    def price(self, batches: int) -> Fraction:
-        """Price of a unit in so many batches, relative to one batch: a proven bound, at least 1.
-
-        Under Laplace noise the number of batches. Under Gaussian noise its square would do: all rows may meet in one
-        node. Where they cannot, less does.
-        """
-
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """Best linear unbiased estimates of the batches.
-
-        Args:
-            batches: how many are public.
-            published: (rows, ..) noisy sums in order of publication. Further axes may follow the first; they hold
-                best estimates inside each node.
-
-        Returns:
-            float64[batches, ..].
+        """Emissions of a batch.
 
         Raises:
-            ValueError: so many batches publish another number of rows.
+            ValueError: the batch is at its horizon or past it, or before the first.
         """
-
-    def variance(self, batches: int) -> AxisVariance:
-        """Variance model of `estimate`."""
-
-    def running_totals(self, batches: int) -> FloatArray | None:
-        """Variance of the total so far when each batch arrives; None where later batches tell no more of it."""
+        if batch < 0 or (self.horizon is not None and batch >= self.horizon):
+            raise ValueError(f"{self.name} has no budget left for batch {batch}")
+        return self.released(batch)
 
     def frozen(self) -> dict[str, Any]:
-        """The integers that floating point chose, for appends and audits; its module's `KINDS` takes them."""
+        """Plain values of JSON that hold the whole strategy but for its law, for appends and audits."""
+        return {name: np.asarray(value).tolist() for name, value in self.stored.items()}
 
 
-class SettledEstimates:
-    """Defaults of strategies whose estimates of a batch never change, and whose nodes may hold all rows of a unit."""
+def in_one_node(law: NoiseDistribution) -> Callable[[int], Fraction]:
+    """Price of batches all of whose rows may meet in one node.
 
-    law: NoiseDistribution
-
-    def price(self, batches: int) -> Fraction:
-        return Fraction(batches**self.law.norm)
-
-    def running_totals(self, batches: int) -> None:
-        """None: a total is as exact when its batch arrives as later."""
-
-
-Kinds = Mapping[str, Callable[[NoiseDistribution, Frozen], TimeStrategy]]
-"""How a stored strategy of each kind is restored."""
-
-
-def refuse_past(strategy: TimeStrategy, batch: int) -> None:
-    """Refuse batches for which a strategy has no budget left.
-
-    Raises:
-        ValueError: the batch is at its horizon or past it, or before the first.
+    Under Laplace noise the number of batches. Under Gaussian noise its square; where rows cannot meet, less does.
     """
-    if batch < 0 or (strategy.horizon is not None and batch >= strategy.horizon):
-        raise ValueError(f"{strategy.name} has no budget left for batch {batch}")
+    return lambda batches: Fraction(batches**law.norm)
 
 
 def exponent(law: NoiseDistribution) -> float:
@@ -237,20 +209,17 @@ class TimeQuestion(NamedTuple):
         """Batches of a window."""
         return int(self.name)
 
-    def mean_variance(self, model: AxisVariance, running: FloatArray | None = None) -> float:
+    def mean_variance(self, model: AxisVariance) -> float:
         """Mean variance of its answers over a model of the batches, at unit noise.
-
-        Args:
-            model: of the batches.
-            running: as of `TimeStrategy.running_totals`.
 
         Raises:
             ValueError: a window that does not fit.
         """
         if self.name == "range":
             return mean_variance(model)
-        if self.name == "running" and running is not None:
-            return float(running.mean())
+        if self.name == "running" and isinstance(model, TreeVariance):
+            # asked while blocks are open, which later measure their batches once more; other estimates never change
+            return float(model.running_totals().mean())
         if self.slow:
             return float(model.ranges(0, np.arange(1, model.n + 1)).mean())
         if not 1 <= self.length <= model.n:
@@ -342,9 +311,8 @@ class StreamProblem:
 
         Where units may be in several batches, against a strategy in which all their rows meet in one node.
         """
-        model, running = strategy.variance(self.batches), strategy.running_totals(self.batches)
-        pairs = zip(self.weights(), self.workload, strict=True)
-        mean = sum(weight * query.mean_variance(model, running) for weight, query in pairs if weight)
+        model, pairs = strategy.variance(self.batches), zip(self.weights(), self.workload, strict=True)
+        mean = sum(weight * query.mean_variance(model) for weight, query in pairs if weight)
         dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
         return offers.Candidate(strategy, self.law.error_at_unit_budget * mean * dearer, strategy.name)
 
@@ -354,41 +322,19 @@ TimeOffer = offers.Offer[TimeStrategy]
 TimeChoice = offers.Choice[TimeStrategy]
 
 
-class NamedTimeStrategy(NamedTuple):
-    """Strategy of time named by a word of the catalog.
-
-    Args:
-        choose: its strategy.
-        tuned: whether it depends on what is asked.
-    """
-
-    choose: Callable[[StreamProblem], TimeChoice]
-    tuned: bool
-
-
 Make = Callable[[StreamProblem], TimeStrategy]
+Choose = Callable[[StreamProblem], TimeChoice]
+"""A word of the catalog: its strategy for a question."""
 
 
-def only(make: Make, *, tuned: bool) -> NamedTimeStrategy:
+def only(make: Make) -> Choose:
     """A word that stands for one strategy."""
 
     def choose(question: StreamProblem) -> TimeChoice:
         strategy, error, name = question.candidate(make(question))
         return TimeChoice(strategy, name, error)
 
-    return NamedTimeStrategy(choose, tuned)
-
-
-class TimeMechanism(Protocol):
-    """A module that has strategies of time."""
-
-    NAMED: Mapping[str, NamedTimeStrategy]
-    """The catalog's words for them."""
-    KINDS: Kinds
-    """Its stored strategies."""
-
-    def offers(self, question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
-        """Offers and refusals for a question."""
+    return choose
 
 
 DENSE = 4096

@@ -1,6 +1,6 @@
-"""The time axis that serves every question: batches, blocks of batches, blocks of blocks, with a chain on top.
+"""Trees over time: blocks of batches that are measured when they close, and trees whose leaves are drawn ahead.
 
-Every batch is measured on its own, and every block of batches once more when it closes. The top level is a
+**Blocks.** Every batch is measured on its own, and every block of batches once more when it closes. The top level is a
 chain of blocks without end, so a row pays its path once however long the stream runs, and nothing refuses at
 a horizon. Estimates are best linear unbiased (BLUE): inside a closed block the day measurements and the
 block measurement correct each other; days of an open block stand alone until it closes. Closed nodes never
@@ -14,47 +14,57 @@ are open and lack their measurement.
 | spans   | batches per node, level by level, finest first; 1 is the day  | batches                     |
 | budgets | integer share of each level                                   | of sum(budgets)             |
 
-**Privacy**: a row lies in one node of each level, so it pays sum(budgets) / sum(budgets) = 1.
-**Source**: docs/method/streams.md, "Blocks of batches".
+**Leaves drawn ahead**, all batches together before the first one arrives, for streams with an end. Batch t publishes
+x_t + z_t and nothing else; totals and ranges are sums of batches. The size of z counts the sums of all nodes of a
+uniform tree, so a range errs by a few nodes' noise though no node is measured (`noise.knorm`). An estimate of a batch
+never changes: there is nothing to reconcile.
+
+**Privacy**: a row lies in one node of each level, so it pays sum(budgets) / sum(budgets) = 1. Drawn ahead it lies in
+one leaf and below one node of each level: docs/privacy/streams.md, "Noise drawn ahead".
+**Source**: docs/method/streams.md, "Blocks of batches" and "Trees drawn ahead".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.leaves import IdentityVariance
-from dpsql.matrices.tree import TreeVariance, blue
+from dpsql.matrices.strategy import LevelShares, axis_budgets
+from dpsql.matrices.tree import LevelVariance, TreeVariance, blue
+from dpsql.mechanisms.axis import joint_tree
+from dpsql.mechanisms.axis.joint_tree import TOTAL
+from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
+    DENSE,
+    Choose,
     Emission,
-    Frozen,
-    Kinds,
-    NamedTimeStrategy,
-    NodeRead,
     StreamProblem,
     TimeCandidate,
     TimeOffer,
     TimeStrategy,
     check_rows,
+    in_one_node,
     only,
-    refuse_past,
+    own_node,
     share_variance,
+    too_long,
 )
-from dpsql.mechanisms.distribution import NoiseDistribution
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
 
 
-@dataclass(frozen=True)
-class TimeTreeStrategy:
+def tree_strategy(
+    law: NoiseDistribution, spans: Sequence[int] = (1,), budgets: Sequence[int] = (1,)
+) -> TimeStrategy:
     """Node sizes that are measured, with the budget of each level.
 
     Args:
@@ -62,132 +72,99 @@ class TimeTreeStrategy:
         spans: batches per node of each level, finest first; each divides the next. Single batches alone: (1,).
         budgets: integer share of each level, >= 1; a row spends all of them, so their sum is the whole
             budget.
+
+    Raises:
+        ValueError: spans that do not nest, or levels without a budget.
+
+    >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+    >>> tree = tree_strategy(LAPLACE, (1, 4), (6, 4))
+    >>> [(e.level, e.lo, e.hi, str(e.reads[0].share)) for e in tree.emissions(3)]
+    [(0, 3, 4, '3/5'), (1, 0, 4, '2/5')]
+    >>> str(tree_strategy(GAUSSIAN, (1, 4), (6, 4)).price(6))
+    '58/5'
     """
+    if not spans or spans[0] != 1 or len(spans) != len(budgets):
+        raise ValueError("spans start with 1 and every level needs its budget")
+    if any(b % a or b <= a for a, b in pairwise(spans)):
+        raise ValueError("each span must be a multiple of the one below")
+    if min(budgets) < 1:
+        raise ValueError("every level needs a budget of at least 1")
+    shares = [Fraction(budget, sum(budgets)) for budget in budgets]
+    level_variance = share_variance(law, np.array(shares, np.float64))  # of one node of each level
 
-    kind: ClassVar[str] = "tree"
-    ahead: ClassVar[None] = None
-    horizon: ClassVar[None] = None
-    law: NoiseDistribution
-    spans: tuple[int, ...] = (1,)
-    budgets: tuple[int, ...] = (1,)
-
-    def __post_init__(self) -> None:
-        """Refuse spans that do not nest and levels without a budget."""
-        if not self.spans or self.spans[0] != 1 or len(self.spans) != len(self.budgets):
-            raise ValueError("spans start with 1 and every level needs its budget")
-        if any(b % a or b <= a for a, b in pairwise(self.spans)):
-            raise ValueError("each span must be a multiple of the one below")
-        if min(self.budgets) < 1:
-            raise ValueError("every level needs a budget of at least 1")
-
-    @property
-    def name(self) -> str:
-        if len(self.spans) == 1:
-            return "each batch on its own"
-        blocks = ", ".join(map(str, self.spans[1:]))
-        return f"batches and blocks of {blocks}, budgets {':'.join(map(str, self.budgets))}"
-
-    def emissions(self, batch: int) -> tuple[Emission, ...]:
-        """See `TimeStrategy`. Node numbers interleave the levels, so they never clash.
-
-        >>> from dpsql.mechanisms.distribution import LAPLACE
-        >>> tree = TimeTreeStrategy(LAPLACE, (1, 4), (6, 4))
-        >>> [(e.level, e.lo, e.hi, str(e.reads[0].share)) for e in tree.emissions(3)]
-        [(0, 3, 4, '3/5'), (1, 0, 4, '2/5')]
-        """
-        refuse_past(self, batch)
-        length, emissions = batch + 1, []
-        for level, (span, budget) in enumerate(zip(self.spans, self.budgets, strict=True)):
-            if length % span == 0:
-                node = (length // span - 1) * len(self.spans) + level
-                read = NodeRead(node, 1, Fraction(budget, sum(self.budgets)), length + 1)
-                emissions.append(Emission(level, length - span, length, (read,)))
-        return tuple(emissions)
-
-    def needed(self, batches: int) -> tuple[int, ...]:
-        return tuple(sorted({batches // span * span for span in self.spans}))
-
-    def shares(self) -> tuple[Fraction, Fraction]:
-        return Fraction(min(self.budgets), sum(self.budgets)), Fraction(max(self.budgets), sum(self.budgets))
-
-    def price(self, batches: int) -> Fraction:
-        """See `TimeStrategy`. At each level the dearest way to be in so many batches is to fill blocks.
-
-        >>> from dpsql.mechanisms.distribution import GAUSSIAN
-        >>> str(TimeTreeStrategy(GAUSSIAN, (1, 4), (6, 4)).price(6))
-        '58/5'
-        """
-        paid = (
-            budget * (batches // span * span**self.law.norm + (batches % span) ** self.law.norm)
-            for span, budget in zip(self.spans, self.budgets, strict=True)
+    def released(batch: int) -> tuple[Emission, ...]:
+        length = batch + 1
+        # node numbers interleave the levels, so they never clash
+        return tuple(
+            own_node((length // span - 1) * len(spans) + level, level, length - span, length, shares[level])
+            for level, span in enumerate(spans)
+            if length % span == 0
         )
-        return Fraction(sum(paid), sum(self.budgets))
 
-    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. Least squares along the tree of closed nodes."""
-        noisy = check_rows(published, sum(batches // span for span in self.spans))
-        tree, number, weight = self.closed_nodes(batches)
+    def needed(batches: int) -> tuple[int, ...]:
+        return tuple(sorted({batches // span * span for span in spans}))
+
+    def price(batches: int) -> Fraction:
+        # at each level the dearest way to be in so many batches is to fill blocks
+        paid = (
+            budget * (batches // span * span**law.norm + (batches % span) ** law.norm)
+            for span, budget in zip(spans, budgets, strict=True)
+        )
+        return Fraction(sum(paid), sum(budgets))
+
+    def estimate(batches: int, published: NDArray[np.generic]) -> FloatArray:
+        # least squares along the tree of closed nodes
+        noisy = check_rows(published, sum(batches // span for span in spans))
+        tree, number, weight = closed_nodes(spans, 1 / level_variance, batches)
         flat = noisy.reshape(len(noisy), -1)
         return blue(tree, weight, flat[number])[tree.leaves].reshape(batches, *noisy.shape[1:])
 
-    def variance(self, batches: int) -> AxisVariance:
-        if len(self.spans) == 1 or batches < self.spans[1]:
-            return IdentityVariance(batches, float(self.level_variance[0]))
-        tree, _, weight = self.closed_nodes(batches)
+    def variance(batches: int) -> AxisVariance:
+        if len(spans) == 1 or batches < spans[1]:
+            return IdentityVariance(batches, float(level_variance[0]))
+        tree, _, weight = closed_nodes(spans, 1 / level_variance, batches)
         return TreeVariance(tree, weight)
 
-    def closed_nodes(self, batches: int) -> tuple[Tree, IntArray, FloatArray]:
-        """The closed nodes once so many batches have arrived, under a root that may be none of them.
+    blocks = f"batches and blocks of {', '.join(map(str, spans[1:]))}, budgets {':'.join(map(str, budgets))}"
+    return TimeStrategy(
+        "tree", {"spans": spans, "budgets": budgets}, blocks if len(spans) > 1 else "each batch on its own",
+        law, (min(shares), max(shares)), released, needed, estimate, variance, price,
+    )  # fmt: skip
 
-        Returns:
-            The tree; the place of each node among the published numbers, and its precision at unit noise, both of
-            shape (size,). A root that was not measured has precision 0, and any place.
-        """
-        spans = np.array(self.spans, np.int64)
-        last, level = np.nonzero(np.arange(1, batches + 1)[:, None] % spans == 0)  # in order of publication
-        number = np.lexsort((last, -level))  # parents before children
-        hi, level = last[number] + 1, level[number]
-        lo = hi - spans[level]
-        closed = batches // spans
-        first = np.cumsum(closed[::-1])[::-1] - closed  # place of each level's first node
-        above = np.minimum(level + 1, len(spans) - 1)
-        covered = (level < above) & (hi <= (closed * spans)[above])
-        parent = np.where(covered, first[above] + lo // spans[above], -1)
-        weight = (1 / self.level_variance)[level]
-        if batches in self.spans:  # a closed node covers all batches; the others are below it
-            parent[1:] = np.maximum(parent[1:], 0)
-        else:
-            lo, hi, parent = np.append(0, lo), np.append(batches, hi), np.append(-1, parent + 1)
-            number, weight = np.append(0, number), np.append(0.0, weight)
-        tree, place = breadth_first(lo, hi, parent)
-        order = np.argsort(place)
-        return tree, number[order], weight[order]
 
-    def running_totals(self, batches: int) -> FloatArray:
-        """Variance of the total so far at each batch, asked on the spot, when open blocks lack theirs.
+def closed_nodes(
+    sizes: Sequence[int], precision: FloatArray, batches: int
+) -> tuple[Tree, IntArray, FloatArray]:
+    """The closed nodes once so many batches have arrived, under a root that may be none of them.
 
-        >>> from dpsql.mechanisms.distribution import LAPLACE
-        >>> TimeTreeStrategy(LAPLACE, (1, 2), (1, 1)).running_totals(3).round(4).tolist()
-        [4.0, 2.6667, 6.6667]
-        """
-        length = np.arange(1, batches + 1, dtype=np.int64)
-        value = np.zeros(batches)
-        closed = 0.0  # variance of a closed node of this level, given all below it
-        for level, (span, variance) in enumerate(zip(self.spans, self.level_variance.tolist(), strict=True)):
-            below = closed * (span // self.spans[level - 1]) if level else np.inf
-            closed = variance if level == 0 else below * variance / (below + variance)
-            top = level + 1 == len(self.spans)
-            count = length // span if top else length % self.spans[level + 1] // span
-            value += count * closed
-        return value
+    Args:
+        sizes: batches per node of each level, finest first.
+        precision: of a node of each level, at unit noise.
+        batches: how many have arrived.
 
-    def frozen(self) -> dict[str, Any]:
-        return {"spans": list(self.spans), "budgets": list(self.budgets)}
-
-    @property
-    def level_variance(self) -> FloatArray:
-        """Noise variance of one node of each level, against a node that spends all."""
-        return share_variance(self.law, np.array(self.budgets) / sum(self.budgets))
+    Returns:
+        The tree; the place of each node among the published numbers, and its precision at unit noise, both of
+        shape (size,). A root that was not measured has precision 0, and any place.
+    """
+    spans = np.array(sizes, np.int64)
+    last, level = np.nonzero(np.arange(1, batches + 1)[:, None] % spans == 0)  # in order of publication
+    number = np.lexsort((last, -level))  # parents before children
+    hi, level = last[number] + 1, level[number]
+    lo = hi - spans[level]
+    closed = batches // spans
+    first = np.cumsum(closed[::-1])[::-1] - closed  # place of each level's first node
+    above = np.minimum(level + 1, len(spans) - 1)
+    covered = (level < above) & (hi <= (closed * spans)[above])
+    parent = np.where(covered, first[above] + lo // spans[above], -1)
+    weight = precision[level]
+    if batches in sizes:  # a closed node covers all batches; the others are below it
+        parent[1:] = np.maximum(parent[1:], 0)
+    else:
+        lo, hi, parent = np.append(0, lo), np.append(batches, hi), np.append(-1, parent + 1)
+        number, weight = np.append(0, number), np.append(0.0, weight)
+    tree, place = breadth_first(lo, hi, parent)
+    order = np.argsort(place)
+    return tree, number[order], weight[order]
 
 
 Shape: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -215,7 +192,7 @@ def _grid(batches: int) -> Iterator[Shape]:
 
 
 def _best(question: StreamProblem, shapes: Iterable[Shape]) -> TimeCandidate:
-    trees = (question.candidate(TimeTreeStrategy(question.law, *shape)) for shape in shapes)
+    trees = (question.candidate(tree_strategy(question.law, *shape)) for shape in shapes)
     return min(trees, key=lambda candidate: (candidate.error, candidate.name))
 
 
@@ -223,20 +200,73 @@ def _tree(question: StreamProblem) -> TimeStrategy:
     return _best(question, (ALONE, *_grid(question.batches))).strategy
 
 
-def _thawed(law: NoiseDistribution, frozen: Frozen) -> TimeTreeStrategy:
-    spans, budgets = (tuple(map(int, frozen[name])) for name in ("spans", "budgets"))
-    return TimeTreeStrategy(law, spans, budgets)
+AHEAD = "tree drawn ahead"
 
 
-NAMED: Mapping[str, NamedTimeStrategy] = {"tree": only(_tree, tuned=True)}
-KINDS: Kinds = {"tree": _thawed}
+def joint_time_strategy(
+    law: NoiseDistribution, horizon: int, arities: Sequence[int], shares: Sequence[int]
+) -> TimeStrategy:
+    """Batches drawn together.
+
+    Args:
+        law: the noise, Laplace.
+        horizon: batches; leaves of the tree beyond it are drawn and dropped.
+        arities, shares: of the levels, the root's first.
+
+    Raises:
+        ValueError: other noise.
+        InternalError: levels that spend more than the whole, or fewer leaves than batches.
+    """
+    if law != LAPLACE:
+        raise ValueError("a tree is drawn ahead under Laplace noise alone")
+    drawn = joint_tree.joint_strategy(horizon, arities, shares)
+    levels, share = LevelShares(tuple(arities), tuple(shares)), Fraction(shares[-1], TOTAL)
+    return TimeStrategy(
+        "joint_tree", {"horizon": horizon, **levels._asdict()}, f"{AHEAD}, {'x'.join(map(str, arities))}", law,
+        (share, share), lambda batch: (own_node(batch, 0, batch, batch + 1, share),), lambda batches: (batches,),
+        lambda batches, published: check_rows(published, batches), partial(joint_tree.tree_variance, levels),
+        in_one_node(law), horizon, axis_budgets([drawn])[0],
+    )  # fmt: skip
+
+
+def joint_levels(question: StreamProblem) -> LevelShares:
+    """The shares and the shape of least error over the questions asked."""
+    weighted = [(w, q) for w, q in zip(question.weights(), question.workload, strict=True) if w]
+
+    def objective(model: LevelVariance) -> float:
+        return sum(weight * query.mean_variance(model) for weight, query in weighted)
+
+    slow = sum(weight for weight, query in weighted if query.slow)
+    return joint_tree.TreeSearch(question.batches, objective, slow / 2).best()
+
+
+def _ahead(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+    """The best tree, for pure streams with an end whose other axes are measured leaf by leaf."""
+    cells = question.joint
+    if cells is None or question.law != LAPLACE or question.batches < FEWEST_LEAVES:
+        return
+    if question.batches > DENSE:
+        yield too_long(AHEAD)
+    elif cells.room < 2 * question.batches * TOTAL / joint_tree.LEAF_SHARE:
+        yield Refusal(AHEAD, "needs a larger share, or narrower bounds: sums of noise would not fit 64 bits")
+    else:
+        levels = joint_levels(question)
+        if joint_tree.tree_draws(levels, cells.numbers) * cells.trees > joint_tree.LIMITS[cells.numbers]:
+            yield Refusal(AHEAD, "needs too many draws here")
+        else:
+            strategy = joint_time_strategy(question.law, question.batches, *levels)
+            yield TimeOffer(AHEAD, 0.0, lambda: question.candidate(strategy))
+
+
+NAMED: Mapping[str, Choose] = {"tree": only(_tree)}
 
 
 def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
-    """Batches alone, and the blocks that err least."""
+    """Batches alone, the blocks that err least, and the best tree that is drawn ahead."""
     yield TimeOffer("each batch on its own", 0.0, partial(_best, question, (ALONE,)))
     shapes = tuple(_grid(question.batches))
     if shapes:
         yield TimeOffer("blocks of batches", 0.0, partial(_best, question, shapes))
     else:
         yield Refusal("blocks of batches", f"{question.batches} batches are too few for blocks")
+    yield from _ahead(question)

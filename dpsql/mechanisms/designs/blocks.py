@@ -30,7 +30,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.matrices.blocks import BlockReading, BlockVariance, LookedReading
+from dpsql.matrices.blocks import LOOKED, BlockReading, BlockVariance
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.mechanisms.axis import AUTO
@@ -94,7 +94,7 @@ class Outcome(NamedTuple):
     model: BlockVariance | None
 
 
-BEFORE = Outcome("", LookedReading.name, None)
+BEFORE = Outcome("", LOOKED, None)
 """As long as nothing was drawn a plan speaks of the product, beyond which a release errs by 2% at most."""
 
 
@@ -233,7 +233,7 @@ class Blocks(ExpectedProduct):
         unit = PRODUCT.variance_at_unit_budget(remaining)
         view = NoisyView(shaped(measured, row_budget.shape), row_budget, unit, remaining.sensitivity)
         leaves = PRODUCT.leaf_estimates(view, remaining.strategies)
-        outcome = Outcome("a product, blocks are full", LookedReading.name, None)
+        outcome = Outcome("a product, blocks are full", LOOKED, None)
         return DrawnBlocks(value, np.concatenate([*budget, row_budget.ravel()]), unit, leaves, outcome, None)
 
     def _left(self, terms: DrawParameters) -> DrawParameters:

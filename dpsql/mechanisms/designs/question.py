@@ -18,7 +18,7 @@ name a mechanism that is asked otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -32,7 +32,7 @@ from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
 from dpsql.mechanisms.designs.joint_rows import joint_laws
 from dpsql.mechanisms.designs.measurement import Measurement
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.offers import Choice, Offer, Refusal
+from dpsql.mechanisms.offers import Choice, Mechanism, Offer, Refusal
 from dpsql.noise import MOST_DRAWN
 from dpsql.tree import Workload, single_leaves
 
@@ -292,17 +292,10 @@ def stands_alone(view: str) -> str:
     return view
 
 
-class FamilyMechanism(Protocol):
-    """A module that measures families."""
-
-    NAMED: Mapping[str, NamedFamily]
-    """The catalog's words for it."""
-
-    def offers(self, question: DesignProblem) -> Iterator[Proposal]:
-        """Offers and refusals for a question."""
+FamilyMechanism: TypeAlias = Mechanism[NamedFamily, DesignProblem, FamilyDesign]
 
 
-class DataDependentMechanism(FamilyMechanism, Protocol):
+class DataDependentMechanism(Mechanism[NamedFamily, DesignProblem, FamilyDesign], Protocol):
     """A module that selects by noisy numbers; it measures one view alone, and offers a bound on its error."""
 
     WHOLE: float
