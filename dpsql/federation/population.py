@@ -176,14 +176,14 @@ def _pool(
     names: list[str] = []
     for release in centrals:
         table = _on(release, of, keys)
-        if table is not None and not release.meta.unasked(table.of):
+        if table is not None and not release.meta.left_out(table.of):
             population_table = together(population_table, table)
             names.append(called[release.meta.release_id])
     few: ViewTable | None = None
     for sample in samples:
         table = _on(sample.release, of, keys)
         unknown = population_table is None and sample.local.everybody is None
-        if table is None or table.total <= 0 or unknown or sample.release.meta.unasked(table.of):
+        if table is None or table.total <= 0 or unknown or sample.release.meta.left_out(table.of):
             continue
         scaled_table = scaled_to(sample, table, population_table or table)[0]
         if sample.local.everybody is not None:

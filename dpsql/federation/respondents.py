@@ -215,7 +215,7 @@ class Sample:
             error = 0.0 if table.total_known else share * math.sqrt(table.total_variance)
             return Everybody(share * table.total, error, DECLARED)
         # Shares of rows that people were asked about are no shares of all rows.
-        unasked = self.release.meta.unasked(table.of)
+        unasked = self.release.meta.left_out(table.of)
         total = None if self.central is None or unasked else best_total(self.central, table.of)
         return total if total is not None and total.rows > 3 * total.error else None
 
@@ -383,7 +383,7 @@ def raked(sample: Sample, central: Release, *, random: bool) -> Release | None:
         everybody = sample.everybody(table)
         small = len(table.measures) * np.prod(table.shape) <= LARGEST_TABLE
         margins = None
-        if small and not sample.release.meta.unasked(table.of):
+        if small and not sample.release.meta.left_out(table.of):
             margins = _margins(central, table, [each for each in overlaps if each.right.name == view.name])
         if margins is not None and everybody is not None and everybody.source == DECLARED:
             ones = np.ones((1, table.values[COUNT].size))  # a declared number of rows as the one margin

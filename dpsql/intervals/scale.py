@@ -308,7 +308,7 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
             key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
         }
         for of, table_terms in _tables(terms).items():
-            if release.meta.unasked(of):
+            if release.meta.left_out(of):
                 components.append(unasked_rows(table_terms, numbers.count))
             if release.meta.local is None and release.scales.get(of) is not None:
                 components.append(_scaled_components(table_terms, numbers.count))

@@ -574,10 +574,6 @@ class Meta:
         tables = (table for table in self.bounding if not isinstance(table, RowsBeyondBound))
         return next((table for table in tables if table.of == of), None)
 
-    def unasked(self, of: str) -> bool:
-        """True if people may have rows of a table beyond those that they were asked about."""
-        return self.left_out(of) is not None
-
     def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
         """Statistics of a measure's values beyond its bounds; None where nothing measured them."""
         return next((each for each in self.excess if (each.of, each.measure) == (of, measure)), None)
