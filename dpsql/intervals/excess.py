@@ -33,9 +33,11 @@ rows beyond differ from the others. With net the part of an answer that grows wi
 sums of positive and of negative ones, and F the part of B that such groups hold,
 
     shift      (L / B) (P - M)
-    variance   e^2 (P - M)^2  +  r^2 (k(F_P)^2 P^2 + k(F_M)^2 M^2 + values)
-    e^2, r^2   (s^2 + (UNSEEN L)^2) / B^2,  L^2 / B^2 + e^2,  no L below 0
-    k(F)^2     (TASTE (1 - F))^2 + (1 - F) / (F H),  P / F no more than B rows of the largest value make
+    variance   (s / B)^2 ((P - M)^2 + t^2) + (L / B)^2 (UNSEEN |P - M| + (1 + z UNSEEN) t)^2 + r^2 (few + values)
+    t^2        (k(F_P) P)^2 + (k'(F_M) M)^2 towards more, k' and k towards less
+    z k, z k'  (ODDS - 1) (1 - F) over 1 + (ODDS - 1) F, and over ODDS - (ODDS - 1) F
+    r^2        (s^2 + L^2 + (UNSEEN L)^2) / B^2,  no L below 0
+    few        (1 - F) / (F H) of the squares of P and M,  P / F no more than B rows of the largest value make
     values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
 
 The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
@@ -47,7 +49,7 @@ noise of their number, nothing bounds those sides.
 | `RowsBeyondBound.rows`, `stderr`, `counted` | L, s, B | rows |
 | `Grown.amount` | net, line by line | units of the answer |
 | UNSEEN | how many more rows one unit may own above `at_most` of hers, relative to L | 1 |
-| TASTE | how far the rows beyond of heavy units may favour a group, relative | 1 |
+| ODDS | by how much the rows beyond may favour a group: of its odds among them, over those among the others | 1 |
 | VALUES | how far their mean value may differ, relative | 1 |
 | H | units that own rows beyond, at least: L / `at_most` | units |
 
@@ -70,7 +72,7 @@ from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
 from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
-from dpsql.planner.terms import Condition, Term
+from dpsql.planner.terms import Condition, Term, every, in_domain
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
 
@@ -81,6 +83,12 @@ deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more beyond. Two of these dev
 
 TASTE = 0.8
 """As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""
+
+ODDS = 8.0
+"""Odds of a group among the rows beyond, over its odds among those that count: at most, at 95%, and at least one over
+this. A judgement: more in 0 to .6% of the groups of .3% of the rows and more, of four stars (docs/method/rows.md)."""
+
+Z = 1.96
 
 VALUES = 0.5
 """A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""
@@ -161,19 +169,20 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     """
     assert beyond.rows is not None and beyond.stderr is not None and beyond.at_most is not None
     joined = Grown(*(np.concatenate(column) for column in zip(*lines, strict=True)))
-    if beyond.counted is None:
-        unknown = np.full(numbers, np.nan)
-        return _sided(joined, numbers, unknown, unknown)
-    counted = max(1.0, beyond.counted)
+    counted = np.nan if beyond.counted is None else max(1.0, beyond.counted)
     units = max(1.0, max(beyond.rows, beyond.stderr) / beyond.at_most)
-    net, spread = _by_place(joined, numbers, counted, units)
-    values = _squares(joined, numbers, VALUES * joined.varying)
-    values = values + _squares(joined, numbers, joined.values / np.sqrt(12.0 * units))
-    seen = max(beyond.rows, 0) / counted
-    error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
-    rate = seen**2 + error
-    variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
-    return _sided(joined, numbers, beyond.rows / counted * net, variance)
+    net, tastes, few = _by_place(joined, numbers, counted, units)
+    ranges = joined.values / np.sqrt(12.0 * units)
+    values = _squares(joined, numbers, VALUES * joined.varying) + _squares(joined, numbers, ranges)
+    noise, seen = beyond.stderr / counted, max(beyond.rows, 0) / counted
+    even = (noise**2 + (1 + UNSEEN**2) * seen**2) * (few + values)
+    # whoever owns so much that it is not measured has the heavy's taste: the two errors are one, and add up
+    down, up = (
+        np.full(numbers, inf) if beyond.unbounded
+        else noise**2 * (net**2 + taste**2) + (seen * (UNSEEN * np.abs(net) + (1 + Z * UNSEEN) * taste)) ** 2 + even
+        for taste in tastes
+    )  # fmt: skip
+    return _sided(joined, numbers, beyond.rows / counted * net, down, up)
 
 
 def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:
@@ -212,23 +221,29 @@ CERTAIN = 2.1
 """Standard errors of one side at 95%, of Laplace noise."""
 
 
-def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> tuple[FloatArray, FloatArray]:
-    """P - M, and k(F_P)^2 P^2 + k(F_M)^2 M^2, of every number."""
+def _by_place(
+    lines: Grown, numbers: int, counted: float, units: float
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray], FloatArray]:
+    """P - M, t towards less and more, and what few units make, of every number."""
     places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)
     back = back.reshape(-1)
     net, rows = np.bincount(back, lines.amount, places.shape[1]), np.zeros(places.shape[1])
     largest, of_row = np.zeros(numbers), np.bincount(back, lines.largest, places.shape[1])
     np.maximum.at(rows, back, lines.rows)
     np.maximum.at(largest, places[0], of_row)
-    total, spread = np.zeros(numbers), np.zeros(numbers)
+    total, less, more, few = np.zeros((4, numbers))
     for side in (net > 0, net < 0):
         amount = np.bincount(places[0][side], net[side], numbers)
         share = np.clip(np.bincount(places[0][side], rows[side], numbers) / counted, 1.0 / counted, 1.0)
         total += amount
         # Noise gives groups without rows an amount: were all rows there, each would be of the largest value at most.
         everywhere = np.minimum(np.abs(amount) / share, counted * largest)
-        spread += (TASTE * (1 - share) * amount) ** 2 + np.abs(amount) * everywhere * (1 - share) / units
-    return total, spread
+        few += np.abs(amount) * everywhere * (1 - share) / units
+        others = (ODDS - 1) * (1 - share) * share * everywhere / Z
+        favoured, avoided = others / (1 + (ODDS - 1) * share), others / (ODDS - (ODDS - 1) * share)
+        more += np.where(amount > 0, favoured, avoided) ** 2
+        less += np.where(amount > 0, avoided, favoured) ** 2
+    return total, (np.sqrt(less), np.sqrt(more)), few
 
 
 def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
@@ -236,12 +251,14 @@ def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
     return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
 
 
-def _sided(lines: Grown, numbers: int, shift: FloatArray, variance: FloatArray) -> ErrorComponents:
+def _sided(
+    lines: Grown, numbers: int, shift: FloatArray, down: FloatArray, up: FloatArray
+) -> ErrorComponents:
     """Moves on the sides to which rows can move a number."""
     rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
     none = np.zeros(numbers)
     return ErrorComponents(
-        none, none, np.where(falls, variance, none), np.where(rises, variance, none),
+        none, none, np.where(falls, down, none), np.where(rises, up, none),
         np.where(falls, shift, none), np.where(rises, shift, none),
     )  # fmt: skip
 
@@ -250,11 +267,16 @@ def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyond
     """The lines of every table of a release whose rows beyond the bound were measured."""
     conditions: dict[tuple[int, Condition], int] = {}
     tables: dict[str, tuple[RowsBeyondBound, list[Grown]]] = {}
+    counted = {(key.block, key.term.condition) for key in terms if key.term.factor is None}
     for key, weights in terms.items():
-        condition = conditions.setdefault((key.block, key.term.condition), len(conditions))
-        of = key.answered.plan.view.of
+        of, term = key.answered.plan.view.of, key.term
+        rows = key.block, term.condition
+        if term.factor is not None and rows not in counted:
+            # an average over an axis divides by the rows whose values it adds up
+            rows = key.block, every([term.condition, in_domain(term.factor)])
+        condition = conditions.setdefault(rows, len(conditions))
         beyond = measured_beyond(key.answered.errors.release, of)
-        if beyond is not None and sums_rows(key.term.measure):
+        if beyond is not None and sums_rows(term.measure):
             tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
     yield from tables.values()
 

@@ -60,14 +60,16 @@ def published(
     noise: Noise | None = None,
     *,
     taste: int = 0,
+    heavy: int = 10,
 ) -> ReleaseEngine:
-    """A star of 2,000 people with 1 to `most` rows, of which ten count; most rows of heavy people have kind `taste`."""
+    """A star of 2,000 people with 1 to `most` rows, of which ten count; most rows of those with more than `heavy` have
+    kind `taste`."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(5)
     many = np.minimum(most, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
     owner = np.repeat(np.arange(2000), many)
     kind, amount = dice.integers(0, 4, len(owner)), dice.integers(0, 60, len(owner))
-    kind = np.where((many[owner] > 10) & (amount < 40), taste, kind) if taste else kind
+    kind = np.where((many[owner] > heavy) & (amount < 40), taste, kind) if taste else kind
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE sales AS SELECT unnest(?)::INT AS customer_id, unnest(?)::INT AS kind, "
@@ -243,20 +245,9 @@ def test_interfaces_name_unmeasured_rows(tmp_path: Path, interface: Callable[[Pa
 
 
 def lines(amount: float, rows: float) -> list[Grown]:
-    zero, one = np.zeros(1), np.ones(1, bool)
-    return [
-        Grown(
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.array([amount]),
-            np.array([rows]),
-            zero,
-            zero,
-            one,
-            ~one,
-            np.ones(1),
-        )
-    ]
+    place = np.zeros(1, np.int64)
+    columns = (np.array([value]) for value in (amount, rows, 0.0, 0.0, True, False, 1.0))
+    return [Grown(place, place, *columns)]
 
 
 def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
@@ -266,7 +257,23 @@ def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
     assert whole.up == pytest.approx(10**2 + (UNSEEN * 200) ** 2)
     assert (whole.shift_low, whole.down) == (0, 0)
     assert tenth.shift_high == pytest.approx(20)
-    assert np.sqrt(tenth.up) > 0.7 * 20, "heavy units may favour a group"
+    measured, odds = 200 + 1.96 * UNSEEN * 200, 8 / 9
+    favoured = measured * odds / (1 + odds)
+    assert 20 + 1.96 * np.sqrt(tenth.up) == pytest.approx(favoured, rel=0.05), (
+        "eight times the odds of the others"
+    )
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_small_group_of_the_heaviest_is_inside(tmp_path: Path):
+    """3% of the rows that count are of a kind that a quarter of those beyond have."""
+    answerer = published(tmp_path, star=STAR.replace("upper: 3}", "upper: 5}"), taste=5, heavy=30)
+    fifth = "CASE WHEN kind = 5 THEN 1 ELSE 0 END"
+    sql = f"SELECT SUM({fifth}), SUM(CASE WHEN kind = 5 THEN amount END), AVG({fifth}) FROM sales"
+    answer, (truth,) = answerer.query(sql), exact(answerer, sql)
+    ((low,), (high,)) = answer.interval_rows()
+    for value, *ends, true in zip(answer.rows[0], low, high, truth, strict=True):
+        assert 2 * value < true and ends[0] <= true <= ends[1], "and no end is open"
 
 
 @pytest.mark.usefixtures("publishes")
@@ -312,6 +319,14 @@ def test_where_people_own_more_than_four_bounds_numbers_are_open_and_say_so(tmp_
         if "COUNT" in sql:
             count = answer.columns.index("count_star()")
             assert all(low[row][count] is not None and high[row][count] is None for row in shown)
+
+
+def test_an_average_of_an_axis_is_no_wider_in_a_part_of_the_rows(measured: ReleaseEngine):
+    """Its sum and its count are over the same rows, so no taste for the part moves it; it reached from 0 to 3."""
+    sql = "SELECT AVG(kind), SUM(kind) * 1.0 / COUNT(kind) FROM sales JOIN customer USING (customer_id)"
+    ends = (measured.query(sql + where).interval_rows() for where in ("", " WHERE region = 'west'"))
+    whole, part = (np.array(high, float) - np.array(low, float) for low, high in ends)
+    assert np.all(part < 1.2 * whole)
 
 
 def test_without_a_count_of_rows_nothing_is_known():
