@@ -86,7 +86,7 @@ TASTE = 0.8
 
 ODDS = 8.0
 """Odds of a group among the rows beyond, over its odds among those that count: at most, at 95%, and at least one over
-this. A judgement: more in 0 to .6% of the groups of .3% of the rows and more, of four stars (docs/method/rows.md)."""
+this. A judgement: 0 to .6% of the groups of .3 to 30% of the rows of four stars have more (docs/method/rows.md)."""
 
 Z = 1.96
 
@@ -171,18 +171,19 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     joined = Grown(*(np.concatenate(column) for column in zip(*lines, strict=True)))
     counted = np.nan if beyond.counted is None else max(1.0, beyond.counted)
     units = max(1.0, max(beyond.rows, beyond.stderr) / beyond.at_most)
-    net, tastes, few = _by_place(joined, numbers, counted, units)
-    ranges = joined.values / np.sqrt(12.0 * units)
-    values = _squares(joined, numbers, VALUES * joined.varying) + _squares(joined, numbers, ranges)
+    net, *tastes, few = _by_place(joined, numbers, counted, units)
+    # values of one unit's rows are alike everywhere
+    sizes = VALUES * np.abs(joined.varying), np.abs(joined.values) / np.sqrt(12.0 * units)
+    values = np.sum([np.bincount(joined.number, size, numbers) ** 2 for size in sizes], axis=0)
     noise, seen = beyond.stderr / counted, max(beyond.rows, 0) / counted
     even = (noise**2 + (1 + UNSEEN**2) * seen**2) * (few + values)
     # whoever owns so much that it is not measured has the heavy's taste: the two errors are one, and add up
-    down, up = (
+    variances = [
         np.full(numbers, inf) if beyond.unbounded
         else noise**2 * (net**2 + taste**2) + (seen * (UNSEEN * np.abs(net) + (1 + Z * UNSEEN) * taste)) ** 2 + even
         for taste in tastes
-    )  # fmt: skip
-    return _sided(joined, numbers, beyond.rows / counted * net, down, up)
+    ]  # fmt: skip
+    return _sided(joined, numbers, beyond.rows / counted * net, *variances)
 
 
 def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:
@@ -221,10 +222,8 @@ CERTAIN = 2.1
 """Standard errors of one side at 95%, of Laplace noise."""
 
 
-def _by_place(
-    lines: Grown, numbers: int, counted: float, units: float
-) -> tuple[FloatArray, tuple[FloatArray, FloatArray], FloatArray]:
-    """P - M, t towards less and more, and what few units make, of every number."""
+def _by_place(lines: Grown, numbers: int, counted: float, units: float) -> FloatArray:
+    """P - M, t towards less and more, and what few units make, of every number; an array of shape (4, numbers)."""
     places, back = np.unique(np.stack([lines.number, lines.place]), axis=1, return_inverse=True)
     back = back.reshape(-1)
     net, rows = np.bincount(back, lines.amount, places.shape[1]), np.zeros(places.shape[1])
@@ -243,20 +242,13 @@ def _by_place(
         favoured, avoided = others / (1 + (ODDS - 1) * share), others / (ODDS - (ODDS - 1) * share)
         more += np.where(amount > 0, favoured, avoided) ** 2
         less += np.where(amount > 0, avoided, favoured) ** 2
-    return total, (np.sqrt(less), np.sqrt(more)), few
+    return np.stack([total, np.sqrt(less), np.sqrt(more), few])
 
 
-def _squares(lines: Grown, numbers: int, size: FloatArray) -> FloatArray:
-    """Squared sums of sizes by number: values of one unit's rows are alike everywhere."""
-    return np.asarray(np.bincount(lines.number, np.abs(size), numbers) ** 2, np.float64)
-
-
-def _sided(
-    lines: Grown, numbers: int, shift: FloatArray, down: FloatArray, up: FloatArray
-) -> ErrorComponents:
+def _sided(lines: Grown, numbers: int, shift: FloatArray, *variances: FloatArray) -> ErrorComponents:
     """Moves on the sides to which rows can move a number."""
     rises, falls = (np.bincount(lines.number, side, numbers) > 0 for side in (lines.rises, lines.falls))
-    none = np.zeros(numbers)
+    none, (down, up) = np.zeros(numbers), variances
     return ErrorComponents(
         none, none, np.where(falls, down, none), np.where(rises, up, none),
         np.where(falls, shift, none), np.where(rises, shift, none),
