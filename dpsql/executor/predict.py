@@ -40,7 +40,9 @@ from dpsql.sql.rewrite import split_statement
 
 HALF = 1.96
 """Half of a 95% interval in standard errors."""
-NO_MEANS: Mapping[str, float] = {}
+# `table.column` -> the mean of a measure
+Means = Mapping[str, float]
+NO_MEANS: Means = {}
 
 
 @dataclass(frozen=True)
@@ -85,17 +87,14 @@ class PredictedColumn:
     wants_guess: str = ""
 
 
-def predict(
-    answerer: ReleaseEngine, text: str, *, dialect: str = "duckdb", means: Mapping[str, float] = NO_MEANS
-) -> tuple[PredictedColumn, ...]:
+def predict(answerer: ReleaseEngine, text: str, means: Means = NO_MEANS) -> tuple[PredictedColumn, ...]:
     """Predicted standard errors of a statement's noisy columns.
 
     Args:
         answerer: over a release; its estimates are not used. Where rows beyond a declared bound were measured, the
             intervals reach as far as these may move them if rows lie evenly over the values of the axes.
-        text: one statement.
-        dialect: the SQL dialect it is written in.
-        means: `table.column` -> the mean of a measure by a public guess; a quarter up its bounds without one.
+        text: one statement, in DuckDB's dialect.
+        means: by a public guess; each a quarter up its bounds without one.
 
     Returns:
         One entry for each output column that has an error. HAVING and LIMIT are not applied: they depend on
@@ -105,7 +104,7 @@ def predict(
         ProgrammingError, NotSupportedError: no view can answer; what `query` would raise.
     """
     try:
-        statement = split_statement(parse(text, dialect), answerer.schema, text, foresees=True)
+        statement = split_statement(parse(text, "duckdb"), answerer.schema, text, foresees=True)
         on_partial_bin = answerer.on_partial_bin
         relations = [
             answer_block(block, answerer.release, answerer.schema, on_partial_bin)
@@ -122,7 +121,7 @@ def predict(
     return (*predicted, *composed)
 
 
-def _column(name: str, form: Form, relation: Relation, means: Mapping[str, float]) -> PredictedColumn:
+def _column(name: str, form: Form, relation: Relation, means: Means) -> PredictedColumn:
     answered = relation.answered_for(form) if is_summed(form) else None
     groups = len(relation.columns[0])
     if answered is None or not is_summed(form):
@@ -194,7 +193,7 @@ WITHOUT = 0.02
 a column may have none does not say how often."""
 
 
-def with_even_rows(answered: TermEstimates, rows: float, means: Mapping[str, float]) -> TermEstimates:
+def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEstimates:
     """Answers of a view that counts so many rows, evenly over the values of each axis."""
     release, view = answered.errors.release, answered.plan.view
     shares = [_leaf_shares(release, axis) for axis in view.axes]
@@ -232,7 +231,7 @@ def _counted_share(release: Release, view: ReleaseView, shares: Sequence[FloatAr
     return max(float(cells[counted].sum()), np.finfo(np.float64).tiny)
 
 
-def _mean(plan: ViewPlan, term: Term, release: Release, means: Mapping[str, float]) -> float:
+def _mean(plan: ViewPlan, term: Term, release: Release, means: Means) -> float:
     """The mean of the values that a term adds up."""
     low, high = value_bounds(plan.view.statistics[term.measure], release)
     return means.get(term.measure, (3 * low + high) / 4)
