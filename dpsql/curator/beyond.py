@@ -98,16 +98,15 @@ def excess_forecasts(plan: ReleasePlan) -> tuple[ExcessForecast, ...]:
     return tuple(forecasts.values())
 
 
-def no_excess(plan: ReleasePlan) -> Iterator[ValuesBeyondBounds]:
-    """Excess statistics of a release in which no unit has a value beyond a bound; each mean a quarter up the
-    bounds."""
+def no_excess(plan: ReleasePlan, guess: Guess | None) -> Iterator[ValuesBeyondBounds]:
+    """Excess statistics of a release in which no unit has a value beyond a bound; means as guessed, or a quarter up."""
     for of, measure, _, _, stderr in excess_forecasts(plan):
         if stderr is not None:
             bounds = measured_bounds(plan.statistics, of)[measure]
             numbers = 4 if plan.catalog.star.tables[of].unit is None else 5
             stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
             counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
-            mean = (3 * bounds.lower + bounds.upper) / 4 * 10.0**-bounds.scale
+            mean = (guess or Guess(1, 1)).mean_of(measure, bounds) * 10.0**-bounds.scale
             yield replace(stated, counted=ROWS if counts else None, mean=mean)
 
 

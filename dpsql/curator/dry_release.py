@@ -363,7 +363,7 @@ def dry_release(
     builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
         builder, bounding=[*builder.bounding, *expected_beyond(plan, guess)], keys=tuple(_fixed_lists(plan)),
-        excess=list(no_excess(plan)),
+        excess=list(no_excess(plan, guess)),
     )  # fmt: skip
     if rehearsal is not None:
         builder = rehearsal.put_into(builder)

@@ -40,6 +40,9 @@ from dpsql.sql.rewrite import split_statement
 
 HALF = 1.96
 """Half of a 95% interval in standard errors."""
+# `table.column` -> the mean of a measure
+Means = Mapping[str, float]
+NO_MEANS: Means = {}
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,14 @@ class PredictedColumn:
     wants_guess: str = ""
 
 
-def predict(answerer: ReleaseEngine, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
+def predict(answerer: ReleaseEngine, text: str, means: Means = NO_MEANS) -> tuple[PredictedColumn, ...]:
     """Predicted standard errors of a statement's noisy columns.
 
     Args:
         answerer: over a release; its estimates are not used. Where rows beyond a declared bound were measured, the
             intervals reach as far as these may move them if rows lie evenly over the values of the axes.
-        text: one statement.
-        dialect: the SQL dialect it is written in.
+        text: one statement, in DuckDB's dialect.
+        means: by a public guess; each a quarter up its bounds without one.
 
     Returns:
         One entry for each output column that has an error. HAVING and LIMIT are not applied: they depend on
@@ -101,7 +104,7 @@ def predict(answerer: ReleaseEngine, text: str, *, dialect: str = "duckdb") -> t
         ProgrammingError, NotSupportedError: no view can answer; what `query` would raise.
     """
     try:
-        statement = split_statement(parse(text, dialect), answerer.schema, text, foresees=True)
+        statement = split_statement(parse(text, "duckdb"), answerer.schema, text, foresees=True)
         on_partial_bin = answerer.on_partial_bin
         relations = [
             answer_block(block, answerer.release, answerer.schema, on_partial_bin)
@@ -110,13 +113,15 @@ def predict(answerer: ReleaseEngine, text: str, *, dialect: str = "duckdb") -> t
     except Error as error:
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)
-    predicted = [_column(name, f, relations[b]) for name, forms in columns for b, f in sorted(forms.items())]
+    predicted = [
+        _column(name, f, relations[b], means) for name, forms in columns for b, f in sorted(forms.items())
+    ]
     groups = len(relations[0].columns[0]) if relations else 0
     composed = [PredictedColumn(name, "", groups, None, None, None, False, 0) for name in statement.composed]
     return (*predicted, *composed)
 
 
-def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
+def _column(name: str, form: Form, relation: Relation, means: Means) -> PredictedColumn:
     answered = relation.answered_for(form) if is_summed(form) else None
     groups = len(relation.columns[0])
     if answered is None or not is_summed(form):
@@ -137,7 +142,7 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
     if counted is not None:
-        answered = with_even_rows(answered, counted)
+        answered = with_even_rows(answered, counted, means)
     estimated = replace(Composite.of_form(form, answered), dry=not rehearsed)
     errors = STDERR.values(estimated, DEFAULT_LEVEL)
     relative = _relative(errors, estimated.central()) if rehearsed else None
@@ -188,13 +193,13 @@ WITHOUT = 0.02
 a column may have none does not say how often."""
 
 
-def with_even_rows(answered: TermEstimates, rows: float) -> TermEstimates:
+def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEstimates:
     """Answers of a view that counts so many rows, evenly over the values of each axis."""
     release, view = answered.errors.release, answered.plan.view
     shares = [_leaf_shares(release, axis) for axis in view.axes]
     per_share = rows / _counted_share(release, view, shares)
     totals = {
-        term: per_share * _mean(answered.plan, term, release) * _share(answered, term, shares)
+        term: per_share * _mean(answered.plan, term, release, means) * _share(answered, term, shares)
         if sums_rows(term.measure)
         else total
         for term, total in answered.totals.items()
@@ -226,10 +231,10 @@ def _counted_share(release: Release, view: ReleaseView, shares: Sequence[FloatAr
     return max(float(cells[counted].sum()), np.finfo(np.float64).tiny)
 
 
-def _mean(plan: ViewPlan, term: Term, release: Release) -> float:
+def _mean(plan: ViewPlan, term: Term, release: Release, means: Means) -> float:
     """The mean of the values that a term adds up."""
     low, high = value_bounds(plan.view.statistics[term.measure], release)
-    return (3 * low + high) / 4
+    return means.get(term.measure, (3 * low + high) / 4)
 
 
 def _share(answered: TermEstimates, term: Term, shares: Sequence[FloatArray]) -> FloatArray:

@@ -388,12 +388,6 @@ class RowsBeyondBound:
         return None if self.unbounded else self.rows / max(1.0, self.rows + self.counted)
 
     @property
-    def clipped_fraction_error(self) -> float | None:
-        if self.rows is None or self.stderr is None or self.counted is None:
-            return None
-        return self.stderr / max(1.0, max(0, self.rows) + self.counted)
-
-    @property
     def misread(self) -> bool:
         """True if numbers would be misread without the note: nothing was measured, or rows beyond are seen."""
         return self.rows is None or self.unbounded or self.clipped_fraction is not None
@@ -408,8 +402,8 @@ class RowsBeyondBound:
                 f"{self.of}: about {self.units:,} +- {1.96 * self.units_stderr:,.0f} units own more than {most:,} "
                 f"rows, of which {self.tau:,} count (max_ids), so intervals are open; raise max_ids, or write auto"
             )
-        share, error = self.clipped_fraction, self.clipped_fraction_error
-        if share is None or error is None:
+        share = self.clipped_fraction
+        if share is None:
             size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
         else:
             size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
+from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.forecast import plan_catalog
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
@@ -243,20 +244,9 @@ def test_interfaces_name_unmeasured_rows(tmp_path: Path, interface: Callable[[Pa
 
 
 def lines(amount: float, rows: float) -> list[Grown]:
-    zero, one = np.zeros(1), np.ones(1, bool)
-    return [
-        Grown(
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-            np.array([amount]),
-            np.array([rows]),
-            zero,
-            zero,
-            one,
-            ~one,
-            np.ones(1),
-        )
-    ]
+    place = np.zeros(1, np.int64)
+    columns = (np.array([value]) for value in (amount, rows, 0.0, 0.0, True, False, 1.0))
+    return [Grown(place, place, *columns)]
 
 
 def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():
@@ -314,6 +304,14 @@ def test_where_people_own_more_than_four_bounds_numbers_are_open_and_say_so(tmp_
             assert all(low[row][count] is not None and high[row][count] is None for row in shown)
 
 
+def test_an_average_of_an_axis_is_no_wider_in_a_part_of_the_rows(measured: ReleaseEngine):
+    """Its sum and its count are over the same rows, so no taste for the part moves it; it reached from 0 to 3."""
+    sql = "SELECT AVG(kind), SUM(kind) * 1.0 / COUNT(kind) FROM sales JOIN customer USING (customer_id)"
+    ends = (measured.query(sql + where).interval_rows() for where in ("", " WHERE region = 'west'"))
+    whole, part = (np.array(high, float) - np.array(low, float) for low, high in ends)
+    assert np.all(part < 1.2 * whole)
+
+
 def test_without_a_count_of_rows_nothing_is_known():
     beyond = RowsBeyondBound("sales", "truncate", 10, None, 200, 10.0, 30)
     assert np.isnan(reach_of(lines(100, 0), 1, beyond).shift_high)
@@ -339,6 +337,13 @@ def test_predictions_are_what_answers_show_when_nobody_has_rows_beyond_the_bound
             noise = float(np.median([row[at] for row in result.noise_rows]))
             assert column.median is not None and 0.67 < column.median / shown < 1.5, sql
             assert shown > 1.5 * noise or "DISTINCT" in sql
+    few, many = (  # the noise of the rows beyond moves a sum by its mean
+        plan_catalog(
+            load_catalog(tmp_path / "shop.yaml"), statements, guess=Guess(2000, 9000, most=10, means=mean)
+        )
+        for mean in ({"sales.amount": 3}, {"sales.amount": 30})
+    )
+    assert few.queries[1].columns[0].components["tail"] * 2 < many.queries[1].columns[0].components["tail"]
     total, people = planned.queries[0].columns[0], planned.queries[-1].columns[0]
     assert total.median == pytest.approx(asked.query(statements[0]).stderr_rows[0][0], rel=1e-3)
     assert people.median == pytest.approx(asked.query(statements[-1]).stderr_rows[0][0], rel=1e-6)

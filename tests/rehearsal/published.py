@@ -65,7 +65,8 @@ def _adjust(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
                 if "width" in (column.get("cuts") or {}):
                     column["cuts"] = {"width": float(column["cuts"]["width"]) * BY[knobs.bounds]}
             if knobs.coarse and column["type"] in ("int", "decimal") and "upper" in column:
-                column["cuts"] = {"width": (float(column["upper"]) - float(column["lower"])) / 10}
+                width = (float(column["upper"]) - float(column["lower"])) / 10
+                column["cuts"] = {"width": max(1, round(width)) if column["type"] == "int" else width}
     for axis in (axis for view in catalog["views"].values() for axis in view["axes"] if knobs.coarse):
         if isinstance(axis, dict):  # its own cuts are those of the workload
             axis.pop("cuts", None)

@@ -249,16 +249,8 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
 
 def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
     """Rows of a unit beyond the contribution bound, table by table, as far as known."""
-    if not tables:
-        return []
-    rows = []
-    for bounded in tables:
-        share, error = bounded.clipped_fraction, bounded.clipped_fraction_error
-        size = "not known" if share is None else f"about {share:.2%}"
-        rows.append((bounded.of, str(bounded.tau), size + (f" (error {error:.1%})" if error else "")))
-    head = ("table", "rows of a unit that count", "part of all rows left out")
     notes = [f"<p>{escape(bounded.note())}</p>" for bounded in tables]
-    return ["<h2>Rows beyond the contribution bound</h2>", table(head, rows), *notes]
+    return ["<h2>Rows beyond the contribution bound</h2>", *notes] if notes else []
 
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
