@@ -25,12 +25,7 @@ from dpsql.budget.currency import (
     share_of_cap,
 )
 from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of
-from dpsql.budget.units import (
-    DENOMINATOR,
-    cap_units,
-    combine,
-    scaled_denominator,
-)
+from dpsql.budget.units import DENOMINATOR, cap_units, combine, scaled_denominator
 
 __all__ = [
     "DENOMINATOR",

@@ -17,13 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dpsql.axis import (
-    Axis,
-    OrderedRule,
-    PublicTable,
-    build_axis,
-    needed_tables,
-)
+from dpsql.axis import Axis, OrderedRule, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import as_declared
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.model import AxisSpec

@@ -57,12 +57,7 @@ from dpsql.release.format import (
     UnitsBeyondBound,
     ValuesBeyondBounds,
 )
-from dpsql.release.write import (
-    LOOKUP_ARITY,
-    PlacedAxis,
-    ReleaseBuilder,
-    axis_parts,
-)
+from dpsql.release.write import LOOKUP_ARITY, PlacedAxis, ReleaseBuilder, axis_parts
 from dpsql.tree import Tree, kary_tree
 
 

@@ -48,12 +48,7 @@ import numpy as np
 from dpsql.catalog.catalog import StarView
 from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
-from dpsql.contributions.histogram import (
-    NoisyHistogram,
-    cleaned,
-    doubling_edges,
-    draw_histogram,
-)
+from dpsql.contributions.histogram import NoisyHistogram, cleaned, doubling_edges, draw_histogram
 from dpsql.engines.counting import stored_rows
 from dpsql.engines.engine import Engine
 from dpsql.engines.joined_rows import PlacedRows

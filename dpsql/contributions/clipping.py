@@ -23,13 +23,7 @@ from dpsql.central.cells import row_value
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.constants import NORM_BINS, NORM_QUANTILE, NORM_START
 from dpsql.contributions.histogram import doubling_edges, quantile, spread
-from dpsql.contributions.norm_clipping import (
-    UNIT,
-    WhitenedStatistic,
-    Whitening,
-    pure_bound,
-    whiten,
-)
+from dpsql.contributions.norm_clipping import UNIT, WhitenedStatistic, Whitening, pure_bound, whiten
 from dpsql.contributions.selection import (
     NORMS,
     RecipeChoices,

@@ -64,13 +64,7 @@ from dpsql.matrices.model import Components
 from dpsql.matrices.stack import StackVariance
 from dpsql.mechanisms.distribution import nothing_drawn
 from dpsql.release.assemble import Description, Statistic, assemble
-from dpsql.release.format import (
-    MeasureScale,
-    Promise,
-    RelativeError,
-    ScaleMeta,
-    SpentAmount,
-)
+from dpsql.release.format import MeasureScale, Promise, RelativeError, ScaleMeta, SpentAmount
 from dpsql.release.reports import (
     BitLeftOut,
     FirstRoundMeta,
@@ -80,12 +74,7 @@ from dpsql.release.reports import (
     ShuffledMeta,
     SlotsLeftOut,
 )
-from dpsql.release.write import (
-    AxisPart,
-    PlacedAxis,
-    ReleaseBuilder,
-    axis_parts,
-)
+from dpsql.release.write import AxisPart, PlacedAxis, ReleaseBuilder, axis_parts
 
 SHUFFLE_DELTA = 1e-7
 

@@ -17,12 +17,7 @@ from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule, as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
-from dpsql.catalog.collection import (
-    counted_share,
-    has_bit,
-    report_epsilon,
-    weighting_of,
-)
+from dpsql.catalog.collection import counted_share, has_bit, report_epsilon, weighting_of
 from dpsql.catalog.reported import ReportedColumn
 from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError

@@ -24,14 +24,7 @@ from dpsql.planner.axis_query import ask_axis, bad_expression, cannot_leave, key
 from dpsql.planner.block import Block, CatalogValue
 from dpsql.planner.leaf_values import AxisQuery, leaf_values, truth_sql
 from dpsql.planner.notes import Note
-from dpsql.planner.plan import (
-    ReleaseView,
-    ViewPlan,
-    has_partner,
-    no_view,
-    partner_column,
-    requires_partner,
-)
+from dpsql.planner.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column, requires_partner
 from dpsql.planner.schema import Schema
 from dpsql.planner.terms import ColumnRef, Condition, Expression, Predicate, conjuncts, every, predicates
 from dpsql.release import Release

@@ -37,14 +37,7 @@ from pydantic import ValidationError
 
 from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.reading import indices, stored_columns
-from dpsql.release.format import (
-    FORMAT,
-    KeyListMeta,
-    Meta,
-    StatisticMeta,
-    meta_from_json,
-    to_json,
-)
+from dpsql.release.format import FORMAT, KeyListMeta, Meta, StatisticMeta, meta_from_json, to_json
 from dpsql.release.request import executed
 
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}

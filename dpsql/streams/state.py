@@ -32,13 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.errors import (
-    BatchConflict,
-    BatchOrderError,
-    IntegrityError,
-    OperationalError,
-    PrivacyError,
-)
+from dpsql.errors import BatchConflict, BatchOrderError, IntegrityError, OperationalError, PrivacyError
 from dpsql.faults import UNCHARGED, machine
 from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, made_aside, write_private
 from dpsql.mechanisms.distribution import published

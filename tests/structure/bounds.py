@@ -203,12 +203,12 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 350),
-    "code-lines": Bound(62500, 65352),
+    "modules": Bound(250, 349),
+    "code-lines": Bound(62500, 64696),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 882),
-    "value-classes-built-in-at-most-one-place": Bound(120, 253),
-    "functions-of-one-statement": Bound(1300, 1802),
+    "classes": Bound(650, 866),
+    "value-classes-built-in-at-most-one-place": Bound(120, 248),
+    "functions-of-one-statement": Bound(1300, 1704),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 11),
     "modules-above-600-lines": Bound(0),
@@ -239,8 +239,8 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 9.9)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_358)),
+    "imports, % of code lines": (_imports, Bound(8, 9.8)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_308)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_249)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (

@@ -20,21 +20,8 @@ from typing import Any
 
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.strategy import Strategy
-from dpsql.mechanisms.axis import (
-    dense,
-    joint_tree,
-    leaves,
-    optimised_tree,
-    sine,
-    tents,
-    tree,
-)
-from dpsql.mechanisms.axis.dense import (
-    DENSE_SCALE,
-    ZERO_SUM,
-    dense_rows,
-    zero_sum_rows,
-)
+from dpsql.mechanisms.axis import dense, joint_tree, leaves, optimised_tree, sine, tents, tree
+from dpsql.mechanisms.axis.dense import DENSE_SCALE, ZERO_SUM, dense_rows, zero_sum_rows
 from dpsql.mechanisms.axis.joint_tree import joint_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, sine_strategy

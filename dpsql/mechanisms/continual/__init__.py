@@ -11,12 +11,7 @@ from typing import Any
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.continual import prefixes, spectral, time_tree
-from dpsql.mechanisms.continual.time_strategy import (
-    Choose,
-    StreamProblem,
-    TimeChoice,
-    TimeStrategy,
-)
+from dpsql.mechanisms.continual.time_strategy import Choose, StreamProblem, TimeChoice, TimeStrategy
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Mechanism, least
 
