@@ -379,7 +379,7 @@ def test_answers_say_what_is_not_known_and_what_slots_left_out(shop: Path) -> No
     assert told["counted"][0] > 0
     assert "slots (2 a person) left out about" in told["counted"][1]
     assert "was not asked" in pages["blind"]
-    assert f"about {told['counted'][0]:.2%} (error" in pages["counted"]
+    assert f"left out about {100 * told['counted'][0]:.2g}% (error" in pages["counted"]
     for page in (told["counted"][1], pages["counted"]):
         assert "0% of the rows belong" not in page
 
