@@ -86,7 +86,7 @@ def test_a_release_that_was_never_finished_is_no_release(tmp_path: Path, monkeyp
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpsql.release.write._write_meta", stop)
+    monkeypatch.setattr("dpsql.release.write.to_json", stop)
     with pytest.raises(KeyboardInterrupt):
         ReleaseBuilder("half", {}, "", Promise("row", "add_remove", "1"), [], False, [], [], []).write(
             tmp_path / "half"
