@@ -82,9 +82,8 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
         catalog, halves, inside, errors = Path(place) / "cells.yaml", list[float](), 0, list[float]()
         catalog.write_text(CATALOG.format(name=name, folder=place, delta=delta, a=a, b=b, epsilon=EPSILON))
         for number in range(releases):
-            answerer = published(
-                catalog, seeded(number), str(number), bytes(range(number % 200, number % 200 + 32))
-            )
+            key = bytes(range(number % 200, number % 200 + 32))
+            answerer = published(catalog, seeded(number), str(number), key)
             answer = answerer.query("SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b")
             low, high = answer.interval_rows(0.95)
             rows = {row[:2]: (row[2], low[i][2], high[i][2]) for i, row in enumerate(answer.rows)}
