@@ -238,12 +238,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "np.float64(cap) // np.ones(budget.shape)",
     ): "over one is times one, of integers",
     (
-        "dpsql/budget/curve.py",
-        "digits = _SPARE_DIGITS + math.ceil(math.log10(max(1.0, float(mu2))))",
-        "_SPARE_DIGITS + math.ceil(math.log10(max(1.0, float(mu2))))",
-        "_SPARE_DIGITS - math.ceil(math.log10(max(1.0, float(mu2))))",
-    ): "fewer digits, of an mu^2 that can be had still far more than the half that is subtracted",
-    (
         "dpsql/noise/discrete.py",
         "if bound & (bound - 1) == 0:",
         "1",
