@@ -278,8 +278,8 @@ def _reported_beyond(key: MeasuredTerm) -> RowsBeyondBound | None:
     if table is None or count is None or not table.clipped_fraction or table.clipped_fraction_error is None:
         return None
     counted = total_rows(release, count)
-    # the part of all rows, not of those reported: averages and shares move by no more, and sums of slots have no end
-    rows, error = counted * table.clipped_fraction, counted * table.clipped_fraction_error
+    everything = counted if table.bounding == BIT else counted / (1 - table.clipped_fraction)
+    rows, error = everything * table.clipped_fraction, everything * table.clipped_fraction_error
     farthest = max(1, table.asked - table.tau)
     return RowsBeyondBound(view.of, table.bounding, table.tau, counted, round(rows), error, farthest)
 
