@@ -6,6 +6,7 @@ and the figure, which names its worst cell, when the run ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -60,3 +61,10 @@ class Figures:
         holds = cell.beyond <= 0
         self.short += not holds
         print(f"figure {name}: {cell.value:.6g} ({cell.bound}) {'ok' if holds else 'short'}", flush=True)
+
+
+def exit_code(measure: Callable[[Figures], None]) -> int:
+    """Measure figures; 0 if all hold."""
+    figures = Figures()
+    measure(figures)
+    return figures.finish()

@@ -22,8 +22,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from benchmarks.answers.totals import released
 from benchmarks.figures import Figures
-from tests.releases import published, seeded
 
 RELEASES, LEAST, EPSILON = 60, 50, 4
 LOW, HIGH = 0.93, 0.98
@@ -81,9 +81,7 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
         (a, b) = db.execute("SELECT max(a), max(b) FROM visit").fetchall()[0]
         catalog, halves, inside, errors = Path(place) / "cells.yaml", list[float](), 0, list[float]()
         catalog.write_text(CATALOG.format(name=name, folder=place, delta=delta, a=a, b=b, epsilon=EPSILON))
-        for number in range(releases):
-            key = bytes(range(number % 200, number % 200 + 32))
-            answerer = published(catalog, seeded(number), str(number), key)
+        for answerer in released(catalog, releases):
             answer = answerer.query("SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b")
             low, high = answer.interval_rows(0.95)
             rows = {row[:2]: (row[2], low[i][2], high[i][2]) for i, row in enumerate(answer.rows)}
@@ -92,7 +90,6 @@ def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int,
                 inside += bottom <= truth[cell] <= top
                 errors.append(estimate - truth[cell])
                 halves.append((top - bottom) / 2)
-            answerer.release.path.unlink()
     law = "delta 1e-6" if delta != "0" else "pure"
     figures.within(f"{name}, {law}: distinct people of cells covered", inside / len(halves), LOW, HIGH)
     middle = float(np.median([truth[cell] for cell in cells]))

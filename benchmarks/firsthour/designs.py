@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from benchmarks.baselines.common import SimulationNoise
 from benchmarks.composites.star import redrawn
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, exit_code
 from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
 from dpsql.catalog import load_catalog
 from dpsql.curator.design import CatalogDesign, design_catalog
@@ -158,12 +158,5 @@ def _cells(result: Result, at: Sequence[int]) -> dict[tuple[object, ...], float]
     }  # fmt: skip
 
 
-def main() -> int:
-    """Measure all; the exit code says whether every figure held."""
-    figures = Figures()
-    measure(figures)
-    return figures.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(measure))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks.central.datasets import data_root
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, exit_code
 from dpsql.api import publish
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.draft import CatalogDraft, draft_from_source, leave_open
@@ -129,12 +129,5 @@ def _copy(folder: Path) -> None:
             connection.execute(f"CREATE TABLE \"{file.stem}\" AS SELECT * FROM '{file}'")
 
 
-def main() -> int:
-    """Measure all; the exit code says whether every figure held."""
-    figures = Figures()
-    measure(figures)
-    return figures.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(measure))

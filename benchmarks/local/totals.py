@@ -1,4 +1,4 @@
-"""Totals of facts that people report: coverage of their intervals, over three made-up stars and every way to collect.
+"""Totals, averages and shares of facts that people report: coverage over three made-up stars and every way to collect.
 
     python -m benchmarks.local.totals [collections of each cell]
 
@@ -12,7 +12,7 @@ Each is collected by bits, by slots and by slots from a first round, from all pe
 both words of `participation`, the random ones with and without `everybody`. The truth is about everybody where that is
 declared, else about those who reported.
 
-| figure | of the count, and the sum of a measure, of the whole fact |
+| figure | of the count, the sum and the average of a measure, and the share of some rows |
 |---|---|
 | intervals | 95% intervals, whose upper end is open, that cover the exact total |
 | standard errors | totals within 1.96 of them of the rows that the collection counts: slots leave out those beyond |
@@ -55,6 +55,7 @@ COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98
 STARS = {"pizza": 28, "expenses": 12, "tweets": 40}
 """The most rows of a person."""
 WAYS = {"bits": "", "tau 3": ", tau: 3", "tau estimate": ", tau: estimate"}
+SHARE = "COUNT(*) FILTER (WHERE kind < 4) * 1.0 / COUNT(*)"
 WORDS: tuple[tuple[ParticipationWord, bool], ...] = (("random", True), ("random", False), ("all", False))
 """Words of `participation`, and whether `everybody` stands beside them, which it does beside `random` alone."""
 CATALOG = """
@@ -141,21 +142,19 @@ def released(asked: Survey, found: Collected) -> ReleaseBuilder:
     return release_content(asked, found.plan, found.tallies, manifest, "0" * 32)
 
 
-def answers(
-    content: ReleaseBuilder, exact: tuple[float, float], within: tuple[float, float]
-) -> Iterator[Answer]:
-    """The count and the sum of a release.
+def answers(content: ReleaseBuilder, exact: tuple[float, ...], within: tuple[float, ...]) -> Iterator[Answer]:
+    """Count, sum, average and share of a release.
 
     Args:
         content: of the release.
-        exact: all rows, and their sum.
-        within: those that the collection counts.
+        exact: those of all rows.
+        within: those of the rows that the collection counts.
     """
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "local.dpsql"
         write_release_file(path, content, None)
         with dpsql.connect(path) as connection:
-            result = connection.session.query("SELECT COUNT(*), SUM(price) FROM item")
+            result = connection.session.query(f"SELECT COUNT(*), SUM(price), AVG(price), {SHARE} FROM item")
             (low,), (high,) = result.interval_rows(0.95)
             (noises,) = result.noise_rows
         unasked = any("were not asked about" in flag for flag in result.flags)
@@ -166,12 +165,15 @@ def answers(
             yield Answer(covered, (float(value) - counted) / max(error, 1e-9), noise, unasked)
 
 
-def totals(people: RespondentRows, most: int | None = None) -> tuple[float, float]:
-    """Rows and their sum; of a person at most so many, which are drawn."""
+def totals(people: RespondentRows, most: int | None = None) -> tuple[float, ...]:
+    """Rows, their sum, average and share; of a person at most so many, which are drawn."""
     rows = np.diff(people.first).astype(float)
     share = np.ones_like(rows) if most is None else np.minimum(rows, most) / np.maximum(rows, 1)
     owner = np.repeat(np.arange(people.count), np.diff(people.first))
-    return float(share @ rows), float(share[owner] @ people.measures[:, 0])
+    count, total, some = (
+        float(share[owner] @ x) for x in (np.ones(len(owner)), people.measures[:, 0], people.leaves[:, 0] < 4)
+    )
+    return count, total, total / count, some / count
 
 
 def cells(collections: int) -> dict[tuple[str, ...], list[Answer]]:
@@ -199,14 +201,19 @@ def grid(figures: Figures, collections: int) -> None:
     """Coverage of totals in the whole grid: each cell as a line, promises by star, by way and by who reports."""
     found = cells(collections)
     for cell, seen in found.items():
-        covered, near, residual = shares(seen)
+        covered, near, residual = shares(seen[::4] + seen[1::4])
         print(f"  {'; '.join(cell)}: {covered:.3f}, {near:.3f} within, residual {residual:.2f}", flush=True)
     for kind in dict.fromkeys(word for cell in found for word in cell):
-        covered, near, _ = shares([answer for cell, seen in found.items() if kind in cell for answer in seen])
+        seen = [answer for cell, answers_of in found.items() if kind in cell for answer in answers_of]
+        covered, near, _ = shares(seen[::4] + seen[1::4])
         figures.at_least("totals of facts, intervals that cover", covered, LOW, kind)
         figures.within("totals of facts, within 1.96 standard errors", near, LOW, HIGH, kind)
+        for name, position in (("averages", 2), ("shares", 3)):
+            figures.at_least(
+                f"{name} of facts, intervals that cover", shares(seen[position::4])[0], LOW, kind
+            )
     without = sum(answer.noise <= 0 for seen in found.values() for answer in seen)
-    figures.at_most(f"totals of facts without error, of {sum(map(len, found.values()))}", without, 0)
+    figures.at_most(f"answers about facts without error, of {sum(map(len, found.values()))}", without, 0)
 
 
 def shares(seen: Sequence[Answer]) -> tuple[float, float, float]:
@@ -226,7 +233,8 @@ def unasked(figures: Figures, collections: int) -> None:
         people = star(name, PEOPLE, rng)
         asked = survey(name, max(cap // 8, 3), f"{more}, everybody: {PEOPLE}")
         sent = collected(design_of(asked, people.count, ""), people, rng)
-        seen += answers(released(asked, sent), totals(people), totals(people))
+        # averages and shares are of `max_ids` rows a person, by the contract
+        seen += [*answers(released(asked, sent), totals(people), totals(people))][:2]
     outside = sum(not answer.covered and not answer.unasked for answer in seen)
     figures.at_most(f"totals outside of their interval and without the sentence, of {len(seen)}", outside, 0)
     covered = float(np.mean([answer.covered for answer in seen]))

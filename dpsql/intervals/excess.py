@@ -82,14 +82,17 @@ rows per unit: 0 to .25 (foodmart, Black Friday, flights, batting), .43 to .89 (
 deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more beyond. Two of these deviations are inside of a 95% interval."""
 
 TASTE = 0.8
-"""As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups. With it .3 to
-1.8% of the groups of four stars lie above their interval, by size of group (docs/method/rows.md)."""
+"""As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""
 
 VALUES = 0.5
 """A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""
 
 ROWS = 1 << 40
 """More than the rows of any block's answers."""
+
+
+LEAST_KEPT = 1e-9
+"""Of all rows, that slots are taken to hold where noise says none."""
 
 
 class Grown(NamedTuple):
@@ -175,9 +178,8 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     seen = max(beyond.rows, 0) / counted
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
-    if (
-        beyond.bounding == BIT
-    ):  # rows left out are in the numbers by their scale, so any of them may be too high
+    if beyond.bounding == BIT:
+        # rows left out are in the numbers by their scale, so any of them may be too high
         either, none = np.abs(joined.amount), np.zeros(numbers)
         return _sided(joined._replace(rises=either, falls=either), numbers, none, rate * (spread + values))
     variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
@@ -278,7 +280,7 @@ def _reported_beyond(key: MeasuredTerm) -> RowsBeyondBound | None:
     if table is None or count is None or not table.clipped_fraction or table.clipped_fraction_error is None:
         return None
     counted = total_rows(release, count)
-    everything = counted if table.bounding == BIT else counted / (1 - table.clipped_fraction)
+    everything = counted if table.bounding == BIT else counted / max(1 - table.clipped_fraction, LEAST_KEPT)
     rows, error = everything * table.clipped_fraction, everything * table.clipped_fraction_error
     farthest = max(1, table.asked - table.tau)
     return RowsBeyondBound(view.of, table.bounding, table.tau, counted, round(rows), error, farthest)

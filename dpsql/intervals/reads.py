@@ -76,7 +76,7 @@ def total_rows(release: Release, count: StatisticMeta) -> float:
     """All rows by one count."""
     roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
     text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
-    root_rows = run(release, text).rows
+    root_rows = release.kept(text, lambda: run(release, text).rows)
     return float(count.in_units(root_rows[0][0])) if root_rows else 0.0
 
 

@@ -189,18 +189,10 @@ def _row_design(
             "a person may have several rows, and nobody is asked how many",
             hint="raise row_share, such as 1/10",
         )
-    if not bit:
-        declared = collection.tau if isinstance(collection.tau, int) else 1
-        return (
-            declared,
-            source,
-            guess,
-            max(table.bounding.max_ids or UNDECLARED_ROWS, declared, 2, len(guess) - 1),
-            share,
-        )
-    declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
+    settled = collection.row_bit_cap if bit else collection.tau
+    declared = settled if isinstance(settled, int) else 1
     cap = max(table.bounding.max_ids or UNDECLARED_ROWS, declared, 2, len(guess) - 1)
-    if collection.cap_from.guessed:
+    if bit and collection.cap_from.guessed:
         return 1, "theory", guess or first_guess(cap), cap, share
     return declared, source, guess, cap, share
 

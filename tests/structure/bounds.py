@@ -241,7 +241,7 @@ def _imports() -> float:
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 9.8)),
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_308)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_243)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_242)),
     "words of docs": (_words, Bound(90_000)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),

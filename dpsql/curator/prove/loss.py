@@ -38,7 +38,7 @@ from dpsql.budget import SLACK
 from dpsql.budget.slots import CHANCES, is_priced
 from dpsql.central.key_plans import KeyRound
 from dpsql.central.selection import Key
-from dpsql.errors import PrivacyError
+from dpsql.errors import InternalError, PrivacyError
 from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
 
 IntArray = npt.NDArray[np.int64]
@@ -138,7 +138,7 @@ class Loss:
     def mu2(self) -> Fraction:
         """The mu^2 of all draws together; only where none is Laplace."""
         if any(draw.epsilon is not None for draw in self.draws):
-            raise ValueError("Laplace draws have no mu^2; read epsilon")
+            raise InternalError("Laplace draws have no mu^2; read epsilon")
         return sum((draw.mu2 for draw in self.draws), Fraction(0))
 
     @property
