@@ -1,7 +1,6 @@
 """Budget and chances of private keys, and the largest length of a list: public facts.
 
 **Privacy**: functions of the catalog and of public tables.
-**Source**: docs/method/keys.md, "Budget".
 """
 
 from __future__ import annotations

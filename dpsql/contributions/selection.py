@@ -15,7 +15,7 @@ tables before (`rehearsal`).
 
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
-**Source**: docs/method/user_level.md, "Shares of the recipe", "Selection", "Totals with a high bound",
+**Source**: docs/method/user_level.md, "The low bound", "Selection", "Totals with a high bound",
 "Centre".
 """
 

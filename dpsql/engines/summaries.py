@@ -15,7 +15,6 @@ no line: her counts and sums are 0, all else is NULL.
 
 **Privacy**: a line is a function of the rows that lead to its key, of public tables and of lines of the same key; all
 such rows are read, whatever `max_ids` says. What comes out is raw.
-**Source**: docs/method/rows.md, "Facts about people".
 """
 
 from __future__ import annotations

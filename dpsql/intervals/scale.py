@@ -47,7 +47,6 @@ all rows nothing is off but the scale, and of the leaves from a on up to the las
 | `_Amounts.error` | standard error of M upwards | units of the measure |
 
 **Privacy**: published values alone.
-**Source**: docs/method/user_level.md, "An amount's own axis".
 """
 
 from __future__ import annotations

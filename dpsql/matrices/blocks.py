@@ -17,7 +17,7 @@ V is the variance of a node's total by its look and by all that is below it, R b
 M is a mean square of the leaves' numbers, itself measured: if all of a leaf's X rows lie in one cell, nobody knows
 which, then a share f of its cells errs with variance X^2 f (1 - f); any more even lie errs less.
 
-**Source**: docs/method/blocks.md, "Inside a leaf".
+**Source**: docs/method/data_dependent.md, "Inside a leaf".
 """
 
 from __future__ import annotations

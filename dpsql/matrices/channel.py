@@ -34,7 +34,7 @@ Without squares mu is the most that n rows may be, tau, and lambda is 0; E is th
 little.
 
 **Privacy**: published numbers alone.
-**Source**: docs/method/hybrid.md, "Error bars".
+**Source**: docs/method/local.md, "Error bars".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ people, gives the stored estimate of each range, one number a range.
 
 Axes on which each person has one leaf (her country) add up in both.
 
-**Source**: docs/method/distinct.md, "Ranges by gaps", "Cells".
+**Source**: docs/method/views.md, "Ranges by gaps", "Cells".
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ largest E_b.
 
 **Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
 sees cells.
-**Source**: docs/method/blocks.md, "The choice".
+**Source**: docs/method/data_dependent.md, "The choice".
 """
 
 from __future__ import annotations
