@@ -109,6 +109,8 @@ class CellWeights:
     def factor(self) -> float:
         """R: what cells are multiplied by for what weights leave out of all of them together.
 
+        R = sum of c d / sum of c d w over the bins, c people, d a bin's geometric middle, w its weight.
+
         Only bins that follow each other above twice the noise count: a far bin of noise would move it by tenths.
         """
         upper = self._upper.astype(np.float64)

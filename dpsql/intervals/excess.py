@@ -12,6 +12,9 @@ of which a group with the share F of the rows has about F E:
 towards more for values above the upper bound, towards less for those below the lower one. Where far units, or units
 beyond both bounds, stand out of their noise, nothing bounds that side.
 
+The mean excess of values beyond a bound is about the bound itself, whatever the tail; a Pareto tail of 1.2 and less is
+not covered where noise hides it.
+
 A sum or an average over an axis (`AVG(age)`) leaves out rows whose value lies beyond the axis's bounds, and nothing
 measures these values. Where such rows stand out of the noise and the statement's conditions may hold for them, nothing
 bounds either side.
@@ -41,6 +44,9 @@ sums of positive and of negative ones, and F the part of B that such groups hold
 The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
 all: a count only grows, a sum of amounts that are never negative too. Where units beyond four bounds stand out of the
 noise of their number, nothing bounds those sides.
+
+What is proven is only that one group may hold all of L. A group that a few heavy units own is in no such variance; a
+note under the answer says so.
 
 | here | there | unit |
 |---|---|---|

@@ -11,6 +11,16 @@ bar), and how far the second, far less noisy, may be believed where the first is
 | `cut`   | c = 1 - E min(r, R) / E r | share of rows beyond R |
 | `tilt`  | d ~ N(0, s^2 G) | difference of the two laws |
 
+With V the mean variance of a range, and b^2 the mean square of x1 - x0 over ranges, less its noise, plus half a
+standard error of that:
+
+    clip bar   variance times 1 + (k c / (1 - c))^2 b^2 / V,   k = 2.5, of the mix 3.5;   c with one standard error
+    test       contrasts of x1 - x0 over five nodes, chi-squared; its p-value stands in the release
+    mix        generalised least squares of x1 and x0, mean over s by likelihood
+    G          M diag(w) K diag(w) M',  w = x0,  M = I - w 1',  K = 1 + 4 min(i, j) / m along an ordered axis, else I
+
+The error of E min(r, R), which the bits themselves tell, moves all leaves along one line of their covariance.
+
 All of it is post-processing.
 **Source**: docs/method/local.md, "One row and a bit".
 """
