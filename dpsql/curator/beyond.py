@@ -4,7 +4,7 @@ How noisy their numbers will be is public. A dry release has as many rows beyond
 likely, else none, and no values: predicted intervals reach as far as they will then.
 
 `plan` takes the number of a stated guess, `design` and `buy` none. Rows are spread evenly over the values of each axis,
-with 2% in each special leaf; means are as stated (`plan --mean`), else a quarter up their bounds.
+with 2% in each special leaf; means are as stated, else a quarter up their bounds.
 
 **Privacy**: made of the plan alone.
 **Source**: docs/method/rows.md, "Rows beyond the bound" and "Values beyond the bounds".

@@ -14,9 +14,9 @@ first line COUNT(*) 6, COUNT(x) and SUM(x) 4 each (4 and 2 without the sum); of 
 numbers, as of any joint draw, where a draw for each number has 2 d^2, and COUNT(x) V / 2. Numbers of one draw are
 uncorrelated.
 
-So it is not in streams (their noise may be drawn ahead, and their state holds it statistic by statistic), with reported
-columns (the channel is undone statistic by statistic), with `max_ids: auto`, and for mechanisms that select by noisy
-numbers.
+Each number has a draw of its own in streams (their noise may be drawn ahead, and their state holds it statistic by
+statistic), with reported columns (the channel is undone statistic by statistic), with `max_ids: auto`, and for
+mechanisms that select by noisy numbers.
 
 **Privacy**: docs/privacy.md, "Several numbers by one draw".
 **Source**: docs/method/noise.md, "Joint rows", "Rows with NULL".
