@@ -92,7 +92,13 @@ def release_content(
     estimates = Estimates(collection, axis_tables, joint)
     interactions(estimates, [held for held, _ in survey.tables])
     models = [PrefixVariance(model_of(estimate.counts)) for _, estimate in sorted(axis_tables.items())]
-    smooth = {} if survey.collection.by_pairs else _smooth_views(survey, estimates, bits)
+    # non-negative shares of every view, by its axes; None where it has none
+    smooth: dict[tuple[int, ...], Positive | None] = {}
+    for held, _ in () if survey.collection.by_pairs else survey.views.values():
+        if bits is not None and len(held) == 1:
+            smooth[held] = bits.positive[held[0]]
+        elif joint or len(held) == 1:
+            smooth[held] = positive_shares(collection, held, axis_tables, estimates.shares)
 
     def assembled(trees: Sequence[Tree]) -> Assembled:
         if survey.collection.by_pairs:
@@ -173,20 +179,6 @@ def local_release(
         statistics=statistics,
         local=local,
     )
-
-
-def _smooth_views(
-    survey: Survey, estimates: Estimates, bits: Weighted | None
-) -> dict[tuple[int, ...], Positive | None]:
-    """Non-negative shares of every view, by its axes; None where it has none."""
-    return {
-        held: bits.positive[held[0]]
-        if bits is not None and len(held) == 1
-        else positive_shares(estimates.collection, held, estimates.axis_tables, estimates.shares)
-        if estimates.fitted or len(held) == 1
-        else None
-        for held, _ in survey.views.values()
-    }
 
 
 def _statistics(

@@ -153,13 +153,12 @@ def joint_seconds(plan: Plan, views: Iterable[tuple[Sequence[int], Sequence[int]
         counts = tuple(sorted(axes))
         if len(axes) > 1 and told(plan, axes) and joint_fits(plan, axes):
             fits.add((counts, None))
-    return sum(_fit_seconds(plan, axes, measure) for axes, measure in fits)
-
-
-def _fit_seconds(plan: Plan, axes: Sequence[int], measure: int | None) -> float:
-    shape = _shape(plan, axes, measure)
-    entries = joint.weights_of(*shape, _lattices(plan, axes)[0]) * math.prod(shape[0])
-    return (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
+    seconds = 0.0
+    for axes, measure in fits:
+        shape = _shape(plan, axes, measure)
+        entries = joint.weights_of(*shape, _lattices(plan, axes)[0]) * math.prod(shape[0])
+        seconds += (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
+    return seconds
 
 
 def fits(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]], knots: int) -> bool:

@@ -32,8 +32,7 @@ def hostile(view: View, width: int, rng: np.random.Generator, wanted: np.ndarray
 
 
 def count(collection: CountedCollection, leaves: np.ndarray) -> float:
-    slots = collection.accepted * collection.plan.tau
-    return float(slots * axis_table(collection, 0).counts.shares @ leaves)
+    return float(collection.accepted * collection.plan.tau * axis_table(collection, 0).counts.shares @ leaves)
 
 
 @pytest.mark.parametrize(
