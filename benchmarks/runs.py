@@ -58,19 +58,15 @@ def _modules() -> Iterator[Run]:
             yield Run(name, topic, f"python -m benchmarks.{folder}.{part}", reads)
 
 
+_FIXTURES = ("tests/interfaces_release.py", "tests/engines/test_lakes.py")
+_PRODUCTION = ("benchmarks/production", *_FIXTURES, "examples", "deploy")
+_TESTS = ("noise", "budget", "ledger", "mechanisms", "privacy")
+_MUTANTS = ("benchmarks/mutants", *(f"tests/{part}" for part in _TESTS))
 _SUITES = ("tests", "docs", "benchmarks", "clients", "Makefile")
 RUNS: tuple[Run, ...] = (
     *_modules(),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
-    Run(
-        "mutants-run",
-        "Tests that notice",
-        "python -m benchmarks.mutants.run",
-        (
-            "benchmarks/mutants",
-            *(f"tests/{part}" for part in ("noise", "budget", "ledger", "mechanisms", "privacy")),
-        ),
-    ),
+    Run("mutants-run", "Tests that notice", "python -m benchmarks.mutants.run", _MUTANTS),
     *(
         Run(f"suites-{name}", "Suites", f"python -m tests.suites {name}", _SUITES)
         for name in ("quick", "test", "slow", "lowest")
@@ -84,18 +80,7 @@ RUNS: tuple[Run, ...] = (
         ("benchmarks/production", "tests/interfaces", "tests/interfaces_release.py"),
     ),
     *(
-        Run(
-            f"production-{part}",
-            "Production",
-            f"python -m benchmarks.production.{part}",
-            (
-                "benchmarks/production",
-                "tests/interfaces_release.py",
-                "tests/engines/test_lakes.py",
-                "examples",
-                "deploy",
-            ),
-        )
+        Run(f"production-{part}", "Production", f"python -m benchmarks.production.{part}", _PRODUCTION)
         for part in ("pipelines", "stack", "soak")
     ),
     Run("engines", "Engines", "python -m tests.engines", ("tests/engines",)),
