@@ -72,7 +72,7 @@ import numpy as np
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
-from dpsql.intervals.estimated import ErrorComponents
+from dpsql.intervals.estimated import ErrorComponents, quantile
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.intervals.reads import total_rows
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
@@ -185,9 +185,10 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
     if beyond.bounding == BIT:
-        # rows left out are in the numbers by their scale, so any of them may be too high
-        either, none = np.abs(joined.amount), np.zeros(numbers)
-        return _sided(joined._replace(rises=either, falls=either), numbers, none, rate * (spread + values))
+        # Rows left out are in the numbers by their scale, so any of them may be too high. Where they lie is the same in
+        # every collection, and noise as large does not hide it: the two add up, or one star's shares miss too often.
+        far, none = quantile(0.95) * np.sqrt(rate * spread), np.zeros(numbers)
+        return ErrorComponents(none, none, rate * values, rate * values, -far, far)
     variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
     return _sided(joined, numbers, beyond.rows / counted * net, variance)
 
