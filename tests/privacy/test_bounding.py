@@ -113,7 +113,7 @@ def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("written", "share"),
-    [("", "1/100"), ("clipped_share: 0,", "0"), ("clipped_share: 0.25,", "1/4")],
+    [("", "1/20"), ("clipped_share: 0,", "0"), ("clipped_share: 0.25,", "1/4")],
 )
 def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path, written: str, share: str):
     file = shop(tmp_path, "truncate", ROWS)
