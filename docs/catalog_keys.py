@@ -169,7 +169,7 @@ KEYS: Mapping[str, Place] = {
         "measures": ("{revenue: {expr: amount * quantity, lower: 0, upper: 900}}", "{revenue: {expr: amount * quantity}}"),
         "max_ids": ("auto", "many"),
         "bounding": ("weight", "clip"),
-        "clipped_share": ("0.01", "2"),
+        "clipped_share": ("0.05", "2"),
         "excess_share": ("0.01", "2"),
         "guess": ("{units: 600, rows: 20000, most_rows: 50}", "{units: 600}"),
         "unit_path": ("[customer_id]", "[product_id]"),

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import yaml
 
 
-CLIPPED_SHARE, REPORTED_SHARE = Fraction(1, 100), Fraction(1, 10)
+CLIPPED_SHARE, REPORTED_SHARE = Fraction(1, 20), Fraction(1, 10)
 """Part of a table's charges that measures the rows beyond a declared bound, unless the catalog writes another. Where
 all views read reports of devices, their noise is most of an error and a larger part costs little: under `max_ids: 28` a
 total of 77,000 of 20,000 people had +- 6,174, and has 1,116, of which 634 are noise."""

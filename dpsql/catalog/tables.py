@@ -229,7 +229,7 @@ class Table(Model):
     )
     clipped_share: Exact | None = Field(
         None,
-        description="share of the table's budget that measures the rows beyond a number in max_ids: 0.01 unless "
+        description="share of the table's budget that measures the rows beyond a number in max_ids: 0.05 unless "
         "written, 0.1 if all its views read columns that devices report, 0 for no measurement",
     )
     excess_share: Exact | None = Field(

@@ -7,14 +7,14 @@
 | `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
 Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
-beyond tau, at most `REACH` tau of one unit, and the units with more. Intervals reach as far as these rows may move an
+beyond tau, at most `reach` of one unit, and the units with more. Intervals reach as far as these rows may move an
 answer, and have no end where units with more are seen (`dpsql.intervals.excess`).
 
-At one percent of a pure epsilon the rows beyond have the noise sqrt(2) REACH tau / (.009 epsilon), however many rows
+At five percent of a pure epsilon the rows beyond have the noise sqrt(2) reach / (.045 epsilon), however many rows
 there are. A curator who knows that nobody owns more rows than `max_ids` writes `clipped_share: 0`.
 
 **Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
-itself private: one unit changes it by at most REACH tau, and the number of units with more by at most 1. Their two
+itself private: one unit changes it by at most `reach`, and the number of units with more by at most 1. Their two
 draws share a line of the ledger.
 **Source**: docs/method/rows.md, "At most tau rows of a unit".
 """
@@ -48,8 +48,18 @@ from dpsql.tree import Exact
 
 BEYOND = "rows beyond max_ids"
 
-REACH = 3
-"""Rows of one unit beyond tau are measured up to this many times tau: most of them, at little noise."""
+
+def reach(tau: int) -> int:
+    """Rows of one unit beyond tau that are measured at most: 3 tau, and up to 15 tau where these are no more than 45.
+
+    Noise hides the number of units with more. Where most own one row and few own sixty, 3 tau of a small tau would be a
+    tenth of what these few own, and no interval of a total would hold it.
+
+    >>> [reach(tau) for tau in (1, 3, 10, 50)]
+    [15, 45, 45, 150]
+    """
+    return max(3 * tau, min(15 * tau, 45))
+
 
 FARTHER = Fraction(1, 10)
 """Part of that measure's spend for the number of units that own more: the noise of the rows, which every total has,
@@ -357,9 +367,9 @@ def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:
 def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBound, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
-    **Privacy**: the step's spend, in two parts that add up to it; sensitivities REACH tau and 1.
+    **Privacy**: the step's spend, in two parts that add up to it; sensitivities `reach(tau)` and 1.
     """
-    scan, of, tau, most = run.scan, bounding.of, bounding.tau, REACH * bounding.tau
+    scan, of, tau, most = run.scan, bounding.of, bounding.tau, reach(bounding.tau)
     step = scan.plan.step(of, BEYOND)
     if step is None:
         return ()

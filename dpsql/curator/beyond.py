@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.central.bounding import BEYOND, FARTHER, REACH, unmeasured
+from dpsql.central.bounding import BEYOND, FARTHER, reach, unmeasured
 from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan, law_of
@@ -42,7 +42,7 @@ class BoundForecast(NamedTuple):
         charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
         currency: epsilon or mu2.
         stderr: standard error of their number.
-        units_stderr: standard error of the number of units with more rows than `REACH` bounds beyond.
+        units_stderr: standard error of the number of units with more rows than `reach` beyond.
     """
 
     of: str
@@ -59,7 +59,7 @@ class BoundForecast(NamedTuple):
         return (
             f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
             "intervals of its counts, sums and averages allow for them, and have no end where more than "
-            f"{3 * self.units_stderr:,.0f} units own more than {(1 + REACH) * self.tau:,} rows"
+            f"{3 * self.units_stderr:,.0f} units own more than {self.tau + reach(self.tau):,} rows"
         )
 
 
@@ -121,7 +121,7 @@ def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyo
             rows, units = _rows_and_units(guess, bound)
             yield replace(
                 unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=rows, stderr=bound.stderr,
-                at_most=REACH * bound.tau, units=units, units_stderr=bound.units_stderr,
+                at_most=reach(bound.tau), units=units, units_stderr=bound.units_stderr,
             )  # fmt: skip
 
 
@@ -131,8 +131,8 @@ def _rows_and_units(guess: Guess | None, bound: BoundForecast) -> tuple[int, int
     if own is None:
         return 0, 0
     beyond = np.maximum(own.amounts(min(own.units, MADE_UP)) - bound.tau, 0)
-    share, reach = own.units / len(beyond), REACH * bound.tau
-    return round(share * np.minimum(beyond, reach).sum()), round(share * (beyond > reach).sum())
+    share, most = own.units / len(beyond), reach(bound.tau)
+    return round(share * np.minimum(beyond, most).sum()), round(share * (beyond > most).sum())
 
 
 def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
@@ -145,7 +145,7 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
             forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
             continue
         law, tau = law_of(plan.catalog), table.bounding.max_ids
-        stderr = law.bounded_noise(REACH * tau, (1 - FARTHER) * step.spend)
+        stderr = law.bounded_noise(reach(tau), (1 - FARTHER) * step.spend)
         units_stderr = law.bounded_noise(1, FARTHER * step.spend)
         forecasts.append(BoundForecast(table.name, tau, str(step.charge), currency, stderr, units_stderr))
     return tuple(forecasts)

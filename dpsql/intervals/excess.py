@@ -42,8 +42,8 @@ sums of positive and of negative ones, and F the part of B that such groups hold
     values     squares of (VALUES |sum|) and of rows (upper - lower) / sqrt(12 H), of every sum that is read
 
 The interval reaches from the noise's end to `shift` and this variance on the sides to which rows can move an answer at
-all: a count only grows, a sum of amounts that are never negative too. Where units beyond four bounds stand out of the
-noise of their number, nothing bounds those sides.
+all: a count only grows, a sum of amounts that are never negative too. Where units with more rows than are measured
+stand out of the noise of their number, nothing bounds those sides.
 
 What is proven is only that one group may hold all of L. A group that a few heavy units own is in no such variance; a
 note under the answer says so.
@@ -83,9 +83,10 @@ from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyond
 from dpsql.release.reports import BIT
 
 UNSEEN = 0.4
-"""Rows of units beyond four bounds, over those measured up to there, with bounds from the middle to the 98% quantile of
-rows per unit: 0 to .25 (foodmart, Black Friday, flights, batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of
-deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more beyond. Two of these deviations are inside of a 95% interval."""
+"""Rows of units beyond four bounds (a small bound is measured farther, which leaves less), over those measured up to
+there, with bounds from the middle to the 98% quantile of rows per unit: 0 to .25 (foodmart, Black Friday, flights,
+batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more
+beyond. Two of these deviations are inside of a 95% interval."""
 
 TASTE = 0.8
 """As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""

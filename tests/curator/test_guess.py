@@ -109,7 +109,7 @@ def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people
     for word, other in (
         ("max_ids: auto", "max_ids: 3"),
         ("cap: 4", "cap: 40"),
-        ("epsilon: 1", "epsilon: 8"),
+        ("epsilon: 1", "epsilon: 30"),
     ):
         assert word in text
         text = text.replace(word, other)

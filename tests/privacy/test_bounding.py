@@ -13,7 +13,7 @@ import pytest
 from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker
-from dpsql.central.bounding import REACH, OpenSource
+from dpsql.central.bounding import OpenSource, reach
 from dpsql.central.central import publish_release
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
@@ -42,8 +42,8 @@ tables:
 views:
   days: {of: sales, axes: [sales.day], measures: [count, sales.amount]}
 """
-ROWS = [1, 2, 4, 8, 20]
-"""Rows of each customer: 16 + 4 beyond four; the last leaves out 16, of which 12 are told."""
+ROWS = [1, 2, 4, 8, 60]
+"""Rows of each customer: 4 + 56 beyond four; the last leaves out 56, of which 45 are measured."""
 
 
 def shop(folder: Path, how: str, rows: list[int]) -> Path:
@@ -81,14 +81,14 @@ def test_bounds_hold_and_rows_beyond_are_measured(tmp_path: Path, how: str):
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
     (beyond,) = answerer.release.meta.bounding
-    assert (beyond.rows, beyond.tau, beyond.at_most) == (4 + REACH * 4, 4, REACH * 4)
-    assert (beyond.units, beyond.unbounded) == (1, False), "one of 20 rows, hidden by noise"
+    assert (beyond.rows, beyond.tau, beyond.at_most) == (4 + reach(4), 4, reach(4))
+    assert (beyond.units, beyond.unbounded) == (1, False), "one of 60 rows, hidden by noise"
     assert beyond.counted == pytest.approx(15, abs=1e-3)
     assert beyond.stderr is not None and beyond.stderr > 300
-    assert beyond.clipped_fraction is None, "sixteen rows are hidden by such noise"
-    assert replace(beyond, stderr=1.0).clipped_fraction == pytest.approx(16 / 31, abs=1e-3)
+    assert beyond.clipped_fraction is None, "49 rows are hidden by such noise"
+    assert replace(beyond, stderr=1.0).clipped_fraction == pytest.approx(49 / 64, abs=1e-3)
     assert any(
-        "hidden by noise, of up to 16 rows a unit lie beyond max_ids (4)" in note for note in total.notes
+        "hidden by noise, of up to 49 rows a unit lie beyond max_ids (4)" in note for note in total.notes
     )
     assert any("weighted" in note for note in total.notes) == (how == "weight")
 
@@ -107,13 +107,13 @@ def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
     assert lines["sales: rows beyond max_ids"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
     (beyond,) = open_release(path).meta.bounding
-    assert beyond.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20 / 0.9, rel=0.01)
+    assert beyond.stderr == pytest.approx(np.sqrt(2) * reach(4) * 20 / 0.9, rel=0.01)
     assert beyond.units_stderr == pytest.approx(np.sqrt(2) * 20 / 0.1, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("written", "share"),
-    [("", "1/100"), ("clipped_share: 0,", "0"), ("clipped_share: 0.25,", "1/4")],
+    [("", "1/20"), ("clipped_share: 0,", "0"), ("clipped_share: 0.25,", "1/4")],
 )
 def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path, written: str, share: str):
     file = shop(tmp_path, "truncate", ROWS)
@@ -130,7 +130,7 @@ def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path,
     if bound.stderr is None:
         assert "are not measured, and every answer says so" in bound.line()
     else:
-        assert bound.stderr == pytest.approx(np.sqrt(2) * 4 * REACH / Fraction(share) / 0.9)
+        assert bound.stderr == pytest.approx(np.sqrt(2) * reach(4) / Fraction(share) / 0.9)
         assert bound.units_stderr == pytest.approx(np.sqrt(2) / Fraction(share) / 0.1)
 
 
@@ -141,7 +141,7 @@ def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(t
     (beyond,) = published(file, ZeroNoise(), key=b"k" * 32).release.meta.bounding
     assert beyond.stderr == pytest.approx(bound.stderr, rel=1e-3)
     assert beyond.units_stderr == pytest.approx(bound.units_stderr, rel=1e-3)
-    assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(0.9 * float(Fraction(bound.charge))), rel=1e-3)
+    assert bound.stderr == pytest.approx(reach(4) / np.sqrt(0.9 * float(Fraction(bound.charge))), rel=1e-3)
 
 
 def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):

@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 
     Args:
         pattern: of the note; its first group is a table.
-        truth: SQL over `owners`, with the pattern's second group in braces.
+        truth: SQL over `owners`, with the numbers that the pattern finds in braces.
         holds: (truth, further groups) -> whether the sentence is true.
     """
 
@@ -38,14 +38,14 @@ class Claim(NamedTuple):
 
 CLAIMS = (
     Claim(
-        rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) of up to [\d,]+ rows a unit lie beyond max_ids "
+        rf"(\w+): about {NUMBER} \+- {NUMBER} rows \(\d+% of all\) of up to {NUMBER} rows a unit lie beyond max_ids "
         rf"\({NUMBER}\)",
-        "SELECT sum(greatest(least(n, 4 * {0}) - {0}, 0)) FROM owners",
+        "SELECT sum(greatest(least(n, {2}) - {3}, 0)) FROM owners",
         lambda truth, numbers: abs(truth - numbers[0]) <= max(1.0, 2 * numbers[1]),
     ),
     Claim(
         rf"(\w+): about {NUMBER} \+- {NUMBER} units own more than {NUMBER} rows",
-        "SELECT count(*) FILTER (n > {}) FROM owners",
+        "SELECT count(*) FILTER (n > {2}) FROM owners",
         lambda truth, numbers: abs(truth - numbers[0]) <= max(1.0, 2 * numbers[1]),
     ),
 )
@@ -64,7 +64,7 @@ def false_claims(notes: tuple[str, ...], database: duckdb.DuckDBPyConnection) ->
             if found is None:
                 continue
             of, *numbers = (group.replace(",", "") for group in found.groups())
-            sql = f"WITH owners AS ({OWNERS[of]}) {claim.truth.format(numbers[-1])}"
+            sql = f"WITH owners AS ({OWNERS[of]}) {claim.truth.format(*numbers)}"
             ((truth,),) = database.execute(sql).fetchall()
             if not claim.holds(float(truth), [float(number) for number in numbers]):
                 yield note, float(truth)

@@ -5,7 +5,7 @@ crowd of a few dozen units stands in both sides; one unit comes and goes, in sev
 
 | manner | its rows | aims at |
 |---|---|---|
-| dear | as many as count, all in one cell, each measure at its upper bound | the claim: nothing may cost more |
+| dear | as many as count and are measured beyond, in one cell, each measure at its upper bound | the whole claim |
 | many | five hundred and more beyond that | bounds, and what is chosen from how many rows people own |
 | spread | as many as count, anywhere in their domains | rows of different cells, dense and zero-sum ones |
 | new | private keys that nobody else has, as many as count | one is shown with chance delta / 2 at most |
@@ -40,7 +40,7 @@ from dpsql.catalog.private_columns import private_columns
 from dpsql.catalog.reported import reported_columns
 from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
-from dpsql.central.bounding import DrawnRelease
+from dpsql.central.bounding import DrawnRelease, reach
 from dpsql.central.central import publish_release, undrawn
 from dpsql.central.key_plans import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
@@ -170,7 +170,8 @@ class Manner(NamedTuple):
     Args:
         name: as the table above.
         where: (values of a column by their places, what lies beyond them, chance) -> one value.
-        times, more: rows of each counted table: so many times those that count, and so many more.
+        times, more: rows of each counted table: so many times those that count, those that are measured beyond, and so
+            many more.
         copies: rows of the unit's own table.
         stands: place of keys that rows name and of columns that no sum is made of, as rules may drop rows at the
             ends of domains; None: as `where`.
@@ -365,7 +366,9 @@ class MadeUpStar:
             return 1
         if table not in self.catalog.star.tables:
             return 2
-        return manner.times * (self.catalog.star.tables[table].bounding.max_ids or CHOSEN) + manner.more
+        rule = self.catalog.star.tables[table].bounding
+        measured = reach(rule.max_ids) + 1 if rule.clipped_share else 0
+        return manner.times * (rule.max_ids or CHOSEN) + measured + manner.more
 
     def _row(
         self,
