@@ -30,7 +30,7 @@ from dpsql.catalog.graph import max_ids, sums_rows
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
-from dpsql.contributions.rehearsal import Guess, crowds
+from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.design.axes import grains_of, new_summaries, with_summaries, without_unused
 from dpsql.curator.design.questions import (
     DesignQuestion,
@@ -354,12 +354,14 @@ def _foreseen(
     squared = _errors(new_catalog, public, questions)
     priced = priced_plan(new_catalog, planning_maker(new_catalog, public))
     forecasts = []
-    with dry_answerer(priced) as answerer:
+    guess = guess or stated_guess(new_catalog)
+    means = None if guess is None else guess.means
+    with dry_answerer(priced, guess=guess) as answerer:
         for question, error in zip(questions, squared, strict=True):
             columns: tuple[PredictedColumn, ...] = ()
             refusal = question.refusal
             try:
-                columns = predict(answerer, question.sql) if refusal is None else ()
+                columns = predict(answerer, question.sql, means) if refusal is None else ()
             except Error as why:
                 refusal = str(why)
             relative = None

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -32,7 +32,7 @@ from typing import NamedTuple
 from dpsql.axis.model import ABSENT
 from dpsql.catalog import parse_catalog
 from dpsql.catalog.source import CSV, POSTGRESQL
-from dpsql.catalog.tables import one_digit
+from dpsql.catalog.tables import PublicGuess
 from dpsql.central.excess import MOST_SPENT
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
@@ -84,7 +84,7 @@ class CuratorChoices:
         epsilon: what one release spends.
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
-        guesses: of a fact, or of all of them under an empty name: units, rows, and rows that hardly any unit passes.
+        guesses: of a fact, or of all of them under an empty name.
     """
 
     unit: str | None = None
@@ -92,7 +92,7 @@ class CuratorChoices:
     epsilon: str | None = None
     cap: str | None = None
     data_dependent: bool | None = None
-    guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    guesses: Mapping[str, PublicGuess] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def draft(
     summaries, of_people = ([], []) if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
-        guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
+        guess = choices.guesses.get(table.name, choices.guesses.get(""))
         lines += _table(table, links, roles, fields, guess)
         if table.name == roles.unit_table and summaries:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
@@ -370,7 +370,7 @@ def _table(
     links: Links,
     roles: TableRoles,
     fields: Sequence[CalendarField],
-    guess: Sequence[int],
+    guess: PublicGuess | None,
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
@@ -400,18 +400,18 @@ def _table(
         "Private: remove this line too."
         for column, share in unlisted.items()
     ]
-    if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
-        lines.append(
-            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
-        )
-        numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
-        lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
     counted = table.name in roles.counted
     drafted = (
         public_domain(column) if is_public else domain_of(column, counted=counted, of_people=of_people)
         for column in value_columns
     )
     domains = [domain for domain in drafted if domain is not None]
+    if roles.unit_table in links.reached(table.name) and counted:
+        lines.append(
+            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
+        )
+        summed = {domain.name for domain in domains if domain.measure}
+        lines += [] if guess is None else [f"    guess: {_guess_text(guess, summed)}"]
     measures = sum(domain.measure for domain in domains)
     if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
         lines.append(
@@ -431,6 +431,15 @@ def _table(
     texts = () if is_public else (column for column in value_columns if column.readings)
     lines += [f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts]
     return lines
+
+
+def _guess_text(guess: PublicGuess, summed: Set[str]) -> str:
+    """A guess as its catalog has it, with means of what is summed there alone."""
+    numbers = {"units": guess.units, "rows": guess.rows, "most_rows": guess.most_rows}
+    stated = [f"{key}: {number}" for key, number in numbers.items() if number is not None]
+    means = [f"{quoted(name)}: {mean:g}" for name, mean in guess.means.items() if name in summed]
+    stated += [f"means: {{{', '.join(means)}}}"] if means else []
+    return f"{{{', '.join(stated)}}}"
 
 
 def _percent(share: float) -> str:
