@@ -30,10 +30,10 @@ from dpsql.curator.confirm import confirm_file, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import Error
-from dpsql.executor.predict import HALF, PredictedColumn
+from dpsql.executor.predict import HALF
 from dpsql.results.result import Result
 from tests.rehearsal.generator import drawn_knobs, generate
-from tests.rehearsal.published import adjusted, published
+from tests.rehearsal.published import QUIET, draft, published
 from tests.rehearsal.questions import ask
 
 REAL = ("foodmart", "chinook", "northwind", "online-retail")
@@ -118,43 +118,29 @@ def over_printed(file: Path, statements: Sequence[str], seeds: Sequence[int]) ->
                 shown = printed(answers, column.name) if column.name in answers[0].columns else None
                 if shown and (column.median is not None or column.open_groups):
                     told = inf if column.median is None else HALF * column.median
-                    yield _kind(query.sql, column), 1.0 if told == shown else told / shown
-
-
-def _kind(sql: str, column: PredictedColumn) -> str:
-    return "averages" if column.ratio else "counts" if column.counts or "SUM(" not in sql else "sums"
-
-
-def drafted(file: Path, data: Path, unit: str, public: frozenset[str]) -> None:
-    """A confirmed catalog with the first views of a draft."""
-    choices = CuratorChoices(unit, public, epsilon="1", cap="100", data_dependent=False)
-    init(data, file, ask=lambda sketch: choices)
-    confirm_file(file, dict.fromkeys(groups_of(open_marks(load_catalog(file))), True), "forecasts")
+                    kind = "counts" if column.counts else "averages" if column.ratio else "sums and others"
+                    yield kind, 1.0 if told == shown else told / shown
 
 
 def random_star(seed: int, folder: Path, questions: int) -> Iterator[Ratio]:
-    """A star of the rehearsal, level of people."""
-    star, data, file = generate(seed, drawn_knobs(seed, "user")), folder / "data", folder / "star.yaml"
-    data.mkdir()
-    star.write(data)
-    drafted(file, data, "person.person_id", frozenset(star.public))
-    text = yaml.safe_load(file.read_text())
-    adjusted(text, star, "1")
-    file.write_text(yaml.safe_dump(text, sort_keys=False))
-    stated(file, data)
-    with star.exact(data) as database:
+    """A star of the rehearsal whose people are units, drafted for its questions."""
+    star = generate(seed, drawn_knobs(seed, "user"))
+    (folder / "exact").mkdir()
+    star.write(folder / "exact")
+    with star.exact(folder / "exact") as database:
         statements = [question.sql for question in ask(star, database, seed, questions)]
+    file = draft(star, folder, statements, QUIET)
+    stated(file, folder / "data")
     yield from over_printed(file, statements, [2 * seed, 2 * seed + 1])
 
 
 def real_star(name: str, folder: Path, max_ids: str) -> Iterator[Ratio]:
-    """A star of the data folder; its tables but for the people's and facts are public."""
+    """A star of the data folder with the first views of its draft; none of its tables is public."""
     data, file = data_root() / name, folder / "star.yaml"
-    drafted(file, data, UNITS[name], frozenset())
-    text = yaml.safe_load(file.read_text())
-    for table in (table for table in text["tables"].values() if table.get("max_ids")):
-        table["max_ids"] = max_ids if max_ids == "auto" else int(max_ids)
-    file.write_text(yaml.safe_dump(text, sort_keys=False))
+    choices = CuratorChoices(UNITS[name], frozenset(), epsilon="1", cap="100", data_dependent=False)
+    init(data, file, ask=lambda sketch: choices)
+    confirm_file(file, dict.fromkeys(groups_of(open_marks(load_catalog(file))), True), "forecasts")
+    file.write_text(file.read_text().replace("max_ids: auto", f"max_ids: {max_ids}"))
     stated(file, data)
     yield from over_printed(file, list(asked_of(load_catalog(file))), [1, 2])
 

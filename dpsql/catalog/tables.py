@@ -180,7 +180,7 @@ class PublicGuess(Model):
     units: int = Field(description="about how many privacy units own rows; one significant digit is kept")
     rows: int = Field(description="about how many rows there are")
     most_rows: int | None = Field(None, description="about the number of rows that hardly any unit exceeds")
-    means: Mapping[str, FiniteFloat] = Field(
+    means: dict[str, FiniteFloat] = Field(
         {},
         description="column or measure that is summed: about the mean of its values, not 0; one digit is kept",
     )

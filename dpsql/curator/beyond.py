@@ -107,7 +107,7 @@ def no_excess(plan: ReleasePlan, guess: Guess | None) -> Iterator[ValuesBeyondBo
             stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
             counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
             mean = (guess or Guess(1, 1)).mean_of(measure, bounds) * 10.0**-bounds.scale
-            counted = _rows(guess, of, plan.catalog.star.tables[of].bounding.max_ids).counted
+            counted, _, _ = _rows(guess, of, plan.catalog.star.tables[of].bounding.max_ids)
             yield replace(stated, counted=counted if counts else None, mean=mean)
 
 
@@ -116,31 +116,23 @@ def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyo
     for bound in bound_forecasts(plan):
         if bound.stderr is not None:
             counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
-            rows = _rows(guess, bound.of, bound.tau)
+            counted, beyond, units = _rows(guess, bound.of, bound.tau)
             yield replace(
-                unmeasured(plan.catalog, bound.of), counted=rows.counted if counts else None, rows=rows.beyond,
-                stderr=bound.stderr, at_most=REACH * bound.tau, units=rows.units, units_stderr=bound.units_stderr,
+                unmeasured(plan.catalog, bound.of), counted=counted if counts else None, rows=beyond,
+                stderr=bound.stderr, at_most=REACH * bound.tau, units=units, units_stderr=bound.units_stderr,
             )  # fmt: skip
 
 
-class _GuessedRows(NamedTuple):
-    """Rows within a bound, those beyond within reach, and units with more."""
-
-    counted: float
-    beyond: int
-    units: int
-
-
-def _rows(guess: Guess | None, of: str, tau: int) -> _GuessedRows:
-    """Rows of a table by a guess and a bound, 0 for none; none beyond where nothing is said of the table."""
+def _rows(guess: Guess | None, of: str, tau: int) -> tuple[float, int, int]:
+    """Rows within a bound, 0 for none, those beyond within reach, and units with more, by a guess."""
     own = guess if guess is None or not guess.tables else guess.tables.get(of)
     if own is None:
-        return _GuessedRows(ROWS, 0, 0)
+        return ROWS, 0, 0
     amounts = own.amounts(min(own.units, MADE_UP))
     beyond = np.maximum(amounts - (tau or own.rows), 0)
     share, reach = own.units / len(beyond), REACH * tau
     near, units = np.minimum(beyond, reach).sum(), (beyond > reach).sum()
-    return _GuessedRows(share * float((amounts - beyond).sum()), round(share * near), round(share * units))
+    return share * float((amounts - beyond).sum()), round(share * near), round(share * units)
 
 
 def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:

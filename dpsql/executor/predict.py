@@ -72,11 +72,11 @@ class PredictedColumn:
     name: str
     view: str
     groups: int
-    least: float | None
-    median: float | None
-    most: float | None
-    counts: bool
-    cells: int
+    least: float | None = None
+    median: float | None = None
+    most: float | None = None
+    counts: bool = False
+    cells: int = 0
     cut: bool = False
     cut_bins: int = 0
     interpolated: float = 0.0
@@ -119,7 +119,7 @@ def predict(answerer: ReleaseEngine, text: str, means: Means | None = None) -> t
         _column(name, f, relations[b], means) for name, forms in columns for b, f in sorted(forms.items())
     ]
     groups = len(relations[0].columns[0]) if relations else 0
-    composed = [PredictedColumn(name, "", groups, None, None, None, False, 0) for name in statement.composed]
+    composed = [PredictedColumn(name, "", groups) for name in statement.composed]
     return (*predicted, *composed)
 
 
@@ -127,19 +127,20 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     answered = relation.answered_for(form) if is_summed(form) else None
     groups = len(relation.columns[0])
     if answered is None or not is_summed(form):
-        return PredictedColumn(name, "", groups, None, None, None, False, 0)
+        return PredictedColumn(name, "", groups)
     view = answered.plan.view
     cut = interpolated(answered.plan, form.terms, answered.errors.release)
-    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
-             mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
+    mixed = mixed_axes(answered.plan, form.terms, answered.errors.release)
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
+    unsaid = PredictedColumn(
+        name, view.name, groups, cut=bool(cut), cut_bins=sum(axis.bins for axis in cut),
+        interpolated=overall(cut), mixed=mixed, ratio=ratio,
+    )  # fmt: skip
     chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
     if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
-        return PredictedColumn(
-            name, view.name, groups, None, None, None, False, 0, *facts, ratio=ratio, wants_guess=view.of
-        )
+        return replace(unsaid, wants_guess=view.of)
     if ratio and not rehearsed:
-        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
+        return unsaid
     beyond = measured_beyond(answered.errors.release, view.of)
     excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
@@ -161,22 +162,10 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     closed = errors[np.isfinite(errors)]
     spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
     smallest, median, largest = (None if value is None else float(value) for value in spread)
-    unbounded = len(errors) - len(closed)
-    return PredictedColumn(
-        name,
-        view.name,
-        groups,
-        smallest,
-        median,
-        largest,
-        plain,
-        view.cells,
-        *facts,
-        unbounded,
-        ratio,
-        relative,
-        _components(estimated),
-    )
+    return replace(
+        unsaid, least=smallest, median=median, most=largest, counts=plain, cells=view.cells,
+        open_groups=len(errors) - len(closed), relative=relative, components=_components(estimated),
+    )  # fmt: skip
 
 
 def _components(estimated: Composite) -> dict[str, float]:

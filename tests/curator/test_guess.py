@@ -139,7 +139,7 @@ def test_a_guess_keeps_one_digit(tmp_path: Path):
     data = source(tmp_path / "data", columns, 300, 10)
     guess = PublicGuess(units=599, rows=16049, most_rows=44, means={"clicks": 12.7, "module": 3})
     text, _ = drafted(tmp_path, data, questions, guess)
-    catalog, written = parse_catalog(text), "{units: 600, rows: 20000, most_rows: 40, means: {clicks: 10}}"
+    catalog, written = parse_catalog(text), "{units: 600, rows: 20000, most_rows: 40, means: {clicks: 10.0}}"
     assert f"guess: {written}" in text  # no mean of a column that is not summed
     typed = parse_catalog(
         text.replace(written, "{units: 599, rows: 16049, most_rows: 44, means: {clicks: 12.7}}")

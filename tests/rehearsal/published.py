@@ -43,12 +43,12 @@ def draft(star: Star, folder: Path, statements: Sequence[str], epsilon: str) -> 
     init(data, file, ask=lambda sketch: choices, workload=DraftWorkload(statements))
     confirm_file(file, dict.fromkeys(groups_of(open_marks(load_catalog(file))), True), "the rehearsal")
     catalog = yaml.safe_load(file.read_text())
-    adjusted(catalog, star, epsilon)
+    _adjust(catalog, star, epsilon)
     file.write_text(yaml.safe_dump(catalog, sort_keys=False), encoding="utf-8")
     return file
 
 
-def adjusted(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
+def _adjust(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
     """The knobs that a draft does not have."""
     knobs, privacy = star.knobs, catalog["privacy"]
     privacy |= {"epsilon": epsilon, "cap": "9600", "delta": knobs.delta}

@@ -180,7 +180,11 @@ def _designed(
     best = {name: _as_asked(view, catalog) for name, view in best.items()}
     new_text = with_views(text, best, used, str(unit), new, unused)
     left_out = (f"{name} is left out: no question uses it" for name in unused)
-    notes = (*_unheard(catalog), *left_out, *_coarse(foreseen))
+    unheard = (
+        f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
+        for name, view in catalog.views.items() for axis in view.axes if axis.workload
+    )  # fmt: skip
+    notes = (*unheard, *left_out, *_coarse(foreseen))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
 
@@ -195,13 +199,6 @@ def _coarse(questions: Sequence[QuestionForecast]) -> Iterator[str]:
                     f"question {number}: {column.name} comes from {what} (view {column.view}), and its interval "
                     "includes the error of spreading them evenly; finer `cuts` narrow it"
                 )
-
-
-def _unheard(catalog: Catalog) -> Iterator[str]:
-    """Views whose `asked` is dropped, since a workload says it better."""
-    for name, view in catalog.views.items():
-        for axis in (axis for axis in view.axes if axis.workload):
-            yield f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
 
 
 def _unless_refused(question: DesignQuestion, refused: Mapping[Need, str]) -> DesignQuestion:

@@ -22,12 +22,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from dpsql.axis.model import ABSENT
 from dpsql.catalog import parse_catalog
@@ -208,7 +210,11 @@ def draft(
     link_count = sum(len(targets) for targets in links.foreign.values())
     public = tuple(t.name for t in tables if t.name in roles.public)
     notes += [f"{t} is public since you named it, though {reasons[t]}" for t in public if t in reasons]
-    dropped = [column for table in tables for column in _dropped(table, links, roles)]
+    dropped = [
+        DroppedColumn(table.name, column.name, why, keeping(column))
+        for table in tables if table.name not in roles.public for column in links.values(table)
+        if (why := left_out(column, of_people=table.name in roles.people).why)
+    ]  # fmt: skip
     dropped += [
         column
         for table in every_table
@@ -231,13 +237,6 @@ def _to_be_named(candidates: Sequence[str]) -> list[str]:
         "private, their columns need declared domains, a value that nobody listed counts as (other), and groups are "
         "the declared values",
     ]
-
-
-def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
-    """Columns of a private table that the draft leaves out."""
-    for column in links.values(table) if table.name not in roles.public else ():
-        if why := left_out(column, of_people=table.name in roles.people).why:
-            yield DroppedColumn(table.name, column.name, why, keeping(column))
 
 
 def _unread(
@@ -410,8 +409,11 @@ def _table(
         lines.append(
             "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
         )
-        summed = {domain.name for domain in domains if domain.measure}
-        lines += [] if guess is None else [f"    guess: {_guess_text(guess, summed)}"]
+        if guess is not None:
+            means = {d.name: guess.means[d.name] for d in domains if d.measure and d.name in guess.means}
+            stated = guess.model_copy(update={"means": means}).model_dump(exclude_defaults=True)
+            text = yaml.safe_dump(stated, default_flow_style=True, sort_keys=False, width=float("inf"))
+            lines.append(f"    guess: {text.strip()}")
     measures = sum(domain.measure for domain in domains)
     if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
         lines.append(
@@ -431,15 +433,6 @@ def _table(
     texts = () if is_public else (column for column in value_columns if column.readings)
     lines += [f"    # {visible(c.name)}, read as it is written: {visible(reading_lines(c))}" for c in texts]
     return lines
-
-
-def _guess_text(guess: PublicGuess, summed: Set[str]) -> str:
-    """A guess as its catalog has it, with means of what is summed there alone."""
-    numbers = {"units": guess.units, "rows": guess.rows, "most_rows": guess.most_rows}
-    stated = [f"{key}: {number}" for key, number in numbers.items() if number is not None]
-    means = [f"{quoted(name)}: {mean:g}" for name, mean in guess.means.items() if name in summed]
-    stated += [f"means: {{{', '.join(means)}}}"] if means else []
-    return f"{{{', '.join(stated)}}}"
 
 
 def _percent(share: float) -> str:
