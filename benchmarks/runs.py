@@ -5,6 +5,7 @@ A run is what is measured again as a whole. Long targets are cut into parts, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -24,113 +25,53 @@ class Run(NamedTuple):
     reads: tuple[str, ...]
 
 
-def _modules(topic: str, folder: str, *parts: str) -> tuple[Run, ...]:
-    """Modules of a folder of benchmarks: `measure rows` is the module `measure` with the argument `rows`."""
-    return tuple(
-        Run(
-            "-".join([folder, *(word for word in part.split() if not word.startswith("-"))]),
-            topic,
-            f"python -m benchmarks.{folder}.{part}",
-            (f"benchmarks/{folder}", "benchmarks/baselines", "benchmarks/page.py"),
-        )
-        for part in parts
-    )
-
-
 LOCAL_PARTS = ("axis", "rows", "bars", "rounds", "boxes", "lle")
+_MODULES = f"""\
+Privacy proved, files that attack, faults | withstand | prove, hostile, fuzz, frames, soak, kills, faults, damage, exits
+One value, one table from every source | sources | places, stars, pairs, mutants, witness
+Right, or marked as not | answers | measure, quantiles, moments, selected, bounds, samples, catalogs, limits, distinct
+Right, or marked as not | answers | totals, words
+What BI tools send | bi | measure
+Accuracy of central releases | central | expected, joint, trees, cubes, text_cubes, measure, blocks, unseen_planes
+Accuracy of central releases | central | unseen_planes held, unseen_lines
+Accuracy about people | userlevel | measure, predicted, made_up, nulls, short
+Facts about people | people | measure
+Keys that nobody listed | keys | measure
+Reports of devices | local | {", ".join(f"measure --only {part}" for part in LOCAL_PARTS)}, collect, columns, totals
+Two trusts | trusts | measure
+Streams | streams | ahead
+Composite answers | composites | measure
+Speed of answers | speed | measure
+Scale | scale | measure, big
+The first hour | firsthour | drafts, designs, readme, unseen, agents, person, devices, pages
+Beside other libraries | peers | measure, adult, small
+"""
+"""Topic, folder, and modules of it: `measure rows` is the module `measure` with the argument `rows`."""
 
+
+def _modules() -> Iterator[Run]:
+    for line in _MODULES.splitlines():
+        topic, folder, parts = line.split(" | ")
+        for part in parts.split(", "):
+            name = "-".join([folder, *(word for word in part.split() if not word.startswith("-"))])
+            reads = (f"benchmarks/{folder}", "benchmarks/baselines", "benchmarks/page.py")
+            yield Run(name, topic, f"python -m benchmarks.{folder}.{part}", reads)
+
+
+_FIXTURES = ("tests/interfaces_release.py", "tests/engines/test_lakes.py")
+_PRODUCTION = ("benchmarks/production", *_FIXTURES, "examples", "deploy")
+_TESTS = ("noise", "budget", "ledger", "mechanisms", "privacy")
+_MUTANTS = ("benchmarks/mutants", *(f"tests/{part}" for part in _TESTS))
+_SUITES = ("tests", "docs", "benchmarks", "clients", "Makefile")
 RUNS: tuple[Run, ...] = (
-    *_modules(
-        "Privacy proved, files that attack, faults",
-        "withstand",
-        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage", "exits"),
-    ),
-    *_modules(
-        "One value, one table from every source", "sources", "places", "stars", "pairs", "mutants", "witness"
-    ),
-    *_modules(
-        "Right, or marked as not",
-        "answers",
-        *(
-            "measure",
-            "quantiles",
-            "moments",
-            "selected",
-            "bounds",
-            "samples",
-            "catalogs",
-            "limits",
-            "distinct",
-            "totals",
-            "words",
-        ),
-    ),
-    *_modules("What BI tools send", "bi", "measure"),
-    *_modules(
-        "Accuracy of central releases",
-        "central",
-        *(
-            "expected",
-            "joint",
-            "trees",
-            "cubes",
-            "text_cubes",
-            "measure",
-            "blocks",
-            "unseen_planes",
-            "unseen_planes held",
-            "unseen_lines",
-        ),
-    ),
-    *_modules("Accuracy about people", "userlevel", "measure", "predicted", "made_up", "nulls", "short"),
-    *_modules("Facts about people", "people", "measure"),
-    *_modules("Keys that nobody listed", "keys", "measure"),
-    *_modules(
-        "Reports of devices",
-        "local",
-        *(f"measure --only {part}" for part in LOCAL_PARTS),
-        "collect",
-        "columns",
-        "totals",
-    ),
-    *_modules("Two trusts", "trusts", "measure"),
-    *_modules("Streams", "streams", "ahead"),
-    *_modules("Composite answers", "composites", "measure"),
-    *_modules("Speed of answers", "speed", "measure"),
-    *_modules("Scale", "scale", "measure", "big"),
-    *_modules(
-        "The first hour",
-        "firsthour",
-        "drafts",
-        "designs",
-        "readme",
-        "unseen",
-        "agents",
-        "person",
-        "devices",
-        "pages",
-    ),
-    *_modules("Beside other libraries", "peers", "measure", "adult", "small"),
+    *_modules(),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
-    Run(
-        "mutants-run",
-        "Tests that notice",
-        "python -m benchmarks.mutants.run",
-        (
-            "benchmarks/mutants",
-            *(f"tests/{part}" for part in ("noise", "budget", "ledger", "mechanisms", "privacy")),
-        ),
-    ),
+    Run("mutants-run", "Tests that notice", "python -m benchmarks.mutants.run", _MUTANTS),
     *(
-        Run(f"suites-{name}", "Suites", command, ("tests", "docs", "benchmarks", "clients", "Makefile"))
-        for name, command in (
-            ("quick", "python -m tests.suites quick"),
-            ("test", "python -m tests.suites test"),
-            ("slow", "python -m tests.suites slow"),
-            ("lowest", "python -m tests.suites lowest"),
-            ("pythons", "python -m tests.suites --python"),
-        )
+        Run(f"suites-{name}", "Suites", f"python -m tests.suites {name}", _SUITES)
+        for name in ("quick", "test", "slow", "lowest")
     ),
+    Run("suites-pythons", "Suites", "python -m tests.suites --python", _SUITES),
     Run("wire", "Interfaces", "make wire", ("tests/interfaces", "Makefile")),
     Run(
         "production-serving",
@@ -139,18 +80,7 @@ RUNS: tuple[Run, ...] = (
         ("benchmarks/production", "tests/interfaces", "tests/interfaces_release.py"),
     ),
     *(
-        Run(
-            f"production-{part}",
-            "Production",
-            f"python -m benchmarks.production.{part}",
-            (
-                "benchmarks/production",
-                "tests/interfaces_release.py",
-                "tests/engines/test_lakes.py",
-                "examples",
-                "deploy",
-            ),
-        )
+        Run(f"production-{part}", "Production", f"python -m benchmarks.production.{part}", _PRODUCTION)
         for part in ("pipelines", "stack", "soak")
     ),
     Run("engines", "Engines", "python -m tests.engines", ("tests/engines",)),

@@ -369,24 +369,14 @@ def sql_page() -> str:
 
 
 def stored_types() -> str:
-    """The table of source values: what leaves a source, and as what."""
-    rows = [
-        (
-            ", ".join(t.sources),
-            t.stored,
-            _leaves_as(t.value[0]),
-            "; ".join(change for change in (t.rounding, t.overflow) if not change.startswith("none"))
-            or "nothing",
-            t.equality,
-        )
-        for t in TYPES
-    ]
-    head = ("source", "stored type", "leaves as", "rounded or cut", "keys")
+    """The table of source values: what is lost of them; types that are treated alike share a row."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for t in TYPES:
+        changes = "; ".join(change for change in (t.rounding, t.overflow) if not change.startswith("none"))
+        alike.setdefault((changes or "nothing", t.equality), []).append(f"{', '.join(t.sources)}: {t.stored}")
+    rows = [("; ".join(types), *treatment) for treatment, types in alike.items()]
+    head = ("stored type", "rounded or cut", "keys compared as")
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
-
-
-def _leaves_as(kind: str) -> str:
-    return "the same" if "{0}" in kind else kind.strip('"')
 
 
 def declared_types() -> str:

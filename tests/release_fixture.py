@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import yaml
 
 from dpsql.matrices.leaves import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
@@ -43,35 +44,26 @@ REGIONS = ("north", "south", "east", "west")
 CATEGORIES = (("tea", "drinks"), ("coffee", "drinks"), ("bread", "food"), ("cake", "food"), ("jam", "food"))
 AGES = range(18, 40)
 
-CATALOG: dict[str, Any] = {
-    "dpsql": 1,
-    "name": "shop",
-    "privacy": {"lineage": "shop", "cap": "4", "unit": "row", "epsilon": "1"},
-    "tables": {
-        "sales": {
-            "role": "fact",
-            "foreign_keys": {"customer_id": {"references": "customer"}, "product_id": {"references": "product"}},
-            "columns": {
-                "sold_on": {"type": "date"},
-                "amount": {"type": "decimal", "scale": 2, "lower": "-25", "upper": "25", "measure": True},
-                "qty": {"type": "int", "lower": "-10", "upper": "10", "measure": True, "nullable": True},
-            },
-            "measures": {"revenue": {"expr": "amount * qty", "lower": "-225", "upper": "225"}},
-        },
-        "customer": {
-            "role": "dimension", "key": "customer_id", "private": True,
-            "columns": {"age": {"type": "int"}, "region": {"type": "string", "nullable": True}},
-        },
-        "product": {
-            "role": "dimension", "key": "product_id", "private": False,
-            "foreign_keys": {"category_id": {"references": "category"}}, "columns": {"price": {"type": "int"}},
-        },
-        "category": {
-            "role": "dimension", "key": "category_id", "private": False,
-            "columns": {"category": {"type": "string"}, "department": {"type": "string"}},
-        },
-    },
-}  # fmt: skip
+CATALOG: dict[str, Any] = yaml.safe_load("""
+dpsql: 1
+name: shop
+privacy: {lineage: shop, cap: "4", unit: row, epsilon: "1"}
+tables:
+  sales:
+    role: fact
+    foreign_keys: {customer_id: {references: customer}, product_id: {references: product}}
+    columns:
+      sold_on: {type: date}
+      amount: {type: decimal, scale: 2, lower: "-25", upper: "25", measure: true}
+      qty: {type: int, lower: "-10", upper: "10", measure: true, nullable: true}
+    measures: {revenue: {expr: amount * qty, lower: "-225", upper: "225"}}
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int}, region: {type: string, nullable: true}}}
+  product: {role: dimension, key: product_id, private: false,
+    foreign_keys: {category_id: {references: category}}, columns: {price: {type: int}}}
+  category: {role: dimension, key: category_id, private: false, columns: {
+    category: {type: string}, department: {type: string}}}
+""")
 
 
 @dataclass(frozen=True)

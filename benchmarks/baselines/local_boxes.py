@@ -16,7 +16,7 @@ from benchmarks.baselines.maxent import box_share, pair_keys, quarters
 from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
-from dpsql.local.mechanisms import ahead
+from dpsql.local import ahead
 from dpsql.local.oracles.oracle import FloatArray, estimate
 
 Pairs = dict[tuple[int, int], FloatArray]

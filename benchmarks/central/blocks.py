@@ -7,7 +7,7 @@ and two mechanisms of the literature from `benchmarks/baselines`, which are bias
 DAWA along the Hilbert curve. Draws are `Blocks.draw` with the shipped integer law from a seeded generator. Beside them
 every plane is published once at each epsilon, and SQL must say what the draw says, with intervals that hold the truth.
 
-Constants were tuned on these seven planes (docs/method/blocks.md says which); Adult's and the taxis' were held back.
+Constants (`mechanisms/designs/block_plan.py`) were tuned on these seven planes; Adult's and the taxis' were held back.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ EPSILON, DELTA = 1, "1e-6"
 
 
 class TextTable(NamedTuple):
-    """A table and its text columns."""
+    """A table and its text columns, in one text."""
 
     read: Callable[[], object]
-    columns: tuple[str, ...]
+    columns: str
 
 
 def packaged(package: str, name: str) -> Callable[[], object]:
@@ -51,45 +51,37 @@ def packaged(package: str, name: str) -> Callable[[], object]:
 
 
 DEVELOPMENT: Mapping[str, TextTable] = {
-    "diamonds": TextTable(diamonds, ("cut", "color", "clarity")),
-    "planes": TextTable(nyc("planes"), ("type", "manufacturer", "model", "engine")),
-    "cars": TextTable(packaged("ggplot2", "mpg"), ("manufacturer", "model", "trans", "drv", "fl", "class")),
-    "teams": TextTable(lahman("Teams"), ("lgID", "franchID", "divID", "park", "WSWin")),
+    "diamonds": TextTable(diamonds, "cut color clarity"),
+    "planes": TextTable(nyc("planes"), "type manufacturer model engine"),
+    "cars": TextTable(packaged("ggplot2", "mpg"), "manufacturer model trans drv fl class"),
+    "teams": TextTable(lahman("Teams"), "lgID franchID divID park WSWin"),
 }
 UNSEEN: Mapping[str, TextTable] = {
-    "flights": TextTable(nyc("flights"), ("carrier", "origin", "dest")),
-    "players": TextTable(lahman("People"), ("birthCountry", "deathCountry", "bats", "throws")),
+    "flights": TextTable(nyc("flights"), "carrier origin dest"),
+    "players": TextTable(lahman("People"), "birthCountry deathCountry bats throws"),
     "employees": TextTable(
         packaged("modeldata", "attrition"),
-        (
-            "BusinessTravel",
-            "Department",
-            "EducationField",
-            "Gender",
-            "JobRole",
-            "MaritalStatus",
-            "OverTime",
-        ),
+        "BusinessTravel Department EducationField Gender JobRole MaritalStatus OverTime",
     ),
 }
 
 
 def written(folder: Path, table: TextTable) -> Path:
     """The rows and the catalog of a cube; a column's values are its categories, and NULL where it occurs."""
-    columns = []
+    columns, texts = [], table.columns.split()
     with duckdb.connect() as db:
         db.register("raw", table.read())
-        listed = ", ".join(f'"{name}"::VARCHAR AS c{i}' for i, name in enumerate(table.columns))
+        listed = ", ".join(f'"{name}"::VARCHAR AS c{i}' for i, name in enumerate(texts))
         db.execute(f"CREATE TABLE texts AS SELECT {listed} FROM raw")
         db.execute(f"COPY texts TO '{folder}/texts.parquet'")
-        for i in range(len(table.columns)):
+        for i in range(len(texts)):
             values = [row[0] for row in db.execute(f"SELECT DISTINCT c{i} FROM texts ORDER BY 1").fetchall()]
             names = ", ".join('"' + value.replace('"', "'") + '"' for value in values if value is not None)
             columns.append(
                 f"c{i}: {{type: string, categories: [{names}], nullable: {str(None in values).lower()},"
                 " out_of_domain: drop}"
             )
-    axes = ", ".join(f"texts.c{i}" for i in range(len(table.columns)))
+    axes = ", ".join(f"texts.c{i}" for i in range(len(texts)))
     path = folder / "texts.yaml"
     path.write_text(
         f'dpsql: 1\nname: texts\nsource: {{kind: parquet, root: "{folder}", tables: {{texts: texts.parquet}}}}\n'

@@ -68,7 +68,7 @@ def published(star: UnseenStar, place: Path) -> Path:
     """A release of a star whose draft somebody confirmed."""
     (place / "data").mkdir(parents=True)
     star.write(place / "data")
-    choices = CuratorChoices(star.unit, frozenset(star.public), "1", "4")
+    choices = CuratorChoices(star.unit, frozenset(star.public.split()), "1", "4")
     workload = DraftWorkload(statements(QUESTIONS / f"{star.name}.sql"))
     draft_from_source(place / "data", place / "star.yaml", star.name, lambda _: choices, workload)
     for words in (

@@ -47,7 +47,7 @@ def person(star: UnseenStar, folder: Path) -> float:
     (folder / "data").mkdir(parents=True)
     star.write(folder / "data")
     shutil.copy(QUESTIONS / f"{star.name}.sql", folder / "questions.sql")
-    answers = ["", star.unit, " ".join(star.public), "4", "1", "", "", "", "", "y"]
+    answers = ["", star.unit, star.public, "4", "1", "", "", "", "", "y"]
     world = {**os.environ, "DPSQL_STATE": "/dev/null", "TERM": "dumb", "COLUMNS": "120"}
     line = "dpsql start data questions.sql --no-page"
     keys, begun = len(line) + 1, time.monotonic()

@@ -19,8 +19,8 @@ from benchmarks.local.simulated import histogram_of_boxes, one_row_each, simulat
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
+from dpsql.local import ahead
 from dpsql.local.estimate import axis_table
-from dpsql.local.mechanisms import ahead
 from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload, simplex_fit, system
 from dpsql.local.mechanisms.priors import stack
 from dpsql.local.mechanisms.truncation import level_edges
@@ -222,10 +222,10 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
             plan = read_plan(
                 build_plan(CollectionDesign("spiky", Fraction(epsilon), people, (axis,), rows_floor=1))
             )
-            tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
+            collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
             exact = np.bincount(said, minlength=leaves) / people
-            unbiased = axis_table(plan, tallies, 0).counts
-            positive = positive_shares(plan, tallies, (0,), {0: axis_table(plan, tallies, 0)})
+            unbiased = axis_table(collection, 0).counts
+            positive = positive_shares(collection, (0,), {0: axis_table(collection, 0)})
             held["default"].append(1 - outside(exact, unbiased))
             if positive is not None and positive.errors is not None:
                 held["non-negative"].append(1 - outside_bars(exact, positive))

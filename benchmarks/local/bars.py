@@ -41,8 +41,8 @@ def covered(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
     said = rng.choice(LEAVES, size=PEOPLE, p=shares / shares.sum())
     axis = PlannedAxis("a", LEAVES, LEAVES)
     plan = read_plan(build_plan(CollectionDesign("bars", Fraction(epsilon), PEOPLE, (axis,), rows_floor=1)))
-    tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
-    found = positive_shares(plan, tallies, (0,), {0: axis_table(plan, tallies, 0)})
+    collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
+    found = positive_shares(collection, (0,), {0: axis_table(collection, 0)})
     assert found is not None
     assert found.errors is not None
     masks = range_masks(LEAVES)

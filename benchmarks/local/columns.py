@@ -67,9 +67,9 @@ def default(shares: np.ndarray, epsilon: str, rng: np.random.Generator) -> tuple
         "columns", Fraction(epsilon), PEOPLE, (PlannedAxis("a", leaves, leaves),), rows_floor=1
     )
     plan = read_plan(build_plan(design))
-    tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
-    unbiased = axis_table(plan, tallies, 0)
-    positive = positive_shares(plan, tallies, (0,), {0: unbiased})
+    collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
+    unbiased = axis_table(collection, 0)
+    positive = positive_shares(collection, (0,), {0: unbiased})
     assert positive is not None
     assert positive.errors is not None
     masks = range_masks(leaves)

@@ -32,7 +32,7 @@ from dpsql.client import read_plan
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import release_content
 from dpsql.local.estimate import table
-from dpsql.local.parts import interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import build_plan
 from dpsql.local.run import one_blas_thread
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
@@ -101,11 +101,11 @@ def collected_release(folder: Path, text: str, leaves: np.ndarray, rng: np.rando
     catalog = load_catalog(path)
     survey = survey_of(catalog, public_axis_maker(catalog))
     plan = read_plan(build_plan(design_of(survey, len(leaves))))
-    tallies = simulate_tallies(plan, one_row_each(leaves), rng)
+    collection = simulate_tallies(plan, one_row_each(leaves), rng)
     manifest = CollectionManifest(1, len(leaves), len(leaves), {}, 0)
     release_id = bytes(rng.integers(0, 256, 16, dtype=np.uint8)).hex()
     with one_blas_thread():
-        release_content(survey, plan, tallies, manifest, release_id).write(file)
+        release_content(survey, collection, manifest, release_id).write(file)
     return file
 
 
@@ -125,9 +125,9 @@ def sql_answers(file: Path, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def binned(leaves: np.ndarray, epsilon: str, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Shares of boxes from a table of five axes of 8 bins, evenly spread inside of them."""
     size, every = LEAVES // BIN, tuple(range(leaves.shape[1]))
-    plan, tallies, known = collect(leaves // BIN, size, epsilon, rng)
+    _, collection, known = collect(leaves // BIN, size, epsilon, rng)
     with one_blas_thread():
-        cells = table(every, known, interactions(plan, tallies, [every], known)).values
+        cells = table(every, known, interactions(Estimates(collection, known), [every])).values
     shares = []
     for box in boxes:
         part = cells

@@ -18,9 +18,9 @@ from benchmarks.local.axis import shapes
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Plan, read_plan
 from dpsql.local.estimate import AxisTable, axis_table, model_of, table
-from dpsql.local.parts import interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.tallies import Tallies
+from dpsql.local.tallies import CountedCollection
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 
@@ -79,7 +79,7 @@ def truth(leaves: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 def collect(
     leaves: np.ndarray, size: int, epsilon: str, rng: np.random.Generator
-) -> tuple[Plan, Tallies, dict[int, AxisTable]]:
+) -> tuple[Plan, CountedCollection, dict[int, AxisTable]]:
     """A plan with a tree an axis and a grid a pair, everybody's tallies, and the axes' tables."""
     axes = leaves.shape[1]
     design = CollectionDesign(
@@ -88,8 +88,8 @@ def collect(
         together=(tuple(range(axes)),), branching=4, rows_floor=1,
     )  # fmt: skip
     plan = read_plan(build_plan(design))
-    tallies = simulate_tallies(plan, one_row_each(leaves), rng)
-    return plan, tallies, {a: axis_table(plan, tallies, a) for a in range(axes)}
+    collection = simulate_tallies(plan, one_row_each(leaves), rng)
+    return plan, collection, {a: axis_table(collection, a) for a in range(axes)}
 
 
 def covered(case: Case, axes: int, size: int, people: int, runs: int, count: int, seed: int) -> float:
@@ -100,8 +100,8 @@ def covered(case: Case, axes: int, size: int, people: int, runs: int, count: int
         rng = np.random.default_rng([seed, run])
         leaves = people_of(case, people, axes, size, rng)
         boxes = ranges_of(axes, size, count, rng)
-        plan, tallies, known = collect(leaves, size, case.epsilon, rng)
-        held = table(every, known, interactions(plan, tallies, [every], known))
+        _, collection, known = collect(leaves, size, case.epsilon, rng)
+        held = table(every, known, interactions(Estimates(collection, known), [every]))
         models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in every)
         inside = [
             (np.arange(size) >= b[:, :1]) & (np.arange(size) < b[:, 1:]) for b in boxes.transpose(1, 0, 2)

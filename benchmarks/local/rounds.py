@@ -24,12 +24,11 @@ from benchmarks.local.axis import shapes
 from benchmarks.local.planes import Case, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
-from dpsql.local import rounds
+from dpsql.local import ahead
+from dpsql.local.ahead import boxes_of, spread_evenly
 from dpsql.local.estimate import axis_table
-from dpsql.local.mechanisms.ahead import spread_evenly
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.rounds import boxes_of
 from dpsql.local.smooth import positive_shares, smooth_axis
 from dpsql.matrices.boxes import BoxVariance
 
@@ -54,13 +53,13 @@ def played(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) ->
     """All rounds of a collection, as of `boxes_of`."""
     rng = np.random.default_rng(seed)
     axes = tuple(PlannedAxis(f"a{i}", size, size) for i, size in enumerate(sizes))
-    plan = read_plan(rounds.first_plan(CollectionDesign("a", Fraction(epsilon), len(said), axes)))
+    plan = read_plan(ahead.first_plan(CollectionDesign("a", Fraction(epsilon), len(said), axes)))
     drawn = rng.integers(0, plan.rounds, len(said))
     while True:
-        tallies = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)
+        collection = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)
         if plan.round + 1 == plan.rounds:
-            return boxes_of(plan, tallies)
-        plan = read_plan(rounds.after_round(plan, tallies[0]))
+            return boxes_of(collection)
+        plan = read_plan(ahead.after_round(collection))
 
 
 def default(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -> np.ndarray:
@@ -71,10 +70,10 @@ def default(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -
     together = (every,) if len(every) > 1 else ()
     design = CollectionDesign("d", Fraction(epsilon), len(said), axes, together=together, rows_floor=1)
     plan = read_plan(build_plan(design))
-    tallies = simulate_tallies(plan, one_row_each(said), rng)
+    collection = simulate_tallies(plan, one_row_each(said), rng)
     if len(sizes) == 1:  # the stack alone: its error bars take ten times as long
-        return np.asarray(smooth_axis(plan, tallies, 0).shares[: sizes[0]])
-    found = positive_shares(plan, tallies, every, {a: axis_table(plan, tallies, a) for a in every})
+        return np.asarray(smooth_axis(collection, 0).shares[: sizes[0]])
+    found = positive_shares(collection, every, {a: axis_table(collection, a) for a in every})
     assert found is not None
     return found.shares
 

@@ -91,10 +91,10 @@ def ranges(figures: Figures, runs: int) -> None:
         exact = np.bincount(people.leaves[:, 0], minlength=LEAVES) / len(people.leaves)
         found: dict[str, list[float]] = defaultdict(list)
         for run in range(runs):
-            tallies = simulate_tallies(plan, people, np.random.default_rng((run, everybody, 11)))
-            known = {0: axis_table(plan, tallies, 0)}
-            scale = row_scale(plan, tallies, known)
-            told = weighted_tables(plan, tallies, known, scale.cut)
+            collection = simulate_tallies(plan, people, np.random.default_rng((run, everybody, 11)))
+            known = {0: axis_table(collection, 0)}
+            scale = row_scale(collection, known)
+            told = weighted_tables(collection, known, scale.cut)
             assert told is not None
             counts_of, mixed = told.known[0].counts, told.positive[0]
             assert mixed is not None

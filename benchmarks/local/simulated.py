@@ -18,7 +18,7 @@ from dpsql.local.oracles import (
     UnaryEncodingAggregator,
 )
 from dpsql.local.oracles.oracle import OTHER, IntArray, Oracle
-from dpsql.local.tallies import FOLDS, RespondentRows, ViewTally, kind_of, oracle_of
+from dpsql.local.tallies import FOLDS, CountedCollection, RespondentRows, ViewTally, kind_of, oracle_of
 
 
 @singledispatch
@@ -85,8 +85,8 @@ def one_row_each(leaves: IntArray, measures: IntArray | None = None) -> Responde
     return RespondentRows(np.arange(len(leaves) + 1), leaves, empty)
 
 
-def simulate_tallies(plan: Plan, people: RespondentRows, rng: np.random.Generator) -> list[ViewTally]:
-    """Draw the tallies that everybody's reports would give, one a view."""
+def simulate_tallies(plan: Plan, people: RespondentRows, rng: np.random.Generator) -> CountedCollection:
+    """Draw the counts that everybody's reports would give."""
     share = np.array([v.share for v in plan.views], dtype=np.float64)
     drawn = rng.choice(share.size, size=people.count, p=share / share.sum())
     folds = rng.integers(0, FOLDS, size=people.count)
@@ -100,4 +100,4 @@ def simulate_tallies(plan: Plan, people: RespondentRows, rng: np.random.Generato
             support.append(tally(oracle_of(plan, view), np.bincount(items, minlength=width), rng))
             reports.append(who.size)
         tallies.append(ViewTally(np.array(support), np.array(reports)))
-    return tallies
+    return CountedCollection(plan, tallies)

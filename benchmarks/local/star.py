@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
 from dpsql.local.estimate import AxisTable, model_of, table
-from dpsql.local.parts import interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.local.tallies import RespondentRows, Tallies
+from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 
@@ -83,7 +83,7 @@ def queries(
 
 def collect(
     epsilon: float, measure: bool, people: RespondentRows, seed: int, leaves: int = LEAVES
-) -> tuple[Plan, Tallies]:
+) -> tuple[Plan, CountedCollection]:
     """A plan and everybody's tallies."""
     plan = read_plan(build_plan(design(epsilon, measure, people.count, leaves)))
     return plan, simulate_tallies(plan, people, np.random.default_rng(seed))
@@ -101,12 +101,12 @@ def _cover_boxes(
     hits: dict[str, list[bool]],
     people: RespondentRows,
     plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     known: dict[int, AxisTable],
     run: int,
 ) -> None:
     axes = (0, 3)
-    held = table(axes, known, interactions(plan, tallies, [axes], known))
+    held = table(axes, known, interactions(Estimates(collection, known), [axes]))
     models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in axes)
     exact = truth(people, axes) / people.count
     for box in queries(2, 2, 0.3, 20, run):

@@ -48,7 +48,7 @@ from dpsql.local.forecast import asks_rows_alone, first_plan, row_reports, secon
 from dpsql.local.plan import CollectionDesign
 from dpsql.local.simulate import chosen
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
-from dpsql.local.tallies import RespondentRows, Tallies
+from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.release.write import ReleaseBuilder
 
 COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98
@@ -96,12 +96,12 @@ class Collected(NamedTuple):
 
     Args:
         plan: the last one.
-        tallies: counts of it.
+        collection: the counts of its reports.
         reports: of its round.
     """
 
     plan: Plan
-    tallies: Tallies
+    collection: CountedCollection
     reports: int
 
 
@@ -121,7 +121,7 @@ def collected(design: CollectionDesign, people: RespondentRows, rng: np.random.G
     plan = read_plan(first_plan(design))
     if asks_rows_alone(plan):
         early = rng.random(people.count) < plan.round_shares[0] / sum(plan.round_shares)
-        rows = row_reports(plan, simulate_tallies(plan, chosen(people, np.flatnonzero(early)), rng))
+        rows = row_reports(simulate_tallies(plan, chosen(people, np.flatnonzero(early)), rng))
         plan = read_plan(second_plan(design, plan, rows))
         people = chosen(people, np.flatnonzero(~early))
     return Collected(plan, simulate_tallies(plan, people, rng), people.count)
@@ -139,7 +139,7 @@ class Answer(NamedTuple):
 def released(asked: Survey, found: Collected) -> ReleaseBuilder:
     """The release of a collection."""
     manifest = CollectionManifest(1, found.reports, found.reports, {})
-    return release_content(asked, found.plan, found.tallies, manifest, "0" * 32)
+    return release_content(asked, found.collection, manifest, "0" * 32)
 
 
 def answers(content: ReleaseBuilder, exact: tuple[float, ...], within: tuple[float, ...]) -> Iterator[Answer]:

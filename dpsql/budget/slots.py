@@ -17,7 +17,7 @@ entry is the chance of a key that one person alone holds, and each pair of neigh
 
 **Privacy**: docs/privacy/keys.md has the proof. Decimals bound dG from above and from below; floats only add, multiply
 and divide positive numbers, and `SPARE` is above what they lose.
-**Source**: docs/method/keys.md, "The table"; greedy tables: Desfontaines, Voss, Gipson and Mandayam (2020).
+**Source**: docs/method/rows.md, "The step"; greedy tables: Desfontaines, Voss, Gipson and Mandayam (2020).
 """
 
 from __future__ import annotations

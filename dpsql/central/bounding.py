@@ -10,6 +10,9 @@ Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of th
 beyond tau, at most `REACH` tau of one unit, and the units with more. Intervals reach as far as these rows may move an
 answer, and have no end where units with more are seen (`dpsql.intervals.excess`).
 
+At one percent of a pure epsilon the rows beyond have the noise sqrt(2) REACH tau / (.009 epsilon), however many rows
+there are. A curator who knows that nobody owns more rows than `max_ids` writes `clipped_share: 0`.
+
 **Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
 itself private: one unit changes it by at most REACH tau, and the number of units with more by at most 1. Their two
 draws share a line of the ledger.

@@ -14,6 +14,9 @@ Covariance of the counts of one draw: all rows, and those where a measure is not
 Statistics of one draw have the same rows, so a covariance over cells is this factor times their common structure; and
 once families are reconciled, part by part.
 
+Non-negative estimates of two such counts have no stated covariance: an error over both is NULL. A sum about its centre
+is uncorrelated with both.
+
 **Privacy**: follows from public budgets.
 **Source**: docs/method/noise.md, "Rows with NULL".
 """

@@ -5,6 +5,10 @@ charges, for each measure that its views sum, on the number of units whose value
 near or far by their excess, what a unit's values exceed the bounds by, added up over all its rows. Intervals reach as
 far as these may move sums and averages (`dpsql.intervals.excess`).
 
+At one percent of a pure epsilon a number has the error sqrt(2) / (.01 epsilon), 141 at epsilon 1, so an interval is 2.8
+times that times the mean excess longer even where nothing lies beyond. So `dpsql init` proposes bounds above the 99.9%
+value: the next but one of 1, 2 and 5 times a power of ten, never the largest value itself.
+
 | here | there | unit |
 |---|---|---|
 | `NEAR` | the excess up to which a unit is near | widths of the bounds |

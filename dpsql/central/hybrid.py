@@ -9,7 +9,7 @@ Noise, sensitivity, ledger and storage are those of any other column: a unit's r
 
 **Privacy**: docs/privacy/hybrid.md. For fixed reports the release is an ordinary one of the items; `invert_channel` is
 post-processing of it. The stored reports never leave the curator.
-**Source**: docs/method/hybrid.md, "What is published".
+**Source**: docs/method/local.md, "The channel".
 
 Supplements of a catalog beside the curator's rows: entries of a list, each called where it is asked for.
 

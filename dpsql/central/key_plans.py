@@ -1,7 +1,12 @@
 """Budget and chances of private keys, and the largest length of a list: public facts.
 
+A release that is charged the part p of the cap has p `key_delta`, shared alike by its columns. Where one key of a
+person counts a column has one round, else two, with three and seven tenths of it. A column's part of mu^2 is 1/20, or
+1/10 where one key of a person counts; views share the rest, half at least, since beyond that little remains to hide
+keys. Every view is planned with lists of no key and of `most` keys before the first draw, so that no list makes a view
+fail afterwards.
+
 **Privacy**: functions of the catalog and of public tables.
-**Source**: docs/method/keys.md, "Budget".
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ anything depends on them.
 **Privacy**: docs/privacy/people.md. The plan is a function of the catalog and of public facts; shares are exact
 fractions, and every draw has its line in the ledger. What a person adds is a function of her own rows and of released
 numbers. Counts are integers, and weights whole numbers of 2^-20.
-**Source**: docs/method/distinct.md, "People of a cell", "Ranges by gaps", "Cells".
+**Source**: docs/method/views.md, "Ranges by gaps", "Cells".
 
 Weights of people who touch many cells: the bound K that a released histogram chooses, and what it leaves out.
 
 **Privacy**: docs/privacy/people.md, section 3. Everything here is a function of the catalog and of released numbers.
-**Source**: docs/method/distinct.md, "Cells".
+**Source**: docs/method/views.md, "Cells".
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class CellWeights:
     @cached_property
     def factor(self) -> float:
         """R: what cells are multiplied by for what weights leave out of all of them together.
+
+        R = sum of c d / sum of c d w over the bins, c people, d a bin's geometric middle, w its weight.
 
         Only bins that follow each other above twice the noise count: a far bin of noise would move it by tenths.
         """

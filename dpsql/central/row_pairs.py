@@ -14,7 +14,7 @@ Squares take `reported.error_bar`'s part of the table's budget, a ledger line ea
 
 **Privacy**: each line's charge; docs/privacy/hybrid.md section 2. A person's part is a function of her own rows that
 count, cut to what the table says.
-**Source**: docs/method/hybrid.md, "Error bars".
+**Source**: docs/method/local.md, "Error bars".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A list is then a public fact of the release, as the rows of a public table are: 
 **Privacy**: docs/privacy/keys.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
 are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
 are in no error, no progress line and no return value. Nothing of a list is printed before the release is sealed.
-**Source**: docs/method/keys.md, "The step".
+**Source**: docs/method/rows.md, "The step".
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def block(item: int, space: Space, own: int, entropy: Entropy) -> int:
         own: integer weight of a block that holds the item.
         entropy: where bytes come from.
 
-    **Source**: docs/method/hybrid.md, "The channel".
+    **Source**: docs/method/local.md, "The channel".
     """
     draw = below(space.through * own + (space.blocks - space.through) * OTHER, entropy)
     holds = draw < space.through * own

@@ -17,6 +17,20 @@ people, so their errors go together.
 An answer R c is a share c / L_t of the total N, so its scale errs by the noise of N alone. Noise of the views' total
 L_t is in R, and in the gap between two factors; in an answer it is noise of the share.
 
+With n the relative noise of a total and of its views' total, u that of the total alone, t that of what lies beyond the
+bound, a^2 = n_N^2 + t_N^2 of rows and b^2 of sums, c = .5 t_N t_S, gap = log R_S - log R_N:
+
+    g^2 = a^2 + b^2 - 2 c,   p0 = .03 + .15 uneven,   p^2 = max(p0^2, min(gap^2 - g^2, .25)) if gap^2 > 4 g^2, else p0^2
+    log R_N += gap (a^2 - c) / (g^2 + p^2)            log R_S -= gap (b^2 - c) / (g^2 + p^2)
+    rel_N^2 = [1 - (a^2 - c)^2 / (g^2 + p^2) / a^2] (u_N^2 + side_N^2)      rel_S^2 likewise, and (.05 lambda)^2
+    rel_A^2 = p^2 / (g^2 + p^2) [n_N^2 + n_S^2 + up_N^2 + down_S^2 - up_N down_S]  downwards; sides exchanged upwards
+              + (g^2 / (g^2 + p^2) times the views' own error of the average)^2
+    rel_x^2 = rel_N^2 + l_x^2 + l_N^2                 where x is known; of COUNT(x) / COUNT(*) l_x^2 + l_N^2
+
+side is down or up of the tail, lambda = clip((b^2 - c) / (g^2 + p^2), 0, 1), l the relative noise of a views' total.
+Rows are pooled with the measure of least error; other measures then move towards them. A measure whose own total noise
+hides has the factor of the rows, and averages without an upper end that err by hypot(.06, .12 log R) downwards.
+
 **Privacy**: functions of released values alone.
 **Source**: docs/method/user_level.md, "A factor for each measure".
 """

@@ -7,11 +7,17 @@ norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^
 | here | there | unit |
 |---|---|---|
 | `WhitenedStatistic.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of mu^2_shape |
-| `WhitenedStatistic.typical` | t_v^2, (t_v mid)^2: what a typical person adds, squared | stored units squared |
+| `WhitenedStatistic.typical` | t_v^2, (t_v d)^2: what a typical person adds, squared | stored units squared |
 | `coefficient` | ceil(2^p b / t^2) | per squared row |
 | `norm` | 2^p nu_u^2 | - |
 | `clip` | 2^p K^2 | - |
 | `UNIT` | one weight of 1 | 2^-20 |
+
+With c_u and y_u a person's histograms of rows and of centred values, A_v the view's rows, cf the counts' part, d the
+spread of a value and m_i leaves on the axes along which a person's rows differ,
+
+    nu_u^2 = sum over views of b_v [cf |A_v c_u|^2 / t_v^2 + (1 - cf) |A_v y_u|^2 / (t_v d)^2]
+    t_v^2 = tau + tau^2 prod_i |A_i 1/m_i|^2
 
 **Privacy**: docs/privacy/user_level.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
 V_s = UNIT^2 K2 / (mu^2 c_s), which `Gaussian.draw_at` adds 4 to, spends sum_s W^2 Q_s / V_s <= mu^2, whatever the

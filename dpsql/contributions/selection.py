@@ -13,9 +13,13 @@ Steps that a table does not need (no measure, a public number of rows) leave the
 shares always add to 1. Choices are functions of histograms of people: released ones at publish, those of made-up
 tables before (`rehearsal`).
 
+tau is the quantile of rows a person where noise^2 + (rows left out)^2 of a cell is least (`low_quantile`), the two
+terms of an interval; ties go to the one nearest to .9. K is the same quantile of the norms, q.4 where that is .5. Rows
+are of bins up to the one past the last clear bin: a far bin is noise times many rows.
+
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
-**Source**: docs/method/user_level.md, "Shares of the recipe", "Selection", "Totals with a high bound",
+**Source**: docs/method/user_level.md, "The low bound", "Selection", "Totals with a high bound",
 "Centre".
 """
 

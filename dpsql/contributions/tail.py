@@ -11,6 +11,37 @@ along some curve, and every curve of a public list has the weight that the noisy
 
 The amount beyond the bound is a quantile of the curves, so that an interval is as long as the curves disagree.
 
+A bin's upper end is e_b, its noisy count c_b, the noise s; k is the last clear bin and i = b - k. P people are seen;
+see = P / s, seen is the sum over b <= k of .72 e_b c_b, at least .72 e_k s / 4. Where bin k is half an octave a whole
+octave beyond it is two steps i; before the first whole octave c_(k-1) is that of both halves, and so is its noise.
+
+    power     C 2^-(a i + q i (i + 1) / 2),  C = max(c_k + z s, s / 4)
+    blocks    C 2^-(a i) + D s for 1 <= i <= J, half of D one bin further; the less weight the more people are seen
+    islands   C 2^-(8 i), and D s in one or two bins further out; under Laplace noise alone
+
+A curve says p = C 2^clip(a, -2, 8) of bin k - 1 and owns own = sum over i >= 1 of .72 e_b curve_b. Its log weight is
+the prior's less
+
+    sum over b >= k of (c_b - curve_b)^2 / 2 s^2                               Laplace: sqrt(2) |c_b - curve_b| / s
+    the larger of (c_(k-1) - p)^2 / 2 (s^2 + (.5 max(p, c_(k-1)))^2) and log2((max(c_(k-1), 0) + s) / (p + s))^2 / 2,
+        less its least over power curves; 0 of islands
+    gamma log(1 + own / seen),  gamma = clip(.75 log2(see / 12), 0, 2);  own > 9 seen is ruled out
+
+With g_b the mean of (x - B)+ over amounts x of bin b under weights x^-(1 + a'), a curve owns X = sum curve_b g_b above
+B. a' is .7; in bin k a + q / 2 of power curves, everywhere a + q (i + 1/2) of those that end (both twice where bin k is
+half an octave, from -1 to 12), the spike's of blocks and islands.
+
+    V of a curve = sum [.8 curve_b g_b (e_b - B)+ + (.2 curve_b g_b)^2]
+    m = sum over b < k of c_b g_b + median X
+    v = sum over b < k of [(s g_b)^2 + (.2 c_b g_b)^2] + the posterior quantile .9 of V
+    down^2 = v + ((median - q.025) / 1.96)^2,  up^2 likewise,  sd = min(sqrt(v + var X), (down + up) / 2)
+
+v has (c_k w / 2)^2 more, w the part of bin k above B, where bin k - 1 has less than 2 s or than c_k / 2 - 2 s people.
+
+The clip B is e_k 2^(j / 2), j = -2 .. 8, with the least (u B)^2 + sd^2, u the noise for a bound of 1. Where see < 8 of
+rows, or T is at most 3 standard errors downwards, noise hides how much there is: R is 1, and answers have no upper end.
+A sum whose see is below 30 with the median in the first bin takes R of the rows.
+
 | here | there | unit |
 |---|---|---|
 | `Tail.end`, `last` | e_k, upper end of the last clear bin, and k | amount, - |

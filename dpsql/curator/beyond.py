@@ -3,6 +3,9 @@
 How noisy their numbers will be is public. A dry release counts as many rows, and as many beyond, as a guess of units
 and rows makes likely, else very many and none beyond, and no values: predicted intervals reach as far as they will.
 
+`plan` takes the number of a stated guess, `design` and `buy` none. Rows are spread evenly over the values of each axis,
+with 2% in each special leaf; means are as stated, else a quarter up their bounds.
+
 **Privacy**: made of the plan alone.
 **Source**: docs/method/rows.md, "Rows beyond the bound" and "Values beyond the bounds".
 """

@@ -7,7 +7,7 @@ asks for, times how rows of one person add up.
 
 **Privacy**: made of the catalog, of public tables and of public guesses; the noise of a rehearsal is test entropy. A
 dry release is marked as not private, so nothing opens it by mistake.
-**Source**: docs/method/hybrid.md, "Error bars".
+**Source**: docs/method/local.md, "Error bars".
 """
 
 from __future__ import annotations

@@ -27,6 +27,10 @@ h in [0, P) is a cubic polynomial of the unit's key modulo the prime P = 2^31 - 
 release. Sorting needs one integer a row, and no row is hashed: about a quarter of the time that a keyed hash of the
 row's text takes.
 
+A linear polynomial would not do: on consecutive keys its offsets bunch together. Where d rows have the unit's key, n =
+m d: the j-th of them with the i-th of the unit's own m rows is number (i - 1) d + j. The coefficients are kept nowhere;
+a stream keeps its key, and bounds each batch by itself.
+
 | here | there | unit |
 |---|---|---|
 | `hash_sql` | h | below P |

@@ -12,7 +12,9 @@ such casts refuses them from its schema.
 | dates, times | against literals; equal steps by one division | - |
 | text, booleans | CASE over the categories | - |
 
-NaN is tested for by name, since it is above every number.
+NaN and infinities are tested for by name: in SQL least(greatest(NaN, 0), 10) is 10. `NA` and the other texts that stand
+for no value (`ABSENT`) have the leaf of NULL where a number, a time or a boolean is declared; any other text that is
+none has the leaf OTHER.
 
 **Privacy**: deterministic and total functions of one row.
 **Source**: docs/method/rows.md, "Leaves and keys", "Measures are integers before they are added".

@@ -21,7 +21,7 @@ of n counts if (i k + r) mod n < k, which exactly k of them do, each with the sa
 
 **Privacy**: which keys of a unit count follows from her own rows, the listed keys and the secret, so one unit moves at
 most k counts, each by one. What comes back is raw and goes to `central.selection` alone.
-**Source**: docs/method/keys.md, "The step"; docs/method/rows.md, "At most tau rows of a unit".
+**Source**: docs/method/rows.md, "The step", "At most tau rows of a unit".
 """
 
 from __future__ import annotations

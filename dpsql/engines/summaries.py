@@ -8,6 +8,9 @@ Rows are grouped by the unit's key and by nothing else. What is ordered, summed 
 rule (`exact_units`) and texts by bytes, so neither storage, threads nor ties show in a value. A person without rows has
 no line: her counts and sums are 0, all else is NULL.
 
+`nth` numbers values; `mode` takes the most frequent value, among equals the least by bytes; `arg_min(y, x)` the least
+x, among equals the least y, NULL last.
+
 | here | there | unit |
 |---|---|---|
 | `people_rows` | rows of the people's table with her summaries within bounds | units of the declared type |
@@ -15,7 +18,6 @@ no line: her counts and sums are 0, all else is NULL.
 
 **Privacy**: a line is a function of the rows that lead to its key, of public tables and of lines of the same key; all
 such rows are read, whatever `max_ids` says. What comes out is raw.
-**Source**: docs/method/rows.md, "Facts about people".
 """
 
 from __future__ import annotations

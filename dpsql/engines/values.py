@@ -145,11 +145,12 @@ class StoredType:
 
 
 NEVER, FITS = "none", "none: every value fits"
-WHOLE_NUMBERS = "canonical integer text; compared as integers"
-DECIMALS = "canonical decimal text; compared as decimals"
-BYTES = "bytes; no collation, no case, no normal form"
-SAME_TIMES = "ISO text in UTC; compared as instants"
-ONLY_SMALL = "canonical decimal text below 2^53; NaN, infinities and from 2^53 on: no key"
+WHOLE_NUMBERS = "integers"
+DECIMALS = "decimals"
+BYTES, NO_BLANKS = "bytes", "bytes; CHAR(n) without its blanks"
+SAME_TIMES = "instants"
+AS_STORED = "as stored"
+ONLY_SMALL = "decimals below 2^53; NaN, infinities and from 2^53 on: no key"
 
 
 def float_key(double: str) -> str:
@@ -195,7 +196,7 @@ TYPES: tuple[StoredType, ...] = (
     StoredType(_DUCK, "ENUM", r"ENUM\(.*\)", ("VARCHAR", "CAST({x} AS VARCHAR)"),
                ("VARCHAR", "CAST({x} AS VARCHAR)"), NEVER, FITS, BYTES),
     StoredType(_DUCK, "BOOLEAN, DATE, UUID", "(BOOLEAN|DATE|UUID)", ("{0}", _AS_IS), ("{0}", _AS_IS), NEVER, FITS,
-               "`true`, ISO text, lower-case text; compared as stored"),
+               AS_STORED),
     StoredType(_DUCK, "TIMESTAMP, with time zone too", "(TIMESTAMP|TIMESTAMP WITH TIME ZONE)", ("{0}", _AS_IS),
                ("{0}", _AS_IS), NEVER, FITS, SAME_TIMES),
     StoredType(_DUCK, "TIMESTAMP_S, TIMESTAMP_MS", "(TIMESTAMP_S|TIMESTAMP_MS)",
@@ -222,12 +223,11 @@ TYPES: tuple[StoredType, ...] = (
                NEVER, FITS, ONLY_SMALL),
     StoredType((POSTGRESQL,), "text, varchar(n), char(n), name, enums",
                r"text|bpchar|character(?: varying)?(?:\(\d+\))?|name|enum",
-               ("VARCHAR", postgres_text("{x}")), ("VARCHAR", postgres_text("{x}")), NEVER, FITS,
-               f"{BYTES}; CHAR(n) without its blanks"),
+               ("VARCHAR", postgres_text("{x}")), ("VARCHAR", postgres_text("{x}")), NEVER, FITS, NO_BLANKS),
     StoredType((POSTGRESQL,), "citext, text with a non-deterministic collation", "citext|text, folded",
                ("VARCHAR", postgres_text("{x}")), None, NEVER, FITS, "refused as a key; as a value bytes"),
     StoredType((POSTGRESQL,), "boolean, date, uuid", "(boolean|date|uuid)", ("{0}", _AS_IS), ("{0}", _AS_IS), NEVER,
-               FITS, "`true`, ISO text, lower-case text; compared as stored"),
+               FITS, AS_STORED),
     StoredType((POSTGRESQL,), "timestamp, timestamptz", r"timestamp(?:\(\d\))?( with time zone| without time zone)",
                ("TIMESTAMP{0}", _AS_IS), ("TIMESTAMP{0}", _AS_IS), NEVER, FITS, SAME_TIMES),
     StoredType((SPARK,), "tinyint, smallint, int, bigint", "(tinyint|smallint|int|bigint)", ("{0}", _AS_IS),
@@ -239,11 +239,11 @@ TYPES: tuple[StoredType, ...] = (
     StoredType((SPARK,), "string, varchar(n)", r"string|varchar\(\d+\)", ("VARCHAR", _AS_IS), ("VARCHAR", _AS_IS),
                NEVER, FITS, BYTES),
     StoredType((SPARK,), "char(n)", r"char\(\d+\)", ("VARCHAR", "rtrim({x})"), ("VARCHAR", "rtrim({x})"), NEVER, FITS,
-               f"{BYTES}; without its blanks"),
+               NO_BLANKS),
     StoredType((SPARK,), "string with a collation", "string collate .*", ("VARCHAR", "({x} COLLATE UTF8_BINARY)"),
                None, NEVER, FITS, "refused as a key; as a value bytes"),
     StoredType((SPARK,), "boolean, date", "(boolean|date)", ("{0}", _AS_IS), ("{0}", _AS_IS), NEVER, FITS,
-               "`true`, ISO text; compared as stored"),
+               AS_STORED),
     StoredType((SPARK,), "timestamp, timestamp_ntz", "(timestamp|timestamp_ntz)", ("{0}", _AS_IS), ("{0}", _AS_IS),
                NEVER, FITS, SAME_TIMES),
 )  # fmt: skip

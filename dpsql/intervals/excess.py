@@ -12,6 +12,9 @@ of which a group with the share F of the rows has about F E:
 towards more for values above the upper bound, towards less for those below the lower one. Where far units, or units
 beyond both bounds, stand out of their noise, nothing bounds that side.
 
+The mean excess of values beyond a bound is about the bound itself, whatever the tail; a Pareto tail of 1.2 and less is
+not covered where noise hides it.
+
 A sum or an average over an axis (`AVG(age)`) leaves out rows whose value lies beyond the axis's bounds, and nothing
 measures these values. Where such rows stand out of the noise and the statement's conditions may hold for them, nothing
 bounds either side.
@@ -42,6 +45,9 @@ The interval reaches from the noise's end to `shift` and this variance on the si
 all: a count only grows, a sum of amounts that are never negative too. Where units beyond four bounds stand out of the
 noise of their number, nothing bounds those sides.
 
+What is proven is only that one group may hold all of L. A group that a few heavy units own is in no such variance; a
+note under the answer says so.
+
 | here | there | unit |
 |---|---|---|
 | `RowsBeyondBound.rows`, `stderr`, `counted` | L, s, B | rows |
@@ -66,7 +72,7 @@ import numpy as np
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
-from dpsql.intervals.estimated import ErrorComponents
+from dpsql.intervals.estimated import ErrorComponents, quantile
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.intervals.reads import total_rows
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
@@ -179,9 +185,10 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
     error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
     if beyond.bounding == BIT:
-        # rows left out are in the numbers by their scale, so any of them may be too high
-        either, none = np.abs(joined.amount), np.zeros(numbers)
-        return _sided(joined._replace(rises=either, falls=either), numbers, none, rate * (spread + values))
+        # Rows left out are in the numbers by their scale, so any of them may be too high. Where they lie is the same in
+        # every collection, and noise as large does not hide it: the two add up, or one star's shares miss too often.
+        far, none = quantile(0.95) * np.sqrt(rate * spread), np.zeros(numbers)
+        return ErrorComponents(none, none, rate * values, rate * values, -far, far)
     variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
     return _sided(joined, numbers, beyond.rows / counted * net, variance)
 

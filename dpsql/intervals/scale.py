@@ -7,6 +7,20 @@
 | tail | rows of the few who own most, above every bound; longer on the side of more | all of them |
 | shift | estimated bias from a declared bound (`dpsql.intervals.excess`, `excess`) | all of a table |
 
+A question asks for a part F of the n_0 rows and answers n, with average A; P people, q the quantile of tau:
+
+| part | COUNT | SUM | AVG |
+|---|---|---|---|
+| noise | R_N^2 var c | R_S^2 (var y + mid^2 var c) | [R_S^2 var y + (R_S mid - A R_N)^2 var c] / n^2 |
+| scale and tail | (n rel_N)^2 | (S rel_S)^2 | A^2 rel_A^2 |
+| spread | P_c | P_y + A^2 P_c | P_y / n^2 |
+
+    U = max(0, 1 - 1 / R_N) n_0,   H = max(1, (1 - q) P / 2)
+    P_c = (1.2 U F (1 - F))^2 + U^2 F (1 - F) / H,   P_y = P_c (spread of a value)^2
+
+Noise is of the part F alone. Two things cannot be covered: rows in the hands of fewer people than noise can show, and
+groups that only the heaviest own.
+
 An answer is a form of counts and sums, so it changes by its derivatives: with C and S the part of an answer's
 derivative that follows a count's or a sum's own size,
 
@@ -47,7 +61,6 @@ all rows nothing is off but the scale, and of the leaves from a on up to the las
 | `_Amounts.error` | standard error of M upwards | units of the measure |
 
 **Privacy**: published values alone.
-**Source**: docs/method/user_level.md, "An amount's own axis".
 """
 
 from __future__ import annotations

@@ -5,18 +5,17 @@
 | survey    | a catalog as questions to people |
 | plan      | which views people are drawn to, by which oracle, how often |
 | tau       | how noisy answers will be, and how many rows of one person may speak |
-| rounds    | adaptive collections, a plan a round |
 | services  | one plan for each of several services that cannot join on a device |
 | files     | plans, the collector's private state, the release: whole or not there |
-| collector | spools in, tallies out: idempotent by file, one report a token |
-| tables    | the same of reports in tables of a server, which counts them |
-| tallies   | counts per view and fold of people, and what each kind of view tells |
+| collector | files or a server's tables in, counts out: idempotent by file, one report a token |
+| tallies   | a plan with its counts per view and fold of people, and what each kind of view tells |
 | estimate  | tallies to tables of shares with covariances |
 | totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |
 | parts     | interactions of several axes |
 | smooth    | smooth, non-negative estimates beside the unbiased ones |
 | lle       | one view as the tables of its pairs |
 | content   | tables to a release of the same shape as a central one |
+| ahead     | adaptive collections, a plan a round, to a release |
 | joined    | reports of several services to a release |
 | simulate  | a raw star as people with rows, and their reports |
 | run       | plan, collect: the two steps |

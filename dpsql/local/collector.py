@@ -1,4 +1,4 @@
-"""Spools in, tallies out: files of reports, read strictly, each counted once, one report a token.
+"""Reports in, tallies out: files, or tables of a server, read strictly, each counted once, one report a token.
 
 **Files.** What `spools` reads, a portion at a time: memory does not grow with the number of reports. Token and epoch
 are written by whoever receives reports: taken from senders, a sender could name a new epoch and be counted again.
@@ -22,14 +22,37 @@ Rows of reports in, tallies out: DuckDB tells views apart and packs payloads, an
 
 No step looks at reports one by one in Python. Rows come in portions that fit in memory, whatever their number.
 
-**Privacy**: reports are private before they get here.
+**Tables of a server** are counted there: one statement, whose rows are counts and nothing else.
+
+    r     the tables' reports as hex digits, with token and epoch
+    one   the reports that count: of each token and epoch the least in byte order, and all without a token
+    said  which view a report answers, or why it answers none
+    part  what is counted of it
+
+A payload that is one number is counted whole, by that number. Where every bit of a payload counts by itself
+(`Oracle.apart`), its bytes are counted one by one: counts of 256 values a byte hold all that a tally needs, and no
+payload is put together from them. Here the counts become payloads again, each in its multiplicity, and go through the
+oracles that count files. So tallies are the same integers, whichever engine counted.
+
+| here | there | unit |
+|---|---|---|
+| `place` | byte of a payload that is counted, from 0 | - |
+| `people` | reports that count | reports |
+| `rows` | those with the same token and epoch too | reports |
+
+A person's fold is a keyed hash of the token, the same as of files. Without a token the engine draws it: totals are the
+same integers then, folds are not.
+
+**Privacy**: reports are private before they get here. A report that answers no view is counted by its reason; none
+can make the statement fail. Folds do not look at reports. The key of tokens stands in the statement: it is drawn for
+one run, and keeps folds from whoever chooses tokens, not tokens from the server that holds them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,24 +62,30 @@ from numpy.typing import NDArray
 
 from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.plan import Plan
+from dpsql.engines.dialect import Dialect
 from dpsql.engines.duck import private_connection
-from dpsql.local.spools import CountedFile, Spool, check_damage, counted_file
-from dpsql.local.tallies import FOLDS, ViewTally, added, empty_tallies, oracle_of
+from dpsql.engines.joined_rows import common_table, with_tables
+from dpsql.engines.server import ServerSession, every_column
+from dpsql.engines.values import BITS, SourceColumn
+from dpsql.errors import SourceError
+from dpsql.local.oracles.oracle import Bytes, Oracle
+from dpsql.local.spools import LARGEST_EPOCH, CountedFile, Spool, check_damage, counted_file
+from dpsql.local.tallies import FOLDS, CountedCollection, IntArray, ViewTally, empty_collection, oracle_of
 from dpsql.release.write import registered
 
 PORTION = 1 << 25
 """Bytes of reports that are packed at once."""
-CHECKS = (
-    (f"octet_length(report) <= {HEADER}", "too short"),
-    ("view IS NULL AND report[:2] <> $magic", "not a report of version 1"),
-    ("view IS NULL AND report[3:10] <> $plan", "another plan"),
-    ("view IS NULL AND report[11:12] > $last", "no such view"),
-    ("view IS NULL", "not the view's oracle"),
-    ("octet_length(report) > $longest", "payload length"),
+HEADS = (
+    (2, "not a report of version 1"),
+    (10, "another plan"),
+    (12, "no such view"),
+    (HEADER, "not the view's oracle"),
 )
-"""In this order, what is looked at before an oracle sees a payload; `view` is that of a report whose head is known."""
+"""Reasons why a report is rejected by its head: no view's head begins with as many of its first bytes."""
+REASONS = ("too short", *(reason for _, reason in HEADS), "payload length", "no report")
+"""Why an oracle does not see a payload."""
 LONGEST = 64
-"""Bytes that any payload may have; beyond, none has more than a byte for each item of the largest view."""
+"""Bytes that any payload may have."""
 
 
 def heads_of(plan: Plan) -> list[bytes]:
@@ -67,9 +96,23 @@ def heads_of(plan: Plan) -> list[bytes]:
     ]
 
 
-def longest_report(plan: Plan) -> int:
-    """Bytes of the longest report that an oracle looks at."""
-    return HEADER + max(LONGEST, *(view.domain for view in plan.views))
+def failed_sql(plan: Plan, width: str, first: Callable[[int], str], literal: Callable[[bytes], str]) -> str:
+    """SQL of why a report answers no view, by its place in `REASONS`; -1 if it does.
+
+    Args:
+        plan: the plan that reports must name.
+        width: SQL of the payload's bytes; `view` is that of a report whose head is known.
+        first: SQL of so many first bytes of a report.
+        literal: SQL of bytes as `first` gives them.
+    """
+    checks, heads = [f"{width} <= 0"], heads_of(plan)
+    for size, _ in HEADS:
+        known = ", ".join(literal(head) for head in sorted({head[:size] for head in heads}))
+        checks.append(f"view IS NULL AND {first(size)} NOT IN ({known})")
+    # beyond, no payload has more than a byte for each item of the largest view
+    checks.append(f"{width} > {max(LONGEST, *(view.domain for view in plan.views))}")
+    whens = " ".join(f"WHEN {check} THEN {number}" for number, check in enumerate(checks))
+    return f"CASE {whens} ELSE -1 END"
 
 
 class Counting:
@@ -80,26 +123,23 @@ class Counting:
         plan: the plan that reports must name.
 
     Attributes:
-        tallies: of the accepted reports.
+        collection: counts of the accepted reports.
         rejected: how many were rejected for each reason.
-        accepted: how many were accepted.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, plan: Plan) -> None:
         self._connection = connection
-        self._oracles = [oracle_of(plan, view) for view in plan.views]
-        self.tallies = empty_tallies(plan)
+        self.collection = empty_collection(plan)
         self.rejected = Counter[str]()
-        self.accepted = 0
-        heads = heads_of(plan)
+        heads = list(enumerate(heads_of(plan)))
         connection.execute("CREATE OR REPLACE TEMP TABLE plan_head (view INTEGER, head BLOB)")
-        connection.executemany("INSERT INTO plan_head VALUES (?, ?)", list(enumerate(heads)))
-        self._known = {
-            "magic": MAGIC,
-            "plan": plan.hash,
-            "last": heads[-1][10:12],
-            "longest": longest_report(plan),
-        }
+        connection.executemany("INSERT INTO plan_head VALUES (?, ?)", heads)
+        self._failed = failed_sql(
+            plan,
+            f"octet_length(report) - {HEADER}",
+            lambda size: f"report[:{size}]",
+            lambda head: f"from_hex('{head.hex()}')",
+        )
 
     def add(self, rows: str) -> None:
         """Count one portion.
@@ -107,32 +147,29 @@ class Counting:
         Args:
             rows: a relation in SQL with columns `report` BLOB and `fold`, an integer below `FOLDS`.
         """
-        cases = " ".join(f"WHEN {check} THEN {number}" for number, (check, _) in enumerate(CHECKS))
         groups = self._connection.execute(
             f"""
             WITH said AS (
-                SELECT report, fold, view, CASE {cases} END AS failed
+                SELECT report, fold, view, {self._failed} AS failed
                 FROM ({rows}) LEFT JOIN plan_head ON report[:{HEADER}] = head)
-            SELECT failed, if(failed IS NULL, view, 0) AS number, if(failed IS NULL, fold, 0) AS part,
-                if(failed IS NULL, octet_length(report) - {HEADER}, 0) AS width, count(*),
-                string_agg(if(failed IS NULL, hex(report[{HEADER + 1}:]), NULL), '')
+            SELECT failed, if(failed < 0, view, 0) AS number, if(failed < 0, fold, 0) AS part,
+                if(failed < 0, octet_length(report) - {HEADER}, 0) AS width, count(*),
+                string_agg(if(failed < 0, hex(report[{HEADER + 1}:]), NULL), '')
             FROM said GROUP BY ALL
-            """,
-            self._known,
+            """
         ).fetchall()
         for failed, view, fold, width, reports, digits in groups:
-            if failed is not None:
-                self.rejected[CHECKS[failed][1]] += reports
+            if failed >= 0:
+                self.rejected[REASONS[failed]] += reports
                 continue
             payloads = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8).reshape(reports, width)
-            oracle, tally = self._oracles[view], self.tallies[view]
+            oracle, tally = self.collection.oracle(view), self.collection.tallies[view]
             accepted, reason = oracle.check(payloads)
             sound = int(accepted.sum())
             self.rejected[reason] += reports - sound
             if sound:
                 tally.reports[fold] += sound
                 tally.support[fold] += oracle.count(payloads if sound == reports else payloads[accepted])
-                self.accepted += sound
 
 
 def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8]) -> Counting:
@@ -209,30 +246,30 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     spool = Spool(path, content, counted_files, Counter())
     state.execute("BEGIN")
     try:
-        held, accepted, tallies, rejected = _read(state, plan, spool, digest, key)
+        token_reports, counted, rejected = _read(state, plan, spool, digest, key)
     except duckdb.Error as error:
         state.execute("ROLLBACK")
         check_damage(spool, state, error)
         state.execute("BEGIN")
-        held, accepted, tallies, rejected = 0, 0, empty_tallies(plan), Counter({"unreadable file": 1})
-    _store(state, digest, tallies)
-    reports = held + accepted + sum(rejected.values())
-    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, accepted])
+        token_reports, counted, rejected = 0, empty_collection(plan), Counter({"unreadable file": 1})
+    _store(state, digest, counted.tallies)
+    reports = token_reports + counted.accepted + sum(rejected.values())
+    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, reports, counted.accepted])
     state.execute("INSERT INTO size VALUES (?, ?)", [digest, content.size])
     for reason, count in sorted(rejected.items()):
         if count:
             state.execute("INSERT INTO rejected VALUES (?, ?, ?)", [digest, reason, count])
     state.execute("COMMIT")
-    return SpoolCount(reports, accepted, False)
+    return SpoolCount(reports, counted.accepted, False)
 
 
 def _read(
     state: duckdb.DuckDBPyConnection, plan: Plan, spool: Spool, digest: str, key: bytes
-) -> tuple[int, int, list[ViewTally], Counter[str]]:
+) -> tuple[int, CountedCollection, Counter[str]]:
     """Hold the reports that have a token, and count the others.
 
     Returns:
-        How many were held and accepted, tallies of the latter, and rejections by reason.
+        How many were held, counts of the others, and rejections by reason.
     """
     counting, token_reports = Counting(state, plan), 0
     for portion in spool.portions(state):
@@ -251,7 +288,7 @@ def _read(
             token_reports += tokens
         if rows > tokens:
             _count_plain(state, counting, portion, digest)
-    return token_reports, counting.accepted, counting.tallies, counting.rejected + spool.unreadable
+    return token_reports, counting.collection, counting.rejected + spool.unreadable
 
 
 def _row(state: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
@@ -293,7 +330,7 @@ def _portions(rows: int, size: int) -> int:
 
 def close_collection(
     state: duckdb.DuckDBPyConnection, plan: Plan
-) -> tuple[list[ViewTally], CollectionManifest]:
+) -> tuple[CountedCollection, CollectionManifest]:
     """Add everything up, including reports held by token.
 
     Args:
@@ -301,7 +338,7 @@ def close_collection(
         plan: the plan.
 
     Returns:
-        Tallies per view, and the manifest.
+        The counts, and the manifest.
     """
     counting = Counting(state, plan)
     token_reports, size = _row(state, "SELECT count(*), coalesce(sum(octet_length(report)), 0) FROM held")
@@ -312,19 +349,18 @@ def close_collection(
             f"SELECT min(report) AS report, any_value(part) & {FOLDS - 1} AS fold FROM held "
             f"WHERE part BETWEEN {first} AND {last} GROUP BY token, epoch"
         )
-    people = counting.accepted + counting.rejected.total()
-    files, reports, accepted = _row(
-        state, "SELECT count(*), coalesce(sum(reports), 0), coalesce(sum(accepted), 0) FROM file"
-    )
+    people = counting.collection.accepted + counting.rejected.total()
+    files, reports = _row(state, "SELECT count(*), coalesce(sum(reports), 0) FROM file")
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
     rejected = Counter({str(reason): int(n) for reason, n in stored}) + counting.rejected
     rejected += Counter({"repeated token": token_reports - people})
-    return added(_load(state, plan), counting.tallies), CollectionManifest(
-        files, reports, accepted + counting.accepted, dict(sorted(rejected.items())), people
-    )
+    _add_stored(state, counting.collection.tallies)
+    accepted = counting.collection.accepted
+    manifest = CollectionManifest(files, reports, accepted, dict(sorted(rejected.items())), people)
+    return counting.collection, manifest
 
 
-def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTally]) -> None:
+def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: Sequence[ViewTally]) -> None:
     blocks = []
     for number, tally in enumerate(tallies):
         folds, items = np.nonzero(tally.support)
@@ -339,14 +375,205 @@ def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTall
         state.execute("INSERT INTO tally SELECT ?, view, fold, item, support FROM incoming", [digest])
 
 
-def _load(state: duckdb.DuckDBPyConnection, plan: Plan) -> list[ViewTally]:
-    tallies = empty_tallies(plan)
+def _add_stored(state: duckdb.DuckDBPyConnection, tallies: Sequence[ViewTally]) -> None:
     for view, fold, position, support in state.execute(
         "SELECT view, fold, item, sum(support) FROM tally GROUP BY ALL"
     ).fetchall():
-        tallies[view].support[fold, position] = int(support)
+        tallies[view].support[fold, position] += int(support)
     for view, fold, reports in state.execute(
         "SELECT view, fold, sum(reports) FROM people GROUP BY ALL"
     ).fetchall():
-        tallies[view].reports[fold] = int(reports)
-    return tallies
+        tallies[view].reports[fold] += int(reports)
+
+
+BYTES = ("BYTEA", "BINARY", "BLOB")
+"""What engines call a column of bytes."""
+NUMBER = 7
+"""Bytes of the longest payload that is read as a number; every oracle's is shorter, a longer one is none of theirs."""
+COUNTING = "counting the reports"
+
+
+def tally_tables(
+    session: ServerSession, plan: Plan, places: Sequence[str], key: bytes
+) -> tuple[CountedCollection, CollectionManifest]:
+    """Count all reports of some tables, each table once.
+
+    Args:
+        session: an open server.
+        plan: the plan that reports must name.
+        places: tables, with a column `report` of bytes and perhaps `token` and `epoch`.
+        key: secret bytes under which tokens become folds.
+
+    Returns:
+        The counts, and the manifest.
+
+    Raises:
+        SourceError: a table is not there, or has no such column.
+        EngineLost: the server does not answer.
+    """
+    tables = [_select(session, place) for place in dict.fromkeys(places)]
+    columns = session.columns(statement(plan, tables, token_prefix(key), session.dialect), COUNTING)
+    return _tallied(plan, columns, len(tables))
+
+
+def _select(session: ServerSession, place: str) -> str:
+    """SELECT of a table's reports: `digits`, their bytes in hexadecimal; `token`, a text or NULL; `epoch`, a BIGINT.
+
+    Raises:
+        SourceError: there is no such table, or a column is of another type.
+    """
+    stored = session.table(place)
+    if stored is None:
+        raise SourceError(f"{session.name} has no table {place} that may be read", hint="check its name")
+    listed = every_column(session.name, session.dialect, stored, key=True)
+    columns = {name.lower(): column for name, column in listed.items()}
+    report = columns.get("report")
+    if report is None or report.kind not in BYTES:
+        raise SourceError(
+            f"{place} has no column `report` of bytes", hint="make a view with one, and name it"
+        )
+    token = columns["token"].sql if "token" in columns else "NULL"
+    dialect = session.dialect
+    return (
+        f"SELECT {dialect.hex(report.sql)} AS digits, {dialect.text(token)} AS token, "
+        f"{_epoch(place, columns)} AS epoch FROM {stored.place}"
+    )
+
+
+def _epoch(place: str, columns: Mapping[str, SourceColumn]) -> str:
+    """SQL of an epoch: 0 where there is none of 32 bits."""
+    if "epoch" not in columns:
+        return "CAST(0 AS BIGINT)"
+    stored, sql = columns["epoch"]
+    if stored not in BITS:
+        raise SourceError(
+            f"the column `epoch` of {place} does not contain whole numbers", hint="cast it in a view"
+        )
+    within = f"{sql} BETWEEN {-LARGEST_EPOCH - 1} AND {LARGEST_EPOCH}"
+    return f"CASE WHEN {within} THEN CAST({sql} AS BIGINT) ELSE 0 END"
+
+
+def statement(plan: Plan, tables: Sequence[str], prefix: bytes, dialect: Dialect) -> str:
+    """The statement that counts the reports of some tables.
+
+    Args:
+        plan: the plan that reports must name.
+        tables: SELECT of each, with columns `digits`, `token` and `epoch`.
+        prefix: secret bytes before a token where it is hashed.
+        dialect: of the engine.
+    """
+    reports = " UNION ALL ".join(tables)
+    last = f"substr({dialect.sha256(prefix.hex(), 'token')}, 32, 1)"
+    fold = dialect.remainder(dialect.position(last, list("0123456789abcdef")), str(FOLDS))
+    drawn = f"CAST(floor({dialect.chance} * {FOLDS}) AS INTEGER)"
+    unique_reports = (
+        f"SELECT min(digits) AS digits, {fold} AS fold, count(*) AS n, 1 AS tokens FROM r "
+        f"WHERE token IS NOT NULL AND digits IS NOT NULL GROUP BY token, epoch UNION ALL "
+        f"SELECT digits, {drawn} AS fold, 1 AS n, 0 AS tokens FROM r WHERE token IS NULL OR digits IS NULL"
+    )
+    view = dialect.position(f"substr(digits, 1, {2 * HEADER})", [head.hex() for head in heads_of(plan)])
+    length = dialect.quotient("CAST(length(digits) AS BIGINT)", "2")
+    with_views = f"SELECT digits, fold, n, tokens, {view} AS view, {length} - {HEADER} AS width FROM one"
+    names = ("failed", "view", "fold", "width", "place", "value")
+    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", "tokens"))
+    counts = f"SELECT {', '.join(names)}, count(*) AS people, {sums} FROM part GROUP BY {', '.join(names)}"
+    steps = [
+        f"r AS ({reports})",
+        common_table("one", unique_reports, dialect),
+        f"said AS ({with_views})",
+        f"part AS ({_parts(plan, dialect)})",
+    ]
+    return with_tables(steps, counts)
+
+
+def _parts(plan: Plan, dialect: Dialect) -> str:
+    """SELECT of what is counted: a line for each part of a sound payload, one for any other report."""
+    apart = [oracle_of(plan, view).apart for view in plan.views]
+    places = ", ".join(f"({place})" for place in range(max([1, *apart])))
+    answered = ", ".join(
+        f"CASE WHEN failed < 0 THEN {name} ELSE 0 END AS {name}" for name in ("view", "fold", "width")
+    )
+    # a byte, or the whole payload as a number
+    first = 2 * HEADER + 1
+    byte = dialect.number(f"substr(digits, {first} + 2 * place, 2)")
+    number = dialect.number(f"substr(digits, {first}, {2 * NUMBER})")
+    counted = (
+        f"CASE WHEN failed >= 0 THEN 0 WHEN apart > 0 THEN {byte} WHEN width <= {NUMBER} THEN {number} "
+        "ELSE 0 END"
+    )
+    return (
+        f"SELECT failed, {answered}, place, {counted} AS value, n, tokens "
+        f"FROM ({_ends(plan, apart, dialect)}) AS e CROSS JOIN (VALUES {places}) AS b(place) "
+        "WHERE place BETWEEN lowest AND highest"
+    )
+
+
+def _ends(plan: Plan, apart: Sequence[int], dialect: Dialect) -> str:
+    """SELECT of reports with the bytes that are counted: all that count apart, the last if its padding is damaged."""
+    spare = [8 * size - view.domain if size else 0 for size, view in zip(apart, plan.views, strict=True)]
+    failed = failed_sql(
+        plan, "width", lambda size: f"substr(digits, 1, {2 * size})", lambda head: f"'{head.hex()}'"
+    )
+    failed = f"CASE WHEN digits IS NULL THEN {REASONS.index('no report')} ELSE {failed} END"
+    with_checks = (
+        f"SELECT said.*, {failed} AS failed, {_of_view(apart, 0)} AS apart, "
+        f"{_of_view([1 << bits for bits in spare], 1)} AS spare FROM said"
+    )
+    last = dialect.number("substr(digits, length(digits) - 1, 2)")
+    damaged = f"{dialect.remainder(last, 'spare')} <> 0"
+    return (
+        f"SELECT t.*, CASE WHEN failed < 0 AND width = apart AND {damaged} THEN apart - 1 ELSE 0 END AS lowest, "
+        "CASE WHEN failed < 0 AND width = apart THEN apart - 1 ELSE 0 END AS highest "
+        f"FROM ({with_checks}) AS t"
+    )
+
+
+def _of_view(values: Sequence[int], default: int) -> str:
+    """SQL of a number of the report's view."""
+    whens = " ".join(f"WHEN {view} THEN {value}" for view, value in enumerate(values) if value != default)
+    return f"CASE view {whens} ELSE {default} END" if whens else str(default)
+
+
+def _tallied(
+    plan: Plan, columns: Mapping[str, IntArray], tables: int
+) -> tuple[CountedCollection, CollectionManifest]:
+    """Tallies and the manifest from the statement's columns."""
+    collection, rejected = empty_collection(plan), Counter[str]()
+    passed = columns["failed"] < 0
+    once = ~passed  # lines that stand for a report, so that one of several parts is counted once
+    for number in np.unique(columns["failed"][~passed]).tolist():
+        rejected[REASONS[number]] += int(columns["people"][columns["failed"] == number].sum())
+    keys = np.stack([columns[name] for name in ("view", "fold", "width")], axis=1)
+    for view, fold, width in np.unique(keys[passed], axis=0).tolist():
+        in_group = passed & (keys == (view, fold, width)).all(axis=1)
+        lines = {name: column[in_group] for name, column in columns.items()}
+        oracle, people, tally = collection.oracle(view), lines["people"], collection.tallies[view]
+        payloads = _payloads(oracle, lines["place"], lines["value"], width)
+        sound, reason = oracle.check(payloads)
+        rejected[reason] += int(people[~sound].sum())
+        tally.support[fold] += _times(oracle, payloads[sound], people[sound])
+        tally.reports[fold] += int(people[sound & (lines["place"] == 0)].sum())
+        once[in_group] = ~sound | (lines["place"] == 0)
+    people, rows, tokens = (int(columns[name][once].sum()) for name in ("people", "n", "tokens"))
+    accepted = collection.accepted
+    rejected["repeated token"] += rows - people
+    return collection, CollectionManifest(tables, rows, accepted, dict(sorted((+rejected).items())), tokens)
+
+
+def _payloads(oracle: Oracle, place: IntArray, value: IntArray, width: int) -> Bytes:
+    """Payloads that hold what was counted, and zero elsewhere."""
+    payloads = np.zeros((value.size, width), dtype=np.uint8)
+    if oracle.apart:
+        payloads[np.arange(value.size), place] = value
+    else:
+        for position in range(min(width, NUMBER)):
+            payloads[:, width - 1 - position] = value >> (8 * position) & 0xFF
+    return payloads
+
+
+def _times(oracle: Oracle, payloads: Bytes, people: IntArray) -> IntArray:
+    """Support of payloads that came several times each: they are counted once a binary digit of that number."""
+    total = np.zeros(oracle.width, dtype=np.int64)
+    for digit in range(int(people.max(initial=0)).bit_length()):
+        total += oracle.count(payloads[(people >> digit & 1) == 1]) << digit
+    return total

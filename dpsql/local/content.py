@@ -18,10 +18,10 @@ who were asked whether they have one, and their part is taken out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,55 +34,41 @@ from dpsql.local.estimate import (
     FittedTable,
     Parts,
     axis_table,
+    model_of,
     one_row_each,
     rows_between,
     table,
     told_of,
 )
-from dpsql.local.lle import CountEstimates, axis_models, by_pairs
+from dpsql.local.lle import by_pairs
+from dpsql.local.mechanisms import row_bits
 from dpsql.local.mechanisms.blue import ShareEstimate, ViewReports, blue, gains
-from dpsql.local.mechanisms.row_bits import (
-    BEYOND,
-    BEYOND_MIXED,
-    LARGEST,
-    TwoLaws,
-    clip_factor,
-    missing_at_random,
-    shrink,
-)
 from dpsql.local.mechanisms.truncation import ValueWithError, shuffled_epsilon
 from dpsql.local.oracles.oracle import FloatArray, influence
-from dpsql.local.parts import Fits, interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import plan_body, row_reports_of
 from dpsql.local.smooth import Positive, outside, positive_shares
 from dpsql.local.survey import Survey
-from dpsql.local.tallies import Tallies, layout_of, oracle_of, shares
+from dpsql.local.tallies import CountedCollection, layout_of, oracle_of
 from dpsql.local.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
 from dpsql.matrices.estimated import Estimated, Integers, Smooth
 from dpsql.matrices.kronecker import ProductReading
+from dpsql.matrices.leaves import PrefixVariance
 from dpsql.matrices.model import Components
 from dpsql.matrices.stack import StackVariance
 from dpsql.mechanisms.distribution import nothing_drawn
-from dpsql.release.assemble import Description, Statistic, assemble
+from dpsql.release import reports
+from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import MeasureScale, Promise, RelativeError, ScaleMeta, SpentAmount
-from dpsql.release.reports import (
-    BitLeftOut,
-    FirstRoundMeta,
-    InfluenceMeta,
-    LocalMeta,
-    ManifestMeta,
-    ShuffledMeta,
-    SlotsLeftOut,
-)
 from dpsql.release.write import AxisPart, PlacedAxis, ReleaseBuilder, axis_parts
+from dpsql.tree import Tree
 
 SHUFFLE_DELTA = 1e-7
 
 
 def release_content(
     survey: Survey,
-    plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     manifest: CollectionManifest,
     release_id: str,
     *,
@@ -92,95 +78,125 @@ def release_content(
 
     Args:
         survey: the catalog's questions.
-        plan: the plan that people answered.
-        tallies: counts per view.
+        collection: the counted reports.
         manifest: what was collected and rejected.
         release_id: the release's id.
         joint: whether several axes are fitted together; without, what they do together comes straight from the
             grids, with the grids' own errors, and their views have no smooth counts.
     """
-    axis_tables = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
-    scale = row_scale(plan, tallies, axis_tables)
-    bits = weighted_tables(plan, tallies, axis_tables, scale.cut)
+    plan = collection.plan
+    axis_tables = {a: axis_table(collection, a) for a in range(len(survey.axes))}
+    scale = row_scale(collection, axis_tables)
+    bits = weighted_tables(collection, axis_tables, scale.cut)
     axis_tables = axis_tables if bits is None else bits.known
-    axes = survey_axes(survey)
-    estimates = CountEstimates(axis_tables, Fits(joint), scale)
-    interactions(plan, tallies, [held for held, _ in survey.tables], axis_tables, fits=estimates.fits)
-    trees = [axis.content.tree for axis in axes]
+    estimates = Estimates(collection, axis_tables, joint)
+    interactions(estimates, [held for held, _ in survey.tables])
+    models = [PrefixVariance(model_of(estimate.counts)) for _, estimate in sorted(axis_tables.items())]
+    # non-negative shares of every view, by its axes; None where it has none
     smooth: dict[tuple[int, ...], Positive | None] = {}
-    if survey.collection.by_pairs:
-        assembled = by_pairs(survey, plan, tallies, estimates, trees)
-    else:
-        smooth = _smooth_views(survey, plan, tallies, estimates, bits)
-        statistics = _statistics(survey, plan, tallies, estimates, bits, smooth)
-        assembled = assemble(statistics, axis_models(axis_tables), trees)
-    rows_at_most = rows_moved(plan, tallies, scale.factor)
+    for held, _ in () if survey.collection.by_pairs else survey.views.values():
+        if bits is not None and len(held) == 1:
+            smooth[held] = bits.positive[held[0]]
+        elif joint or len(held) == 1:
+            smooth[held] = positive_shares(collection, held, axis_tables, estimates.shares)
+
+    def assembled(trees: Sequence[Tree]) -> Assembled:
+        if survey.collection.by_pairs:
+            return by_pairs(survey, estimates, scale.factor, models, trees)
+        return assemble(_statistics(survey, estimates, scale.factor, bits, smooth), models, trees)
+
     smooth_outside = {
         survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
         for (a, *other_axes), positive in smooth.items()
         if positive is not None and not other_axes
     }
     at_random = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
+    clipped, first = scale.clipped, row_reports_of(plan)
+    local = replace(
+        local_meta(survey, plan, manifest, rows_moved(collection, scale.factor)),
+        everybody=survey.collection.everybody,
+        row_weight=scale.weight,
+        row_weight_error=scale.weight_error,
+        clipped_fraction=None if clipped is None else clipped.value,
+        clipped_fraction_error=None if clipped is None else clipped.error,
+        first_round=None if first is None else reports.FirstRoundMeta(first.plan, first.reports),
+        people=None if first is None else manifest.accepted + first.reports,
+        shuffled=_shuffled(plan, manifest) if plan_body(plan).get("shuffled") else None,
+        smooth_outside_unbiased=smooth_outside,
+        missing_at_random={name: p_value for name, (p_value, _) in at_random.items()} or None,
+        mixed={name: share for name, (_, share) in at_random.items() if share is not None} or None,
+    )
+    content = local_release(survey, [plan], plan_body(plan).get("catalog"), assembled, local, release_id)
+    return replace(content, scales=_scales(survey, plan, scale), bounding=_bounding(survey, plan, scale))
+
+
+def survey_axes(survey: Survey) -> list[AxisPart]:
+    """The survey's axes as a release holds them."""
+    return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
+
+
+def local_release(
+    survey: Survey,
+    plans: Collection[Plan],
+    catalog: Mapping[str, Any] | None,
+    assembled: Callable[[Sequence[Tree]], Assembled],
+    local: reports.LocalMeta,
+    release_id: str,
+) -> ReleaseBuilder:
+    """All that the release file of any collection holds.
+
+    Args:
+        survey: the catalog's questions.
+        plans: all that one person answers.
+        catalog: as the plans' collector has it.
+        assembled: statistics and models on the look-up trees of the survey's axes.
+        local: metadata of the reports.
+        release_id: the release's id.
+    """
+    axes = survey_axes(survey)
+    statistics, models = assembled([axis.content.tree for axis in axes])
+    alone = "no central cap is charged; "
+    if local.services is not None:
+        alone = "the services' epsilons add up to this one; that a person is known to a service is not hidden, and "
     return ReleaseBuilder(
         release_id,
-        plan_body(plan).get("catalog") or {},
+        catalog or {},
         spec_hash(survey.catalog),
-        survey_promise(survey, plan),
-        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
+        Promise(
+            unit=survey.catalog.privacy.unit.name,
+            neighbours="replace_one",
+            trust="local",
+            epsilon=str(sum((plan.epsilon for plan in plans), Fraction(0))),
+            rows_per_unit={survey.of: local.tau},
+            adds_up=f"{alone}whoever is also in a central release of the same people is promised, for replacing one "
+            "person, twice its add-or-remove epsilon plus this one",
+            simulated=local.simulated,
+        ),
+        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon)) for plan in plans],
         insecure=False,
         axes=axes,
-        models=assembled.models,
-        statistics=assembled.statistics,
-        scales=_scales(survey, plan, scale),
-        bounding=_bounding(survey, plan, scale),
-        local=replace(
-            _collected(survey, plan, manifest, scale),
-            influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
-            smooth_outside_unbiased=smooth_outside,
-            missing_at_random={name: p_value for name, (p_value, _) in at_random.items()} or None,
-            mixed={name: share for name, (_, share) in at_random.items() if share is not None} or None,
-        ),
+        models=models,
+        statistics=statistics,
+        local=local,
     )
-
-
-def _smooth_views(
-    survey: Survey, plan: Plan, tallies: Tallies, estimates: CountEstimates, bits: Weighted | None
-) -> dict[tuple[int, ...], Positive | None]:
-    """Non-negative shares of every view, by its axes; None where it has none."""
-    fits = estimates.fits
-    return {
-        held: bits.positive[held[0]]
-        if bits is not None and len(held) == 1
-        else positive_shares(plan, tallies, held, estimates.axis_tables, fits.shares)
-        if fits.fitted or len(held) == 1
-        else None
-        for held, _ in survey.views.values()
-    }
 
 
 def _statistics(
     survey: Survey,
-    plan: Plan,
-    tallies: Tallies,
-    estimates: CountEstimates,
+    estimates: Estimates,
+    factor: float,
     bits: Weighted | None,
     smooth: Mapping[tuple[int, ...], Positive | None],
 ) -> list[Statistic]:
-    """Counts and sums of every view as one table each."""
-    factor = estimates.scale.factor
-
-    def effects_of(views: Iterable[Sequence[int]], measure: int | None) -> Parts:
-        effects: Parts = interactions(plan, tallies, views, estimates.axis_tables, measure, estimates.fits)
-        return effects if bits is None else bits.barred(effects)
-
-    positive = {}
+    """Counts and sums of every view as one table each, in rows: `factor` of them are a unit of share."""
+    plan, positive = estimates.collection.plan, {}
     for held, smoothed in smooth.items():
         if smoothed is not None:
             errors = None if smoothed.errors is None else smoothed.errors.scaled(factor)
             positive[held] = Smooth(smoothed.shares * factor, errors, smoothed.preferred)
     return [
         Statistic(
-            described(survey, view, fitted, measure, plan.tau, plan.epsilon),
+            description(survey, view, fitted, measure, plan.tau, plan.epsilon),
             local_estimate(
                 fitted.values * factor,
                 {positions: s * factor**2 for positions, s in fitted.strengths.items()},
@@ -189,7 +205,7 @@ def _statistics(
             ),
         )
         for measure in [None, *range(len(survey.measures))]
-        for view, fitted in _family(survey, plan, tallies, estimates.axis_tables, measure, effects_of)
+        for view, fitted in _family(survey, estimates, measure, bits)
     ]
 
 
@@ -203,28 +219,27 @@ def local_estimate(
 
 
 def _family(
-    survey: Survey,
-    plan: Plan,
-    tallies: Tallies,
-    axis_tables: Mapping[int, AxisTable],
-    measure: int | None,
-    effects_of: Callable[[Iterable[Sequence[int]], int | None], Parts],
+    survey: Survey, estimates: Estimates, measure: int | None, bits: Weighted | None
 ) -> list[tuple[str, FittedTable]]:
     """View by view the tables of one measure, as shares of the rows (or around its centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
-    effects = effects_of(views.values(), measure)
-    mid, half, shift = 0, 0.0, 1.0
+
+    def effects_of(measure: int | None) -> Parts:
+        effects: Parts = interactions(estimates, views.values(), measure)
+        return effects if bits is None else bits.barred(effects)
+
+    collection, axis_tables = estimates.collection, estimates.axis_tables
+    effects, mid, half, shift = effects_of(measure), 0, 0.0, 1.0
     if measure is not None:
-        centre = centre_of(plan, tallies, axis_tables, measure)
-        counts = effects_of(views.values(), None)
-        axis_tables, effects = centred_on(centre, axis_tables, effects, counts, measure)
+        centre = centre_of(collection, axis_tables, measure)
+        axis_tables, effects = centred_on(centre, axis_tables, effects, effects_of(None), measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
-    total = total_of(plan, tallies, axis_tables, measure, half, shift)
+    total = total_of(collection, axis_tables, measure, half, shift)
     fitted = {name: table(axes, axis_tables, effects, measure, total) for name, axes in views.items()}
     return [(name, replace(held, mid=mid)) for name, held in fitted.items()]
 
 
-def described(
+def description(
     survey: Survey, view: str, held: FittedTable, measure: int | None, rows: int, epsilon: Fraction
 ) -> Description:
     """Description of a view's statistic: of a measure, or of rows; a person may have so many."""
@@ -243,59 +258,28 @@ def described(
     )
 
 
-def survey_axes(survey: Survey) -> list[AxisPart]:
-    """The survey's axes as a release holds them."""
-    return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
-
-
-def survey_promise(survey: Survey, plan: Plan) -> Promise:
-    """Promise of a survey to each person."""
-    return Promise(
-        unit=survey.catalog.privacy.unit.name,
-        neighbours="replace_one",
-        trust="local",
-        epsilon=str(plan.epsilon),
-        rows_per_unit={survey.of: plan.tau},
-        adds_up="no central cap is charged; whoever is also in a central release of the same people is "
-        "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
-        simulated=bool(plan_body(plan).get("simulated")) or None,
-    )
-
-
-def local_meta(survey: Survey, plan: Plan, manifest: CollectionManifest) -> LocalMeta:
+def local_meta(
+    survey: Survey, plan: Plan, manifest: CollectionManifest, rows_at_most: float | None = None
+) -> reports.LocalMeta:
     """Metadata of the collected reports; of several rounds, of those to the last."""
-    return LocalMeta(
+    return reports.LocalMeta(
         collection=plan.collection,
         participation=survey.collection.participation.name,
-        manifest=ManifestMeta(**manifest._asdict()),
+        manifest=reports.ManifestMeta(**manifest._asdict()),
         tau=plan.tau,
         plan_hash=plan.hash.hex(),
-        influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views)),
+        influence=reports.InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
         simulated=bool(plan_body(plan).get("simulated")) or None,
     )
 
 
-def _collected(survey: Survey, plan: Plan, manifest: CollectionManifest, scale: Scale) -> LocalMeta:
-    """Metadata of the collected reports, of the first round, and of shuffling."""
-    clipped, first = scale.clipped, row_reports_of(plan)
-    return replace(
-        local_meta(survey, plan, manifest),
-        everybody=survey.collection.everybody,
-        row_weight=scale.weight,
-        row_weight_error=scale.weight_error,
-        clipped_fraction=None if clipped is None else clipped.value,
-        clipped_fraction_error=None if clipped is None else clipped.error,
-        first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
-        people=None if first is None else manifest.accepted + first.reports,
-        shuffled=_shuffled(plan, manifest) if plan_body(plan).get("shuffled") else None,
-    )
-
-
-def _shuffled(plan: Plan, manifest: CollectionManifest) -> ShuffledMeta:
+def _shuffled(plan: Plan, manifest: CollectionManifest) -> reports.ShuffledMeta:
     """The promise of all reports together, if a shuffler stood in between."""
     if manifest.tokens:
-        return ShuffledMeta(void=f"{manifest.tokens} reports came with a token, which a shuffler cannot hide")
-    return ShuffledMeta(
+        return reports.ShuffledMeta(
+            void=f"{manifest.tokens} reports came with a token, which a shuffler cannot hide"
+        )
+    return reports.ShuffledMeta(
         epsilon=shuffled_epsilon(manifest.accepted, float(plan.epsilon), SHUFFLE_DELTA),
         delta=SHUFFLE_DELTA,
         people=manifest.accepted,
@@ -305,16 +289,16 @@ def _shuffled(plan: Plan, manifest: CollectionManifest) -> ShuffledMeta:
     )
 
 
-def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | BitLeftOut]:
+def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[reports.SlotsLeftOut | reports.BitLeftOut]:
     """Rows beyond tau in the counted table; None where people have no more rows than slots."""
     if plan.rows_floor >= plan.tau:
         return []
     clipped = scale.clipped
     if clipped is not None and one_row_each(plan):
-        return [BitLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+        return [reports.BitLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
     if clipped is None:
-        return [SlotsLeftOut(survey.of, plan.tau, plan.tau)]
-    return [SlotsLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
+        return [reports.SlotsLeftOut(survey.of, plan.tau, plan.tau)]
+    return [reports.SlotsLeftOut(survey.of, plan.tau, plan.rows_cap, clipped.value, clipped.error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
@@ -336,7 +320,7 @@ MOST_WITHOUT = 0.95
 """Noise alone must not make nearly everybody a person without rows."""
 
 
-def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> TwoLaws:
+def two_laws(collection: CountedCollection, axis: int, counts: ShareEstimate) -> row_bits.TwoLaws:
     """Both laws of one axis from all weighted views that touch it, with the exact covariance that they share.
 
     Args:
@@ -345,54 +329,42 @@ def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: ShareEstimate) -> 
         axis: position of the axis.
         counts: the axis's table of all rows.
     """
-    with_rows = rows_between(plan, tallies, 0, 1) or ValueWithError(1.0, 0.0)  # by construction
+    with_rows = rows_between(collection, 0, 1) or ValueWithError(1.0, 0.0)  # by construction
     none = float(np.clip(1 - with_rows.value, 0.0, MOST_WITHOUT))
-    first = told_of(plan, tallies, axis)
-    second = [_one_row_each(plan, tallies, view_estimate, none) for view_estimate in first]
+    first = told_of(collection, axis)
+    second = [_one_row_each(collection, view_estimate, none) for view_estimate in first]
     person = blue([view_estimate.group for view_estimate in second])
     size = counts.shares.size
     cross, plain = np.zeros((size, size)), np.zeros((size, size))
     row_gains = gains([view_estimate.group for view_estimate in first])
     person_gains = gains([view_estimate.group for view_estimate in second])
     for of_rows, of_person, a, b in zip(first, second, row_gains, person_gains, strict=True):
-        view = plan.views[of_rows.number]
-        item_shares = np.clip(shares(plan, of_rows.number, tallies[of_rows.number]), 0, 1)
-        structure = oracle_of(plan, view).structure(item_shares)
+        item_shares = np.clip(collection.shares(of_rows.number), 0, 1)
+        structure = collection.oracle(of_rows.number).structure(item_shares)
         left, right = a @ of_rows.items, b @ of_person.items
         cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
         plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports
     even = person.shares - 1 / size
     plain += (with_rows.error / (1 - none)) ** 2 * np.outer(even, even)
-    return TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
+    return row_bits.TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
 
 
 def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: FloatArray) -> FloatArray:
     return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
 
 
-def _one_row_each(plan: Plan, tallies: Tallies, view_estimate: AxisReports, none: float) -> AxisReports:
+def _one_row_each(collection: CountedCollection, view_estimate: AxisReports, none: float) -> AxisReports:
     """Reports of a view as one uniform row a person: every state of a cell alike."""
-    view, layout = plan.views[view_estimate.number], layout_of(plan.views[view_estimate.number])
+    number, group = view_estimate.number, view_estimate.group
+    view, layout = collection.plan.views[number], layout_of(collection.plan.views[number])
     inside = (view_estimate.items[:, layout.rows] != 0).astype(np.float64)
     items = np.zeros_like(view_estimate.items)
     for columns in (layout.rows, layout.silent, *([] if layout.bits is None else [layout.bits])):
         items[:, columns] = inside
-    stretch = 1 / (1 - none)
-    of_cells = inside.sum(axis=1)
-    seen = (
-        items @ shares(plan, view_estimate.number, tallies[view_estimate.number])
-        - none * of_cells / view.cells
-    ) * stretch
-    fan = items.sum(axis=1)
-    group = ViewReports(
-        view_estimate.group.design,
-        seen,
-        view_estimate.group.reports,
-        view_estimate.group.oracle,
-        fan,
-        stretch,
-    )
-    return AxisReports(view_estimate.number, items * stretch, group, view_estimate.drift)
+    stretch, fan = 1 / (1 - none), items.sum(axis=1)
+    seen = (items @ collection.shares(number) - none * inside.sum(axis=1) / view.cells) * stretch
+    uniform = ViewReports(group.design, seen, group.reports, group.oracle, fan, stretch)
+    return AxisReports(number, items * stretch, uniform, view_estimate.drift)
 
 
 class Weighted(NamedTuple):
@@ -420,37 +392,36 @@ class Weighted(NamedTuple):
 
 
 def weighted_tables(
-    plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], cut: float
+    collection: CountedCollection, known: Mapping[int, AxisTable], cut: float
 ) -> Weighted | None:
     """Bars, mixes and tests of every axis.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         known: every axis's table.
         cut: estimated share of rows beyond the cap.
 
     Returns:
         None for plans without weighted views.
     """
-    if not one_row_each(plan):
+    if not one_row_each(collection.plan):
         return None
     weighted, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
     for axis, axis_estimates in known.items():
-        laws = two_laws(plan, tallies, axis, axis_estimates.counts)
-        factor = clip_factor(laws, axis_estimates.counts.covariance, cut, BEYOND)
+        laws = two_laws(collection, axis, axis_estimates.counts)
+        factor = row_bits.clip_factor(laws, axis_estimates.counts.covariance, cut, row_bits.BEYOND)
         weighted.factors[axis] = factor
         weighted.known[axis] = replace(
             axis_estimates,
             counts=ShareEstimate(axis_estimates.counts.shares, axis_estimates.counts.covariance * factor),
             signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in axis_estimates.signed),
         )
-        small = laws.rows.size <= LARGEST
-        mixed, at_random = shrink(laws, plan.axes[axis].smooth) if small else (None, None)
-        weighted.at_random[axis] = missing_at_random(laws), at_random
+        small = laws.rows.size <= row_bits.LARGEST
+        mixed, at_random = row_bits.shrink(laws, collection.plan.axes[axis].smooth) if small else (None, None)
+        weighted.at_random[axis] = row_bits.missing_at_random(laws), at_random
         weighted.positive[axis] = None
         if mixed is not None:
-            bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)
+            bar = row_bits.clip_factor(laws, mixed.covariance, cut, row_bits.BEYOND_MIXED)
             spread = mixed.covariance * bar
             weighted.positive[axis] = Positive(
                 mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)

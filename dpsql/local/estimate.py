@@ -33,7 +33,7 @@ from dpsql.errors import DataError
 from dpsql.local.mechanisms.blue import ShareEstimate, ViewReports, blue, cell_design, drift, signed_blue
 from dpsql.local.mechanisms.truncation import ValueWithError
 from dpsql.local.oracles.oracle import FloatArray, Oracle
-from dpsql.local.tallies import FOLDS, Tallies, kind_of, layout_of, oracle_of, shares
+from dpsql.local.tallies import FOLDS, CountedCollection, kind_of, layout_of
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,22 @@ EVERY = ValueWithError(1.0, 0.0)
 """A share of all."""
 
 
-def filled_share(plan: Plan, tallies: Tallies) -> ValueWithError:
+def filled_share(collection: CountedCollection) -> ValueWithError:
     """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it; all where none does."""
-    candidates = [kind_of(view).filled(plan, n, tallies[n]) for n, view in enumerate(plan.views)]
+    candidates = [kind_of(view).filled(collection, n) for n, view in enumerate(collection.plan.views)]
     estimates = [candidate for candidate in candidates if candidate is not None]
     if not estimates:
         return EVERY
     weights = weights_of(np.array([m.error for m in estimates]) ** 2)
     value = weights @ np.array([m.value for m in estimates])
     error = np.linalg.norm(weights * np.array([m.error for m in estimates]))
-    return ValueWithError(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
+    return ValueWithError(float(np.clip(value, LEAST / collection.plan.tau, 1.0)), float(error))
 
 
-def drift_of(plan: Plan, tallies: Tallies) -> float:
+def drift_of(collection: CountedCollection) -> float:
     """Relative error that all shares have together, of what they are multiplied by."""
-    filled = filled_share(plan, tallies)
-    stretches = [kind_of(view).stretch(filled) for view in plan.views]
+    filled = filled_share(collection)
+    stretches = [kind_of(view).stretch(filled) for view in collection.plan.views]
     return max((error / value for value, error in stretches), default=0.0)
 
 
@@ -92,11 +92,11 @@ def one_row_each(plan: Plan) -> bool:
     return any(kind_of(view).one_row_each for view in plan.views)
 
 
-def rows_between(plan: Plan, tallies: Tallies, floor: int, cap: int) -> ValueWithError | None:
+def rows_between(collection: CountedCollection, floor: int, cap: int) -> ValueWithError | None:
     """Mean rows of a person beyond `floor` and up to `cap`; None if nobody was asked between these."""
-    for number, view in enumerate(plan.views):
+    for number, view in enumerate(collection.plan.views):
         if view.rows == (floor, cap):
-            return kind_of(view).rows_between(plan, number, tallies[number])
+            return kind_of(view).rows_between(collection, number)
     return None
 
 
@@ -105,17 +105,16 @@ LEAST = 0.01
 
 
 def view_cells(
-    plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None
+    collection: CountedCollection, number: int, folds: Sequence[int] = range(FOLDS)
 ) -> UnbiasedShares:
-    """Shares of a grid view's cells from some folds of people (all if None)."""
-    view = plan.views[number]
-    chosen_folds = list(range(FOLDS)) if folds is None else list(folds)
-    stretch = kind_of(view).stretch(filled_share(plan, tallies)).value
-    item_shares = shares(plan, number, tallies[number], chosen_folds) * stretch
+    """Shares of a grid view's cells from some folds of people."""
+    view = collection.plan.views[number]
+    stretch = kind_of(view).stretch(filled_share(collection)).value
+    item_shares = collection.shares(number, folds) * stretch
     shape, layout = tuple(len(e) - 1 for e in view.edges), layout_of(view)
     first = item_shares[layout.rows].reshape(shape)
     empty = float(item_shares[-1]) if view.empty else None
-    reports, oracle = float(tallies[number].reports[chosen_folds].sum()), oracle_of(plan, view)
+    reports, oracle = float(collection.tallies[number].reports[list(folds)].sum()), collection.oracle(number)
     if layout.bits is None:
         return UnbiasedShares(first, None, empty, reports, 1, oracle, stretch)
     second = item_shares[layout.bits].reshape(shape)
@@ -147,8 +146,7 @@ class AxisReports(NamedTuple):
 
 
 def told_of(
-    plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     axis: int,
     measure: int | None = None,
     folds: Sequence[int] = range(FOLDS),
@@ -157,8 +155,7 @@ def told_of(
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         axis: position of the axis.
         measure: None for counts, else the measure's position: its values in half-ranges around the middle.
         folds: folds of people to use.
@@ -167,26 +164,26 @@ def told_of(
     Returns:
         Groups over the axis's leaves; of counts with one more leaf for "no row" where it can occur.
     """
-    view_estimates = []
-    filled = filled_share(plan, tallies) if filled is None else filled
-    for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
+    view_estimates, plan = [], collection.plan
+    filled = filled_share(collection) if filled is None else filled
+    for number, (view, tally) in enumerate(zip(plan.views, collection.tallies, strict=True)):
         reports = float(tally.reports[list(folds)].sum())
         along = kind_of(view).along(plan, view, axis, measure) if axis in view.axes and reports else None
         if along is not None:
             stretch, error = kind_of(view).stretch(filled)
             items = along.items * stretch
-            seen = items @ shares(plan, number, tally, folds)
+            seen = items @ collection.shares(number, folds)
             fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
-            group = ViewReports(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
+            group = ViewReports(along.design, seen, reports, collection.oracle(number), fan, stretch)
             view_estimates.append(AxisReports(number, items, group, error / stretch))
     return view_estimates
 
 
 def axis_groups(
-    plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
+    collection: CountedCollection, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
 ) -> list[ViewReports]:
     """The groups of `told_of`."""
-    return [view_estimate.group for view_estimate in told_of(plan, tallies, axis, measure, folds)]
+    return [view_estimate.group for view_estimate in told_of(collection, axis, measure, folds)]
 
 
 LIFT = 1e-9
@@ -225,13 +222,13 @@ class FittedTable:
     mid: int = 0
 
 
-def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
+def axis_table(collection: CountedCollection, axis: int) -> AxisTable:
     """Unbiased estimate of one axis from every report that touches it.
 
     Raises:
         DataError: if no accepted report touches the axis.
     """
-    view_estimates = told_of(plan, tallies, axis)
+    view_estimates, plan = told_of(collection, axis), collection.plan
     groups = [each.group for each in view_estimates]
     if not view_estimates:
         raise DataError(f"no accepted report covers {plan.axes[axis].name}", hint="collect more reports")
@@ -240,7 +237,7 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     counts = ShareEstimate(pooled.shares[:leaves], pooled.covariance[:leaves, :leaves])
     nonnegative = np.clip(pooled.shares, 0, None)
     plugged = nonnegative[:leaves] / nonnegative.sum()
-    signed = [signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))]
+    signed = [signed_blue(axis_groups(collection, axis, m), plugged) for m in range(len(plan.measures))]
     if relative > 0:
         counts = _drifting(counts, drift(groups)[:leaves], relative)
         signed = [_drifting(each, each.shares, relative) for each in signed]
@@ -363,7 +360,7 @@ def _through(grid: Seen, steps: Sequence[FloatArray]) -> Seen:
     return Seen(spread_over(grid.table, steps), [NoisyCells(variance, stepped)], grid.edges)
 
 
-def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None) -> Seen | None:
+def interaction(collection: CountedCollection, axes: Sequence[int], measure: int | None) -> Seen | None:
     """Pool the views that hold all of `axes`: even spread inside cells, weights by inverse variance.
 
     Where each axis's cells are those of one tree, a coarse grid says nothing of what lies inside its cells: every step
@@ -373,10 +370,10 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
         None if no view holds them.
     """
     grids: list[Seen] = []
-    for number, view in enumerate(plan.views):
+    for number, view in enumerate(collection.plan.views):
         if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
-        cells: UnbiasedShares = margin(view_cells(plan, number, tallies), view, axes)
+        cells: UnbiasedShares = margin(view_cells(collection, number), view, axes)
         seen = cells.counts if measure is None else cells.signed
         if cells.reports == 0 or seen is None:
             continue
@@ -384,7 +381,7 @@ def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int 
         seen = seen.transpose([order.index(a) for a in axes])
         noise = float(cells.noise(np.full(1, 1 / cells.counts.size), cells.fan)[0])
         edges = [view.edges[view.axes.index(a)] for a in axes]
-        spreads = [_even_spread(e, plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
+        spreads = [_even_spread(e, collection.plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
         grids.append(Seen(spread_over(seen, spreads), [NoisyCells(noise, spreads)], edges))
     if not grids:
         return None

@@ -53,7 +53,7 @@ from dpsql.local.plan import (
     with_oracle,
 )
 from dpsql.local.survey import first_guess
-from dpsql.local.tallies import FOLDS, Tallies, ViewTally, kind_of, oracle_of
+from dpsql.local.tallies import FOLDS, CountedCollection, ViewTally, kind_of, oracle_of
 
 MANY = 1_000_000
 """Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
@@ -75,8 +75,8 @@ class Prediction(NamedTuple):
     size: float = 1.0
 
 
-def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
-    """The tallies that evenly spread people with a row in each slot would bring in on average, rounded."""
+def expected_collection(plan: Plan, people: int) -> CountedCollection:
+    """The counts that evenly spread people with a row in each slot would bring in on average, rounded."""
     total = sum(v.share for v in plan.views)
     tallies = []
     for view in plan.views:
@@ -84,7 +84,7 @@ def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
         support = oracle_of(plan, view).even_support() * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
         tallies.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
-    return tallies
+    return CountedCollection(plan, tallies)
 
 
 def predict(plan: Plan, people: int) -> list[Prediction]:
@@ -129,12 +129,12 @@ def range_variances(plan: Plan, people: int) -> list[float]:
         people: how many will report.
     """
     many = max(people, MANY)
-    tallies = expected_tallies(plan, many)
+    expected = expected_collection(plan, many)
     variances = []
     for axis, described in enumerate(plan.axes):
         leaves = described.leaves
         # In slots: what weighting makes of their noise is tau for tau slots, too.
-        groups = [view_estimate.group for view_estimate in told_of(plan, tallies, axis, filled=EVERY)]
+        groups = [view_estimate.group for view_estimate in told_of(expected, axis, filled=EVERY)]
         covariance = blue(groups).covariance[:leaves, :leaves]
         variances.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
     return variances
@@ -173,23 +173,23 @@ def asks_rows_alone(plan: Plan) -> bool:
     return [kind_of(view).histogram for view in plan.views] == [True]
 
 
-def row_reports(plan: Plan, tallies: Tallies) -> RowReports:
+def row_reports(collection: CountedCollection) -> RowReports:
     """Reports of the first round.
 
     Raises:
         DataError: another kind of plan, or no accepted report.
     """
-    if not asks_rows_alone(plan):
+    if not asks_rows_alone(collection.plan):
         raise DataError(
             "this plan is not the first round of `tau: estimate`",
             hint="name the plan that asked for row counts",
         )
-    if tallies[0].total == 0:
+    if collection.accepted == 0:
         raise DataError(
             "no report of the first round was accepted", hint="check that the reports belong to it"
         )
-    support = tuple(int(v) for v in tallies[0].support.sum(axis=0))
-    return RowReports(plan.hash.hex(), oracle_of(plan, plan.views[0]), support, tallies[0].total)
+    support = tuple(int(v) for v in collection.tallies[0].support.sum(axis=0))
+    return RowReports(collection.plan.hash.hex(), collection.oracle(0), support, collection.accepted)
 
 
 def second_plan(design: CollectionDesign, first: Plan, rows: RowReports) -> bytes:
@@ -267,9 +267,9 @@ def with_best_rows(design: CollectionDesign, row_shares: FloatArray) -> Collecti
 def _rows_error(design: CollectionDesign) -> float:
     """Standard error of the mean rows of a person, for people whose answers are spread evenly."""
     plan = read_plan(build_plan(design))
-    tallies = expected_tallies(plan, max(design.people, MANY))
-    within = filled_share(plan, tallies).error * plan.tau
-    beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap)
+    expected = expected_collection(plan, max(design.people, MANY))
+    within = filled_share(expected).error * plan.tau
+    beyond = rows_between(expected, plan.tau, plan.rows_cap)
     return math.hypot(within, 0.0 if beyond is None else beyond.error) * math.sqrt(
         MANY / min(design.people, MANY)
     )

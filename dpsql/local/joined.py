@@ -34,7 +34,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -43,12 +43,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog import spec_hash
-from dpsql.client.device import HEADER, MAGIC
+from dpsql.client.device import HEADER
 from dpsql.client.plan import Plan
 from dpsql.engines.duck import private_folder
-from dpsql.local.collector import CollectionManifest
-from dpsql.local.content import described, local_estimate, survey_axes
+from dpsql.errors import DataError
+from dpsql.local.collector import HEADS, REASONS, CollectionManifest, heads_of
+from dpsql.local.content import description, local_estimate, local_release
 from dpsql.local.estimate import FittedTable, model_of
 from dpsql.local.files import open_state
 from dpsql.local.mechanisms.blue import ShareEstimate
@@ -61,7 +61,6 @@ from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.leaves import PrefixVariance
 from dpsql.progress import Progress, Stage
 from dpsql.release.assemble import Statistic, assemble
-from dpsql.release.format import Promise, SpentAmount
 from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta
 from dpsql.release.write import ReleaseBuilder
 
@@ -218,17 +217,20 @@ def _portions(
 def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDArray[np.bool_]:
     """Mask of reports that answer a service's plan; the others are counted by reason."""
     view, sound = plan.views[0], np.zeros(len(reports), dtype=bool)
-    head = MAGIC + plan.hash + b"\0\0" + bytes([view.perturbs.code])
+    head = np.frombuffer(heads_of(plan)[0], np.uint8)
     lengths = np.fromiter(map(len, reports), dtype=np.int64, count=len(reports))
     for length in np.unique(lengths).tolist():
         at = np.nonzero(lengths == length)[0]
         if length <= HEADER:
-            rejected["too short"] += at.size
+            rejected[REASONS[0]] += at.size
             continue
         table = np.frombuffer(b"".join(reports[i] for i in at.tolist()), np.uint8).reshape(-1, length)
-        right = (table[:, :HEADER] == np.frombuffer(head, np.uint8)).all(axis=1)
+        right = np.ones(at.size, dtype=bool)
+        for size, reason in HEADS:
+            failed = right & (table[:, :size] != head[:size]).any(axis=1)
+            rejected[reason] += int(failed.sum())
+            right &= ~failed
         valid, reason = oracle_of(plan, view).check(table[:, HEADER:])
-        rejected["not version 1, the view or its oracle"] += int((~right).sum())
         rejected[reason] += int((right & ~valid).sum())
         sound[at] = right & valid
     return sound
@@ -321,8 +323,10 @@ def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
     return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
-def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:
+def view_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:
     """Unbiased rows of a view, and strengths that hold for `CAUTION` of random boxes at least.
+
+    A measure's sums are around the value that lets them err independently of counts.
 
     Args:
         survey: the catalog's questions.
@@ -330,33 +334,21 @@ def count_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) ->
         sums: of the view.
         people: whose reports were joined.
     """
-    plain = strengths(sheet, sums.held, people)
-    truth = sums.moments[0] if sheet.rows == 1 else 0.0
-    raised = _raised(survey, sums, plain, sums.moments[1] - truth)
-    factor = float(sheet.rows) ** 2
-    values = _in_order(sheet, sums, sums.counts) * sheet.rows
-    return FittedTable(sums.held, values, {positions: s * raised * factor for positions, s in plain.items()})
-
-
-def measure_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:
-    """Unbiased sums of a measure around the value that lets them err independently of counts."""
-    assert sums.measure is not None
-    lower, upper = survey.measures[sums.measure].bounds
-    half, (_, squares, products, signed) = (upper - lower) / 2, sums.moments
-    slope = float(np.clip(products.sum() / max(float(squares.sum()), 1e-300), -1.0, 1.0))
-    mid = min(max(round((lower + upper) / 2 + half * slope), lower), upper)
-    shift = (lower + upper) / 2 - mid
-    values = _in_order(sheet, sums, half * sums.signed + shift * sums.counts) * sheet.rows
-    of_counts = strengths(sheet, sums.held, people)
-    plain = {
-        positions: half**2 * s + shift**2 * of_counts[positions]
-        for positions, s in strengths(sheet, sums.held, people, sums.measure).items()
-    }
-    seen = half**2 * signed + 2 * half * shift * products + shift**2 * squares
+    plain, (inside, squares, products, signed) = strengths(sheet, sums.held, people), sums.moments
+    values, mid, seen = sums.counts, 0, squares - (inside if sheet.rows == 1 else 0.0)
+    if sums.measure is not None:
+        lower, upper = survey.measures[sums.measure].bounds
+        middle, half = (lower + upper) / 2, (upper - lower) / 2
+        slope = float(np.clip(products.sum() / max(float(squares.sum()), 1e-300), -1.0, 1.0))
+        mid = min(max(round(middle + half * slope), lower), upper)
+        shift = middle - mid
+        values = half * sums.signed + shift * sums.counts
+        of_measure = strengths(sheet, sums.held, people, sums.measure)
+        plain = {places: half**2 * s + shift**2 * plain[places] for places, s in of_measure.items()}
+        seen = half**2 * signed + 2 * half * shift * products + shift**2 * squares
     raised, factor = _raised(survey, sums, plain, seen), float(sheet.rows) ** 2
-    return FittedTable(
-        sums.held, values, {positions: s * raised * factor for positions, s in plain.items()}, mid
-    )
+    components = {places: s * raised * factor for places, s in plain.items()}
+    return FittedTable(sums.held, _in_order(sheet, sums, values) * sheet.rows, components, mid)
 
 
 def _in_order(sheet: Sheet, sums: RunningSums, values: FloatArray) -> FloatArray:
@@ -377,9 +369,9 @@ def even_model(leaves: int) -> FloatArray:
     return model_of(ShareEstimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
 
 
-def joined_tables(
-    survey: Survey, sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Progress
-) -> tuple[list[tuple[str, int | None, FittedTable]], int, CollectionManifest]:
+def joined_content(
+    survey: Survey, sheet: Sheet, spools: Sequence[Path], key: bytes, release_id: str, progress: Progress
+) -> tuple[ReleaseBuilder, CollectionManifest]:
     """Join reports by pseudonym, a part of the people after the other, and estimate every view.
 
     Args:
@@ -387,16 +379,18 @@ def joined_tables(
         sheet: the collection.
         spools: files of reports; a file given twice counts once.
         key: secret bytes under which pseudonyms are hashed.
+        release_id: the release's id.
         progress: told each file.
 
     Returns:
-        Tables of all people, each with its view and its measure; the number of people; what was counted.
+        All that the release file will hold, and what was counted.
 
     Raises:
         OperationalError: a file cannot be opened.
+        DataError: no two people are known to every service.
     """
     view_sums = [
-        (name, measure, empty_sums(survey, sheet, view_axes, measure))
+        (name, empty_sums(survey, sheet, view_axes, measure))
         for measure in [None, *range(len(survey.measures))]
         for name, (view_axes, told) in survey.views.items()
         if measure is None or measure in told
@@ -405,70 +399,25 @@ def joined_tables(
     with spooled_reports(sheet, spools, key, progress) as spooled:
         for some, heard in joined_people(sheet, spooled):
             people += some
-            for _, _, sums in view_sums:
+            for _, sums in view_sums:
                 add_people(sheet, sums, some, heard)
         manifest = spooled.manifest(sheet, people)
-    statistics = [
-        (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
-        for name, measure, sums in view_sums
-        if people
-    ]
-    return statistics, people, manifest
-
-
-def joined_content(
-    survey: Survey,
-    sheet: Sheet,
-    tables: Sequence[tuple[str, int | None, FittedTable]],
-    people: int,
-    manifest: CollectionManifest,
-    release_id: str,
-) -> ReleaseBuilder:
-    """All that the release file of a collection by services will hold, from `joined_tables`."""
-    axes = survey_axes(survey)
-    statistics = [
-        Statistic(
-            described(survey, view, view_table, measure, sheet.rows, sheet.epsilon),
-            local_estimate(
-                view_table.values,
-                view_table.strengths,
-                f"product over {len(sheet.asked(view_table.axes, measure))} services",
-            ),
+    if people < 2:
+        why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
+        raise DataError(
+            f"no two people have a sound report of every service under one pseudonym: {why}",
+            hint="give the reports of all services, each with the person's pseudonym as its token",
         )
-        for view, measure, view_table in tables
-    ]
+    progress(Stage("writing", counts={"people": people}))
+    statistics = []
+    for view, sums in view_sums:
+        fitted = view_table(survey, sheet, sums, people)
+        words = f"product over {len(sheet.asked(sums.held, sums.measure))} services"
+        described = description(survey, view, fitted, sums.measure, sheet.rows, sheet.epsilon)
+        statistics.append(Statistic(described, local_estimate(fitted.values, fitted.strengths, words)))
     models = [PrefixVariance(even_model(axis.leaves)) for axis in survey.axes]
-    assembled = assemble(statistics, models, [axis.content.tree for axis in axes])
-    return ReleaseBuilder(
-        release_id,
-        sheet.catalog,
-        spec_hash(survey.catalog),
-        Promise(
-            unit=survey.catalog.privacy.unit.name,
-            neighbours="replace_one",
-            trust="local",
-            epsilon=str(sheet.epsilon),
-            rows_per_unit={survey.of: sheet.rows},
-            adds_up="the services' epsilons add up to this one; that a person is known to a service is not hidden, "
-            "and whoever is also in a central release of the same people is promised, for replacing one person, twice "
-            "its add-or-remove epsilon plus this one",
-            simulated=sheet.simulated or None,
-        ),
-        [SpentAmount(f"one report of {p.collection}", str(p.epsilon)) for p in sheet.plans.values()],
-        insecure=False,
-        axes=axes,
-        models=assembled.models,
-        statistics=assembled.statistics,
-        # rows of a person beyond R, of which nobody was asked how many there are
-        bounding=[BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else [],
-        local=_collected(survey, sheet, people, manifest),
-    )
-
-
-def _collected(survey: Survey, sheet: Sheet, people: int, manifest: CollectionManifest) -> LocalMeta:
-    """Metadata of the reports, and how much noisier they are than reports of devices that hold all axes."""
     crossing = {view_axes for view_axes, _ in survey.views.values() if len(sheet.asked(view_axes)) > 1}
-    return LocalMeta(
+    local = LocalMeta(
         collection=sheet.collection,
         participation=survey.collection.participation.name,
         everybody=survey.collection.everybody,
@@ -476,9 +425,21 @@ def _collected(survey: Survey, sheet: Sheet, people: int, manifest: CollectionMa
         tau=sheet.rows,
         people=people,
         services={name: str(plan.epsilon) for name, plan in sheet.plans.items()},
+        # how much noisier the reports are than those of devices that hold all axes
         times_the_variance_of_a_device_join={
             " and ".join(survey.axes[a].name for a in view_axes): penalty(sheet, view_axes)
             for view_axes in sorted(crossing)
         },
         simulated=sheet.simulated or None,
     )
+    content = local_release(
+        survey,
+        sheet.plans.values(),
+        sheet.catalog,
+        lambda trees: assemble(statistics, models, trees),
+        local,
+        release_id,
+    )
+    # rows of a person beyond R, of which nobody was asked how many there are
+    bounding = [BitLeftOut(survey.of, sheet.rows, sheet.rows)] if sheet.rows > 1 else []
+    return replace(content, bounding=bounding), manifest

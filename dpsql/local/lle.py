@@ -21,22 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan
-from dpsql.local.estimate import AxisTable, FittedTable, Parts, Seen, Total, interaction, model_of, table
+from dpsql.local.estimate import AxisTable, FittedTable, Parts, Seen, Total, interaction, table
 from dpsql.local.mechanisms.blue import ShareEstimate, normsub
 from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.parts import Fits, grid_cells, interactions
+from dpsql.local.parts import Estimates, grid_cells, interactions
 from dpsql.local.smooth import SMOOTH, positive_shares
 from dpsql.local.survey import Survey
-from dpsql.local.tallies import Tallies
-from dpsql.local.totals import Scale, total_of
+from dpsql.local.totals import total_of
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated, Integers
-from dpsql.matrices.leaves import PrefixVariance
 from dpsql.matrices.max_entropy import EntropyReading, FittedErrors, cell_spread, packed
 from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
@@ -51,20 +47,6 @@ Tables = Mapping[PairKey, FloatArray]
 LEAST = 1e-6
 """Part of a table of independent axes in every pair: raking cannot fill a line of zeros."""
 SETTLED, SWEEPS = 1e-12, 2000
-
-
-class CountEstimates(NamedTuple):
-    """Estimates of a collection about its axes.
-
-    Args:
-        axis_tables: every axis's table.
-        fits: joint fits.
-        scale: shares to rows.
-    """
-
-    axis_tables: Mapping[int, AxisTable]
-    fits: Fits
-    scale: Scale
 
 
 def pair_tables(
@@ -91,47 +73,41 @@ def pair_tables(
 
 
 def positive_tables(
-    plan: Plan,
-    tallies: Tallies,
+    estimates: Estimates,
     axes: Sequence[int],
-    estimates: CountEstimates,
     unbiased: Tables,
     margins: Sequence[ShareEstimate],
 ) -> Tables:
     """Non-negative tables of all pairs that agree on every axis and on the total.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        estimates: of the collection; without any joint fits, tables come straight from the grids.
         axes: the view's axes, increasing.
-        estimates: of the axes; without any joint fits, tables come straight from the grids.
         unbiased: from `pair_tables`.
         margins: of every axis, from `axis_margin`.
     """
-    total, fits = float(next(iter(unbiased.values())).sum()), estimates.fits
+    total = float(next(iter(unbiased.values())).sum())
     counts, tables = [margin.shares * total for margin in margins], {}
     for (i, j), leaves in unbiased.items():
         pair = (axes[i], axes[j])
-        smooth = (
-            positive_shares(plan, tallies, pair, estimates.axis_tables, fits.shares) if fits.fitted else None
-        )
+        smooth = None
+        if estimates.fitted:
+            smooth = positive_shares(estimates.collection, pair, estimates.axis_tables, estimates.shares)
         shares = leaves if smooth is None else smooth.shares
         independent = np.outer(counts[i], counts[j]) / total
         tables[i, j] = raked(np.maximum(shares, 0.0) + LEAST * independent, counts[i], counts[j])
     return tables
 
 
-def axis_margin(
-    plan: Plan, tallies: Tallies, axis: int, axis_tables: Mapping[int, AxisTable]
-) -> ShareEstimate:
+def axis_margin(estimates: Estimates, axis: int) -> ShareEstimate:
     """Non-negative shares of one axis that add up to 1, and the covariance of their errors.
 
     A stack less the mean error of its refits: what it flattens on every axis is one direction of a box over many.
     """
+    collection, axis_tables, smooth = estimates.collection, estimates.axis_tables, None
     counts: ShareEstimate = axis_tables[axis].counts
-    smooth = (
-        positive_shares(plan, tallies, (axis,), axis_tables) if plan.axes[axis].smooth >= SMOOTH else None
-    )
+    if collection.plan.axes[axis].smooth >= SMOOTH:
+        smooth = positive_shares(collection, (axis,), axis_tables)
     shares, covariance = counts.shares, counts.covariance
     if smooth is not None and smooth.preferred and smooth.errors is not None and smooth.shift is not None:
         shares, hidden = smooth.shares - smooth.shift, smooth.errors.large
@@ -141,27 +117,25 @@ def axis_margin(
 
 
 def fitted_errors(
-    plan: Plan, tallies: Tallies, axes: Sequence[int], fits: Fits, margins: Sequence[ShareEstimate]
+    estimates: Estimates, axes: Sequence[int], margins: Sequence[ShareEstimate]
 ) -> FittedErrors:
     """Errors of the non-negative tables, in shares.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        estimates: of the collection.
         axes: the view's axes, increasing.
-        fits: joint fits.
         margins: of every axis.
     """
     edges: list[tuple[int, ...]] = [(0, margin.shares.size) for margin in margins]
     grids: dict[PairKey, Seen | None] = {}
     for places in combinations(range(len(axes)), 2):
-        grids[places] = interaction(plan, tallies, [axes[i] for i in places], None)
+        grids[places] = interaction(estimates.collection, [axes[i] for i in places], None)
         seen = grids[places]
         for i, cuts in zip(places, () if seen is None else seen.edges, strict=False):
             edges[i] = max(edges[i], tuple(int(cut) for cut in cuts), key=len)
     pairs = {}
     for (i, j), seen in grids.items():
-        variance = 0.0 if seen is None else fits.cells.get((axes[i], axes[j]), grid_cells(seen))
+        variance = 0.0 if seen is None else estimates.cells.get((axes[i], axes[j]), grid_cells(seen))
         for axis, cuts in zip((i, j), () if seen is None else seen.edges, strict=False):
             variance *= float(np.sum(cell_spread(cuts) ** 2) / np.sum(cell_spread(edges[axis]) ** 2))
         pairs[i, j] = variance
@@ -186,33 +160,40 @@ def _factor(wanted: FloatArray, sums: FloatArray) -> FloatArray:
     return np.divide(wanted, sums, out=np.zeros_like(sums), where=sums > 0)
 
 
-def axis_models(axis_tables: Mapping[int, AxisTable]) -> list[PrefixVariance]:
-    """The variance model of every axis, in order."""
-    return [PrefixVariance(model_of(axis_tables[axis].counts)) for axis in sorted(axis_tables)]
-
-
 def by_pairs(
-    survey: Survey, plan: Plan, tallies: Tallies, estimates: CountEstimates, trees: Sequence[Tree]
+    survey: Survey,
+    estimates: Estimates,
+    factor: float,
+    models: Sequence[AxisVariance],
+    trees: Sequence[Tree],
 ) -> Assembled:
     """The one statistic of a release: all pairs of its view.
 
     Args:
         survey: the questions; of one view that counts rows.
-        plan: the plan.
-        tallies: counts per view.
-        estimates: of the axes.
+        estimates: of the collection.
+        factor: rows per unit of share.
+        models: of the survey's axes.
         trees: look-up trees of the survey's axes.
     """
     ((view, (axes, _)),) = survey.views.items()
-    axis_tables, factor = estimates.axis_tables, estimates.scale.factor
-    parts = interactions(plan, tallies, [pair for pair, _ in survey.tables], axis_tables, fits=estimates.fits)
-    unbiased, components = pair_tables(axes, axis_tables, parts, total_of(plan, tallies, axis_tables))
-    margins = [axis_margin(plan, tallies, axis, axis_tables) for axis in axes]
-    positive = positive_tables(plan, tallies, axes, estimates, unbiased, margins)
-    errors = fitted_errors(plan, tallies, axes, estimates.fits, margins).scaled(factor)
+    plan, axis_tables = estimates.collection.plan, estimates.axis_tables
+    parts = interactions(estimates, [pair for pair, _ in survey.tables])
+    unbiased, components = pair_tables(axes, axis_tables, parts, total_of(estimates.collection, axis_tables))
+    margins = [axis_margin(estimates, axis) for axis in axes]
+    positive = positive_tables(estimates, axes, unbiased, margins)
+    errors = fitted_errors(estimates, axes, margins).scaled(factor)
     nothing = nothing_drawn(len(axes))
     described = Description(
-        view, survey.of, "count", axes, plan.tau, plan.epsilon, "epsilon", family=None, nonnegative=True
+        view,
+        survey.of,
+        "count",
+        axes,
+        plan.tau,
+        plan.epsilon,
+        "epsilon",
+        family=None,
+        nonnegative=True,
     )
     estimated = Estimated(
         np.zeros(0),
@@ -222,15 +203,15 @@ def by_pairs(
         f"local: {', '.join(sorted({v.oracle for v in plan.views}))}; pairs, larger boxes by maximum entropy",
         model=errors,
     )
-    models: list[AxisVariance | Together] = [*axis_models(axis_tables), errors]
-    meta = statistic_meta(0, Statistic(described, estimated), models)
+    every: list[AxisVariance | Together] = [*models, errors]
+    meta = statistic_meta(0, Statistic(described, estimated), every)
     view_trees = [trees[axis] for axis in axes]
     nodes, nonnegative = (
         _units({pair: shares * factor for pair, shares in tables.items()}, view_trees)
         for tables in (unbiased, positive)
     )
     content = StatisticContent(nothing, nothing, nodes, nonnegative)
-    return Assembled([StatisticPart(meta, content)], models)
+    return Assembled([StatisticPart(meta, content)], every)
 
 
 def _units(tables: Tables, trees: Sequence[Tree]) -> IntArray:

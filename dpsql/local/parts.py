@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpsql.client.plan import Plan
 from dpsql.local.estimate import (
     AxisTable,
     Interaction,
@@ -28,7 +27,7 @@ from dpsql.local.estimate import (
 from dpsql.local.mechanisms.joint import posterior
 from dpsql.local.oracles.oracle import FloatArray
 from dpsql.local.smooth import fitted_together, joint_table
-from dpsql.local.tallies import Tallies
+from dpsql.local.tallies import CountedCollection
 from dpsql.matrices.max_entropy import cell_spread
 
 BOXES = 200
@@ -48,16 +47,20 @@ PartKey = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Fits:
-    """Joint fits of one collection, each made once: most of the time that a release takes.
+class Estimates:
+    """Estimates of one collection; joint fits, most of the time that a release takes, are made once.
 
     Args:
-        fitted: whether any is made; without them interactions come straight from the grids.
+        collection: the counted reports.
+        axis_tables: every axis's table.
+        fitted: whether any fit is made; without them interactions come straight from the grids.
         parts: interactions by axes and measure; None where no report tells about one.
         shares: of slots per leaf combination, by the axes of a fit to counts.
         cells: variances of independent cells (`cell_spread`) that err as the interactions of `shares` do.
     """
 
+    collection: CountedCollection
+    axis_tables: Mapping[int, AxisTable]
     fitted: bool = True
     parts: dict[tuple[PartKey, int | None], Interaction | None] = field(default_factory=dict)
     shares: dict[PartKey, FloatArray] = field(default_factory=dict)
@@ -65,22 +68,14 @@ class Fits:
 
 
 def interactions(
-    plan: Plan,
-    tallies: Tallies,
-    sets: Iterable[Sequence[int]],
-    known: Mapping[int, AxisTable],
-    measure: int | None = None,
-    fits: Fits | None = None,
+    estimates: Estimates, sets: Iterable[Sequence[int]], measure: int | None = None
 ) -> dict[PartKey, Interaction]:
     """The interaction of every subset of two or more axes that some set needs.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        estimates: also of what was fitted before, and is fitted here.
         sets: sets of plan axes.
-        known: every axis's table.
         measure: None for counts, else the measure's position.
-        fits: what was fitted before, and what is fitted here.
 
     Returns:
         Parts by increasing plan axes; a subset that no report tells about is left out.
@@ -92,30 +87,27 @@ def interactions(
         for key in itertools.combinations(sorted(axes), width)
     }
     effects: dict[PartKey, Interaction] = {}
-    fits = Fits() if fits is None else fits
     for key in sorted(wanted, key=lambda k: (len(k), k)):
-        if (key, measure) not in fits.parts:
-            effect = smooth_part(plan, tallies, key, known, measure, fits) if fits.fitted else None
-            fits.parts[key, measure] = effect or grid_part(plan, tallies, key, known, measure)
-        effect = fits.parts[key, measure]
+        if (key, measure) not in estimates.parts:
+            effect = smooth_part(estimates, key, measure) if estimates.fitted else None
+            estimates.parts[key, measure] = effect or grid_part(estimates, key, measure)
+        effect = estimates.parts[key, measure]
         if effect is not None:
             effects[key] = effect
     return effects
 
 
-def grid_part(
-    plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
-) -> Interaction | None:
+def grid_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Interaction | None:
     """The unbiased interaction of a set from the views that hold all of it; None if there is none.
 
     Leaves of one cell err together, so its strength is that of boxes: leaf by leaf it is too small by far.
     """
-    seen = interaction(plan, tallies, axes, measure)
+    seen = interaction(estimates.collection, axes, measure)
     if seen is None:
         return None
     values, noises = centred(seen.table), _noises(seen.noises)
-    models = [rest(model_of(known[a].counts)) for a in axes]
-    rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
+    models = [rest(model_of(estimates.axis_tables[a].counts)) for a in axes]
+    rng = np.random.default_rng(int.from_bytes(estimates.collection.plan.hash, "big"))
     boxes = [masks for _, masks in _boxes([np.arange(size + 1) for size in values.shape], values.shape, rng)]
     variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
     return Interaction(values, _quantile(variances, [_product(m, models) for m in boxes], CAUTION))
@@ -133,29 +125,22 @@ def _noises(views: Sequence[NoisyCells]) -> list[tuple[float, list[FloatArray]]]
     return [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
 
 
-def smooth_part(
-    plan: Plan,
-    tallies: Tallies,
-    axes: PartKey,
-    known: Mapping[int, AxisTable],
-    measure: int | None,
-    fits: Fits,
-) -> Interaction | None:
+def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Interaction | None:
     """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias.
 
     None where axes are not ordered, a pair of them is seen by no view, or the fit would be too large.
     """
-    if not fitted_together(plan, axes, measure):
+    if not fitted_together(estimates.collection.plan, axes, measure):
         return None
-    filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
-    joint = joint_table(plan, tallies, axes, measure, filled)
+    filled = float(np.clip(np.mean([estimates.axis_tables[a].filled for a in axes]), 1e-6, 1.0))
+    joint = joint_table(estimates.collection, axes, measure, filled)
     if measure is None:
-        fits.shares[axes] = joint.shares * filled
-    rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
+        estimates.shares[axes] = joint.shares * filled
+    rng = np.random.default_rng(int.from_bytes(estimates.collection.plan.hash, "big"))
     # rows per cell, or bit 1 minus bit 0
     slots = joint.shares if measure is None else joint.shares[..., 1] - joint.shares[..., 0]
     values = centred(slots * filled)
-    models = [rest(model_of(known[a].counts)) for a in axes]
+    models = [rest(model_of(estimates.axis_tables[a].counts)) for a in axes]
     # factor of the interaction's posterior covariance, shape (*leaves, weights)
     factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
     if measure is not None:
@@ -164,10 +149,10 @@ def smooth_part(
         factor = factor - factor.mean(axis=axis, keepdims=True)
     factor = np.asarray(factor) * filled
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
-    seen = interaction(plan, tallies, axes, measure)
+    seen = interaction(estimates.collection, axes, measure)
     if seen is not None:
         if measure is None:
-            fits.cells[axes] = _cell_variance(values, factor, seen, rng)
+            estimates.cells[axes] = _cell_variance(values, factor, seen, rng)
         values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
     return Interaction(values, strength)
 

@@ -30,17 +30,8 @@ import numpy as np
 
 from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View, largest_weight, read_plan
 from dpsql.errors import CatalogError
+from dpsql.local.mechanisms import truncation
 from dpsql.local.mechanisms.joint import knots_of
-from dpsql.local.mechanisms.truncation import (
-    IntArray,
-    estimated_rows,
-    even_edges,
-    granularity,
-    joint_granularity,
-    level_edges,
-    snapped_edges,
-    weighting_named,
-)
 from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, oracle_named, wave_reach
 from dpsql.local.oracles.oracle import OTHER, FloatArray, Oracle
 from dpsql.local.smooth import LARGEST
@@ -69,7 +60,9 @@ class RowReports:
     @property
     def shares(self) -> FloatArray:
         """Share of people with 0 .. R rows, non-negative."""
-        return estimated_rows(self.oracle, np.array(self.support, dtype=np.float64), float(self.reports))
+        return truncation.estimated_rows(
+            self.oracle, np.array(self.support, dtype=np.float64), float(self.reports)
+        )
 
     def body(self) -> dict[str, Any]:
         """As a second plan carries them."""
@@ -179,7 +172,7 @@ def build_plan(design: CollectionDesign, place: PlannedRound = ONLY) -> bytes:
 
     **Privacy**: everything here is public. The oracle is chosen by variance, never by data.
     """
-    weighting_named(design.row_weighting)
+    truncation.weighting_named(design.row_weighting)
     if not design.axes:
         raise CatalogError("a collection needs an axis")
     if any(m.lower >= m.upper for m in design.measures):
@@ -297,7 +290,7 @@ def views_of(design: CollectionDesign, own: int) -> list[View]:
         view_shares += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
         # one-bit views of row counts, as the weighting needs them
-        counted = weighting_named(design.row_weighting).counted(
+        counted = truncation.weighting_named(design.row_weighting).counted(
             design.tau, design.rows_floor, design.rows_cap
         )
         total = sum(counted.values())
@@ -349,14 +342,16 @@ def _over_measures(
 
 def _groups(design: CollectionDesign) -> list[list[View]]:
     """Views that share one group of people: an axis's levels, a pair's grid."""
-    groups, weighting = [], weighting_named(design.row_weighting)
+    groups, weighting = [], truncation.weighting_named(design.row_weighting)
     waves = weighting.waves and not design.measures and design.wave_share > 0
     for position, axis in enumerate(design.axes):
-        levels = [_grid(design, (position,), [e]) for e in level_edges(axis.leaves, design.branching)]
+        levels = [
+            _grid(design, (position,), [e]) for e in truncation.level_edges(axis.leaves, design.branching)
+        ]
         if axis.smooth >= WAVES and waves:
             levels.append(View("wave", (position,), (tuple(range(axis.leaves + 1)),)))
         groups.append(levels)
-    _, cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2))
+    _, cells = truncation.granularity(design.people, float(design.epsilon), max(len(design.axes), 2))
     pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
     return groups + [[_grid(design, pair, _edges(design, pair, cells))] for pair in pairs]
 
@@ -379,7 +374,7 @@ def _level_groups(design: CollectionDesign) -> list[list[View]]:
     alone = [(a,) for a in range(len(design.axes)) if not any(a in s for s in sets)]
     groups = []
     for axes in sorted({*sets, *alone}):
-        trees = [[None, *level_edges(design.axes[a].leaves, design.branching)] for a in axes]
+        trees = [[None, *truncation.level_edges(design.axes[a].leaves, design.branching)] for a in axes]
         count = math.prod(map(len, trees)) - 1
         if count > MOST_COMBINATIONS:
             names = " and ".join(design.axes[a].name for a in axes)
@@ -398,7 +393,7 @@ def _level_groups(design: CollectionDesign) -> list[list[View]]:
 
 def _by_depths(design: CollectionDesign, members: Sequence[View], share: Fraction) -> list[ViewShare]:
     """A set's people over its combinations of levels, by the sum of their depths, and over measures."""
-    trees = [level_edges(axis.leaves, design.branching) for axis in design.axes]
+    trees = [truncation.level_edges(axis.leaves, design.branching) for axis in design.axes]
     depths = [
         sum(
             1 + next(i for i, level in enumerate(trees[a]) if tuple(level.tolist()) == edges)
@@ -437,7 +432,7 @@ def _joint_view(design: CollectionDesign, grid: PlannedGrid) -> View:
     category_cells = math.prod(design.axes[a].leaves for a in axes if a not in ordered)
     respondents = float(design.people * grid.share) / max(len(design.measures), 1)
     cells = (
-        joint_granularity(respondents, float(design.epsilon), len(ordered), category_cells)
+        truncation.joint_granularity(respondents, float(design.epsilon), len(ordered), category_cells)
         if ordered
         else 0.0
     )
@@ -452,7 +447,7 @@ def _joint_view(design: CollectionDesign, grid: PlannedGrid) -> View:
     return _grid(design, axes, edges)
 
 
-def _edges(design: CollectionDesign, axes: Sequence[int], cells: float) -> list[IntArray]:
+def _edges(design: CollectionDesign, axes: Sequence[int], cells: float) -> list[truncation.IntArray]:
     """About `cells` cells on ordered axes, other axes leaf by leaf.
 
     A pair's cells are near equal: a tree's levels are far apart, and the nearest one may have four times too few cells
@@ -463,16 +458,18 @@ def _edges(design: CollectionDesign, axes: Sequence[int], cells: float) -> list[
     fitted = leaves <= LARGEST and all(axis.smooth >= FITTED for axis in chosen)
     if len(axes) == 2:
         target = max(cells, FEWEST) if fitted else cells
-        return [_cut(axis, even_edges(axis.leaves, target)) for axis in chosen]
+        return [_cut(axis, truncation.even_edges(axis.leaves, target)) for axis in chosen]
     most_cells = min(cells, knots_of(len(axes))) if fitted else cells
-    return [_cut(axis, snapped_edges(axis.leaves, design.branching, most_cells)) for axis in chosen]
+    return [
+        _cut(axis, truncation.snapped_edges(axis.leaves, design.branching, most_cells)) for axis in chosen
+    ]
 
 
-def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:
+def _cut(axis: PlannedAxis, edges: truncation.IntArray) -> truncation.IntArray:
     """The edges of an ordered axis; every leaf of another one."""
     return edges if axis.smooth else np.arange(axis.leaves + 1)
 
 
-def _grid(design: CollectionDesign, axes: Sequence[int], edges: Sequence[IntArray]) -> View:
-    asks = weighting_named(design.row_weighting).asks
+def _grid(design: CollectionDesign, axes: Sequence[int], edges: Sequence[truncation.IntArray]) -> View:
+    asks = truncation.weighting_named(design.row_weighting).asks
     return View(asks, tuple(axes), tuple(tuple(e.tolist()) for e in edges))

@@ -39,43 +39,17 @@ from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError
 from dpsql.faults import FAULTS, machine
 from dpsql.ledger.files import signing_seed
-from dpsql.local import rounds
-from dpsql.local.collector import CollectionManifest, add_spool, close_collection
+from dpsql.local import ahead, files, forecast
+from dpsql.local.collector import CollectionManifest, add_spool, close_collection, tally_tables
 from dpsql.local.content import release_content
-from dpsql.local.files import (
-    UNCOUNTED,
-    check_folder,
-    check_state,
-    open_state,
-    plan_file,
-    token_key,
-    write_plan_file,
-    write_release_file,
-)
-from dpsql.local.forecast import (
-    CollectionForecast,
-    Prediction,
-    asks_rows_alone,
-    first_plan,
-    free_ways,
-    is_noise,
-    people_needed,
-    predict,
-    row_reports,
-    second_plan,
-    view_costs,
-    ways_out,
-)
-from dpsql.local.joined import joined_content, joined_tables
+from dpsql.local.joined import joined_content
 from dpsql.local.oracles.oracle import spread
 from dpsql.local.plan import CollectionDesign, RowReports, plan_body
-from dpsql.local.rounds import adaptive_content, after_round, is_adaptive, rounds_design
 from dpsql.local.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.local.smooth import SLOW, joint_seconds
 from dpsql.local.spools import spool_files
 from dpsql.local.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
-from dpsql.local.tables import tally_tables
-from dpsql.local.tallies import ViewTally
+from dpsql.local.tallies import CountedCollection
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
 
@@ -146,7 +120,7 @@ def write_plan(
     label: str = "",
     after: Reports | None = None,
     largest_error: float | None = None,
-) -> CollectionForecast:
+) -> forecast.CollectionForecast:
     """Write the collection plan of a catalog.
 
     Args:
@@ -170,7 +144,7 @@ def write_plan(
     """
     if people < 1:
         raise InterfaceError("a collection needs at least one person", hint="state how many will report")
-    check_folder(target)
+    files.check_folder(target)
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
     with one_blas_thread():
@@ -178,28 +152,25 @@ def write_plan(
             if after is not None:
                 raise InterfaceError("services are asked in one round", hint="leave the first round out")
             sheet = make_sheet(survey, label)
-            forecast = _service_forecast(survey, sheet, people, largest_error)
+            expected = _service_forecast(survey, sheet, people, largest_error)
             write_sheet(sheet, target)
-            return forecast
+            return expected
         if loaded.collection is not None and loaded.collection.way.followed:
             if largest_error is not None:
                 raise InterfaceError("adaptive rounds have no target", hint="give a number of people")
-            forecast = _round_forecast(survey, people, label, after)
+            expected = _round_forecast(survey, people, label, after)
         else:
-            plans = _Plans(survey, label, None if after is None else _first_round(after))
+            first = None
+            if after is not None:
+                collection, _ = _tallied(files.plan_file(after.plan), after, silent)
+                first = collection.plan, forecast.row_reports(collection)
+            plans = _Plans(survey, label, first)
             if largest_error is not None:
-                people = people_needed(plans.worst, largest_error, people)
-            forecast = plans.forecast(people)
-    if forecast.plan is not None:
-        write_plan_file(target, forecast.plan.raw)
-    return forecast
-
-
-def _first_round(reports: Reports) -> tuple[Plan, RowReports]:
-    """The first round's plan, and its counted reports."""
-    first = plan_file(reports.plan)
-    tallies, _ = _tallied(first, reports, lambda step: None)
-    return first, row_reports(first, tallies)
+                people = forecast.people_needed(plans.worst, largest_error, people)
+            expected = plans.all_of(people)
+    if expected.plan is not None:
+        files.write_plan_file(target, expected.plan.raw)
+    return expected
 
 
 class _Plans(NamedTuple):
@@ -212,31 +183,31 @@ class _Plans(NamedTuple):
     def plan(self, design: CollectionDesign) -> Plan:
         """The plan that goes out next."""
         if self.first is None:
-            return read_plan(first_plan(design))
-        return read_plan(second_plan(design, *self.first))
+            return read_plan(forecast.first_plan(design))
+        return read_plan(forecast.second_plan(design, *self.first))
 
-    def predictions(self, design: CollectionDesign) -> list[Prediction]:
+    def predictions(self, design: CollectionDesign) -> list[forecast.Prediction]:
         plan = self.plan(design)
         # the part of the people who belong to the plan's round
         in_round = plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
-        return predict(plan, max(round(design.people * in_round), 1))
+        return forecast.predict(plan, max(round(design.people * in_round), 1))
 
     def worst(self, people: int) -> float:
         """The largest error, as a share of the people."""
         design = design_of(self.survey, people, self.label)
-        if asks_rows_alone(self.plan(design)):
+        if forecast.asks_rows_alone(self.plan(design)):
             raise InterfaceError(
                 "the first round of `tau: estimate` asks for row counts alone, which have no target",
                 hint="give the target with --after, or a number as tau",
             )
         return max(prediction.error for prediction in self.predictions(design))
 
-    def forecast(self, people: int) -> CollectionForecast:
+    def all_of(self, people: int) -> forecast.CollectionForecast:
         """All that can be said of the plan."""
         design = design_of(self.survey, people, self.label)
         plan, predictions = self.plan(design), self.predictions(design)
 
-        def at_epsilon(epsilon: float) -> list[Prediction]:
+        def at_epsilon(epsilon: float) -> list[forecast.Prediction]:
             return self.predictions(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
 
         unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
@@ -244,53 +215,57 @@ class _Plans(NamedTuple):
         views = {name: axes for name, (axes, _) in self.survey.views.items()}
         helped = {
             prediction.question: [
-                *(free_ways(design, prediction, self.predictions) if unguessed else ()),
-                *ways_out(plan, people, prediction, at_epsilon),
+                *(forecast.free_ways(design, prediction, self.predictions) if unguessed else ()),
+                *forecast.ways_out(plan, people, prediction, at_epsilon),
             ]
             for prediction in predictions
-            if prediction.axes and is_noise(prediction)
+            if prediction.axes and forecast.is_noise(prediction)
         }
-        seconds = 0.0 if asks_rows_alone(plan) else joint_seconds(plan, self.survey.tables)
-        costs = view_costs(plan, views, predictions)
-        return CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
+        seconds = 0.0 if forecast.asks_rows_alone(plan) else joint_seconds(plan, self.survey.tables)
+        costs = forecast.view_costs(plan, views, predictions)
+        return forecast.CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
 
 
 def _service_forecast(
     survey: Survey, sheet: Sheet, people: int, largest_error: float | None
-) -> CollectionForecast:
+) -> forecast.CollectionForecast:
     """Forecast for services, whose plans do not depend on the number of people."""
     if largest_error is not None:
-        people = people_needed(
+        people = forecast.people_needed(
             lambda n: max(prediction.error for prediction in predict_services(survey, sheet, n)),
             largest_error,
             people,
         )
     services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
-    return CollectionForecast(None, people, predict_services(survey, sheet, people), [], services, {})
+    return forecast.CollectionForecast(
+        None, people, predict_services(survey, sheet, people), [], services, {}
+    )
 
 
-def _round_forecast(survey: Survey, people: int, label: str, reports: Reports | None) -> CollectionForecast:
+def _round_forecast(
+    survey: Survey, people: int, label: str, reports: Reports | None
+) -> forecast.CollectionForecast:
     """The plan of the first round, or of the one after another whose reports are counted."""
-    design = rounds_design(survey, people, label)
+    design = ahead.rounds_design(survey, people, label)
     if reports is None:
-        raw = rounds.first_plan(design)
+        raw = ahead.first_plan(design)
     else:
-        done = plan_file(reports.plan)
-        if not is_adaptive(done) or plan_body(done).get("catalog") != design.catalog:
+        done = files.plan_file(reports.plan)
+        if not ahead.is_adaptive(done) or plan_body(done).get("catalog") != design.catalog:
             raise DataError(
                 "the plan is not a round of this catalog's collection",
                 hint="bring its catalog back, or start under another --label",
             )
-        tallies, _ = _tallied(done, reports, lambda step: None)
-        raw = after_round(done, tallies[0])
+        collection, _ = _tallied(done, reports, silent)
+        raw = ahead.after_round(collection)
     plan = read_plan(raw)
     # the standard error of one box, in rows a person, where nobody is
     error = math.sqrt(spread(plan.own) * plan.rounds / people)
-    box = Prediction("a box of this round; the last one will forecast the errors of answers", error)
-    return CollectionForecast(plan, people, [box], [], {}, {})
+    box = forecast.Prediction("a box of this round; the last one will forecast the errors of answers", error)
+    return forecast.CollectionForecast(plan, people, [box], [], {}, {})
 
 
-@machine("no release was written", UNCOUNTED)
+@machine("no release was written", files.UNCOUNTED)
 def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:
     """Count reports and write a release.
 
@@ -317,26 +292,26 @@ def collect(reports: Reports, target: Path, release_id: str, progress: Progress 
         raise OperationalError(
             f"{target.name} exists", hint="a release is never overwritten; name another file"
         )
-    check_folder(target)
+    files.check_folder(target)
     if reports.state is not None:
-        check_state(reports.state)
+        files.check_state(reports.state)
     sheet = read_sheet(reports.plan)
     if sheet is not None:
         joined, manifest = _joined(sheet, reports, release_id, progress)
-        write_release_file(target, joined, signing_seed(_beside(reports)))
+        files.write_release_file(target, joined, signing_seed(_beside(reports)))
         return Collected(target, manifest)
-    content, manifest, fit_seconds = _counted(plan_file(reports.plan), reports, progress)
+    content, manifest, fit_seconds = _counted(files.plan_file(reports.plan), reports, progress)
     seed = signing_seed(_beside(reports))  # made where there is none, so not before reports were counted
     progress(Stage("estimating and writing"))
     if fit_seconds < SLOW:
-        write_release_file(target, content(release_id, True), seed)
+        files.write_release_file(target, content(release_id, True), seed)
         return Collected(target, manifest)
     # an id of its own: its answers differ from the smoothed ones
     first_id = hashlib.blake2b(release_id.encode(), digest_size=16, person=b"dpsql grids").hexdigest()
-    write_release_file(target, content(first_id, False), seed)
+    files.write_release_file(target, content(first_id, False), seed)
     with machine("the release of the grids alone is whole", KEPT):
         progress(Stage("written; fitting axes together", counts={"seconds": round(fit_seconds)}))
-        write_release_file(target, content(release_id, True), seed, KEPT)
+        files.write_release_file(target, content(release_id, True), seed, KEPT)
     return Collected(target, manifest)
 
 
@@ -360,7 +335,7 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> tuple[Content,
     Returns:
         What a release of them will hold, what was collected, and about how long fitting axes together takes.
     """
-    if asks_rows_alone(plan):
+    if forecast.asks_rows_alone(plan):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
@@ -372,21 +347,23 @@ def _counted(plan: Plan, reports: Reports, progress: Progress) -> tuple[Content,
             hint="name the plan that was written alongside it, and the reports of all services",
         )
     survey = _survey(body.get("catalog"), reports.catalog)
-    tallies, manifest = _tallied(plan, reports, progress)
+    collection, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)
-    adaptive = is_adaptive(plan)
+    adaptive = ahead.is_adaptive(plan)
 
     def content(release_id: str, joint: bool) -> ReleaseBuilder:
         with one_blas_thread():
             if adaptive:
-                return adaptive_content(survey, plan, tallies, manifest, release_id)
-            return release_content(survey, plan, tallies, manifest, release_id, joint=joint)
+                return ahead.adaptive_content(survey, collection, manifest, release_id)
+            return release_content(survey, collection, manifest, release_id, joint=joint)
 
     return content, manifest, 0.0 if adaptive else joint_seconds(plan, survey.tables)
 
 
-def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], CollectionManifest]:
+def _tallied(
+    plan: Plan, reports: Reports, progress: Progress
+) -> tuple[CountedCollection, CollectionManifest]:
     """Every spool once, into the state; or tables of a server, by the server."""
     if reports.server is not None:
         if reports.state is not None:
@@ -396,16 +373,15 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
         session = open_session(reports.server)
         try:
             places = list(reports.server.expanded().values())
-            tallies, manifest = tally_tables(
-                session, plan, places, reports.key
-            )  # only counts leave the server
+            # only counts leave the server
+            collection, manifest = tally_tables(session, plan, places, reports.key)
         finally:
             session.close()
         counts = {"reports": manifest.reports, "accepted": manifest.accepted}
         progress(Stage("counted", session.name, counts))
-        return tallies, manifest
-    key = token_key(reports.state, reports.key)
-    state = open_state(plan, reports.state, key)
+        return collection, manifest
+    key = files.token_key(reports.state, reports.key)
+    state = files.open_state(plan, reports.state, key)
     try:
         for spool in spool_files(reports.spools):
             count = add_spool(state, plan, spool, key)
@@ -416,7 +392,7 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
         raise
     except duckdb.Error as error:  # its root alone: a block whose checksum is another
         raise IntegrityError(
-            f"the state {reports.state} is damaged", hint=f"bring back its last copy; {UNCOUNTED}"
+            f"the state {reports.state} is damaged", hint=f"bring back its last copy; {files.UNCOUNTED}"
         ) from error
     finally:
         state.close()
@@ -432,17 +408,7 @@ def _joined(
         raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
     survey = _survey(sheet.catalog, reports.catalog)
     with one_blas_thread():
-        tables, people, manifest = joined_tables(
-            survey, sheet, spool_files(reports.spools), reports.key, progress
-        )
-    if people < 2:
-        why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
-        raise DataError(
-            f"no two people have a sound report of every service under one pseudonym: {why}",
-            hint="give the reports of all services, each with the person's pseudonym as its token",
-        )
-    progress(Stage("writing", counts={"people": people}))
-    return joined_content(survey, sheet, tables, people, manifest, release_id), manifest
+        return joined_content(survey, sheet, spool_files(reports.spools), reports.key, release_id, progress)
 
 
 def _nothing(manifest: CollectionManifest) -> DataError:

@@ -26,12 +26,11 @@ from dpsql.engines.duck import RawSide, private_connection
 from dpsql.engines.registry import open_star
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
-from dpsql.local import rounds
+from dpsql.local import ahead
 from dpsql.local.collector import decode_reports
 from dpsql.local.estimate import one_row_each
 from dpsql.local.files import check_folder, unwritable, write_plan_file
 from dpsql.local.forecast import asks_rows_alone, first_plan, row_reports, second_plan
-from dpsql.local.rounds import after_round, rounds_design
 from dpsql.local.services import Sheet, make_sheet, write_sheet
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import IntArray, RespondentRows, kind_of, oracle_of
@@ -108,7 +107,7 @@ def simulated_collection(
     round_people = [chosen(people, np.nonzero(drawn == number)[0]) for number in range(2)]
     counted = simulate_reports(first, round_people[0], rng, progress)
     folds = np.zeros(len(counted), dtype=np.uint8)
-    rows = row_reports(first, decode_reports(first, counted, folds).tallies)
+    rows = row_reports(decode_reports(first, counted, folds).collection)
     second = read_plan(second_plan(design, first, rows))
     return [
         SimulatedRound(first.raw, counted),
@@ -120,15 +119,15 @@ def _adaptive_rounds(
     survey: Survey, people: RespondentRows, rng: np.random.Generator, label: str
 ) -> list[SimulatedRound]:
     """Every round of an adaptive collection; a device draws its round before it knows of any."""
-    raw: bytes | None = rounds.first_plan(rounds_design(survey, people.count, label, simulated=True))
+    raw: bytes | None = ahead.first_plan(ahead.rounds_design(survey, people.count, label, simulated=True))
     played: list[SimulatedRound] = []
     drawn = rng.integers(0, read_plan(raw or b"").rounds, size=people.count)
     while raw is not None:
         plan = read_plan(raw)
         reports = simulate_reports(plan, chosen(people, np.nonzero(drawn == plan.round)[0]), rng)
         played.append(SimulatedRound(raw, reports))
-        tally = decode_reports(plan, reports, np.zeros(len(reports), dtype=np.uint8)).tallies[0]
-        raw = after_round(plan, tally) if plan.round + 1 < plan.rounds else None
+        counted = decode_reports(plan, reports, np.zeros(len(reports), dtype=np.uint8)).collection
+        raw = ahead.after_round(counted) if plan.round + 1 < plan.rounds else None
     return played
 
 

@@ -20,32 +20,23 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.local.estimate import AxisTable, axis_groups, view_cells
+from dpsql.local.mechanisms import joint
 from dpsql.local.mechanisms.blue import ShareEstimate, range_variances, range_workload
-from dpsql.local.mechanisms.joint import (
-    JointModel,
-    Marginal,
-    Strength,
-    fit,
-    make_model,
-    marginal_of,
-    table_of,
-    weights_of,
-)
 from dpsql.local.mechanisms.priors import Stack, stack, stack_errors
 from dpsql.local.oracles.oracle import FloatArray
-from dpsql.local.tallies import FOLDS, Tallies
+from dpsql.local.tallies import FOLDS, CountedCollection
 from dpsql.matrices.stack import StackVariance
 
 STRENGTHS = (
-    Strength(1e5, 1e4, 1e1),
-    Strength(1e4, 1e3, 1e0),
-    Strength(1e4, 1e2, 1e-1),
-    Strength(1e3, 1e2, 1e-2),
-    Strength(1e3, 1e1, 1e-2),
-    Strength(1e2, 1e0, 1e-2),
-    Strength(1e2, 1e-1, 1e-3),
-    Strength(1e2, 1e-2, 1e-3),
-    Strength(1e2, 1e-3, 1e-3),
+    joint.Strength(1e5, 1e4, 1e1),
+    joint.Strength(1e4, 1e3, 1e0),
+    joint.Strength(1e4, 1e2, 1e-1),
+    joint.Strength(1e3, 1e2, 1e-2),
+    joint.Strength(1e3, 1e1, 1e-2),
+    joint.Strength(1e2, 1e0, 1e-2),
+    joint.Strength(1e2, 1e-1, 1e-3),
+    joint.Strength(1e2, 1e-2, 1e-3),
+    joint.Strength(1e2, 1e-3, 1e-3),
 )
 """Stiff ones first: each fit starts from the one before."""
 SOFT = STRENGTHS[5:]
@@ -84,26 +75,25 @@ class JointTable(NamedTuple):
     """A fitted table of rows over a set of axes (and bit), its model and weights, and what was chosen."""
 
     shares: FloatArray
-    model: JointModel
+    model: joint.JointModel
     weights: FloatArray
-    strength: Strength
-    views: list[Marginal]
+    strength: joint.Strength
+    views: list[joint.Marginal]
 
 
-def smooth_axis(plan: Plan, tallies: Tallies, axis: int) -> Stack:
+def smooth_axis(collection: CountedCollection, axis: int) -> Stack:
     """The log-smooth stack of one axis; special leaves, categories and "no row" stay free of smoothing."""
-    folds = [axis_groups(plan, tallies, axis, folds=[k]) for k in range(FOLDS)]
-    return stack(folds, plan.axes[axis].smooth)
+    folds = [axis_groups(collection, axis, folds=[k]) for k in range(FOLDS)]
+    return stack(folds, collection.plan.axes[axis].smooth)
 
 
 def joint_table(
-    plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None, filled: float
+    collection: CountedCollection, axes: Sequence[int], measure: int | None, filled: float
 ) -> JointTable:
     """Fit a set of axes together from every view that touches it.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         axes: the set.
         measure: position of a measure whose bit becomes the last axis, or None.
         filled: share of slots that hold a row.
@@ -111,22 +101,22 @@ def joint_table(
     Returns:
         The fit; `shares` has the shape of the axes' leaves, with a last axis of 2 for a measure.
     """
-    sizes, smooth, seen = _shape(plan, axes, measure)
+    sizes, smooth, seen = _shape(collection.plan, axes, measure)
     halves = [
-        marginals(plan, tallies, axes, measure, filled, folds)
+        marginals(collection, axes, measure, filled, folds)
         for folds in (range(FOLDS // 2), range(FOLDS // 2, FOLDS))
     ]
-    usual, finer = _lattices(plan, axes)
-    model = make_model(sizes, smooth, seen, usual)
+    usual, finer = _lattices(collection.plan, axes)
+    model = joint.make_model(sizes, smooth, seen, usual)
     loss, strength = _choose(model, STRENGTHS, *halves)
     if finer and strength.pair <= SOFT[0].pair and fits(sizes, smooth, seen, finer):
-        finer_model = make_model(sizes, smooth, seen, finer)
+        finer_model = joint.make_model(sizes, smooth, seen, finer)
         finer_loss, finer_strength = _choose(finer_model, SOFT, *halves)
         if finer_loss < loss:
             model, strength = finer_model, finer_strength
-    views = marginals(plan, tallies, axes, measure, filled)
-    weights = fit(model, views, strength)
-    return JointTable(table_of(model, weights), model, weights, strength, views)
+    views = marginals(collection, axes, measure, filled)
+    weights = joint.fit(model, views, strength)
+    return JointTable(joint.table_of(model, weights), model, weights, strength, views)
 
 
 def told(plan: Plan, axes: Sequence[int]) -> bool:
@@ -163,18 +153,17 @@ def joint_seconds(plan: Plan, views: Iterable[tuple[Sequence[int], Sequence[int]
         counts = tuple(sorted(axes))
         if len(axes) > 1 and told(plan, axes) and joint_fits(plan, axes):
             fits.add((counts, None))
-    return sum(_fit_seconds(plan, axes, measure) for axes, measure in fits)
-
-
-def _fit_seconds(plan: Plan, axes: Sequence[int], measure: int | None) -> float:
-    shape = _shape(plan, axes, measure)
-    entries = weights_of(*shape, _lattices(plan, axes)[0]) * math.prod(shape[0])
-    return (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
+    seconds = 0.0
+    for axes, measure in fits:
+        shape = _shape(plan, axes, measure)
+        entries = joint.weights_of(*shape, _lattices(plan, axes)[0]) * math.prod(shape[0])
+        seconds += (STEPS if entries <= MOST_LOOSE else STIFF_STEPS) * entries / RATE
+    return seconds
 
 
 def fits(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]], knots: int) -> bool:
     """True if a model of these axes takes acceptable memory and time."""
-    weights = weights_of(sizes, smooth, seen, knots)
+    weights = joint.weights_of(sizes, smooth, seen, knots)
     return weights <= MOST_WEIGHTS and weights * math.prod(sizes) <= MOST_NUMBERS
 
 
@@ -206,11 +195,11 @@ def _shape(
 
 
 def _choose(
-    model: JointModel,
-    strengths: Sequence[Strength],
-    training: Sequence[Marginal],
-    validation: Sequence[Marginal],
-) -> tuple[float, Strength]:
+    model: joint.JointModel,
+    strengths: Sequence[joint.Strength],
+    training: Sequence[joint.Marginal],
+    validation: Sequence[joint.Marginal],
+) -> tuple[float, joint.Strength]:
     """The loss of the strength whose fit to some people explains the others best, and the strength; axes are let loose
     while that helps."""
     loss, best = _path(model, strengths, training, validation)
@@ -224,18 +213,20 @@ def _choose(
 
 
 def _path(
-    model: JointModel,
-    strengths: Sequence[Strength],
-    training: Sequence[Marginal],
-    validation: Sequence[Marginal],
-) -> tuple[float, Strength]:
+    model: joint.JointModel,
+    strengths: Sequence[joint.Strength],
+    training: Sequence[joint.Marginal],
+    validation: Sequence[joint.Marginal],
+) -> tuple[float, joint.Strength]:
     losses: list[float] = []
     start = None
     for strength in strengths:
-        start = fit(model, training, strength, start)
-        fitted = table_of(model, start)
+        start = joint.fit(model, training, strength, start)
+        fitted = joint.table_of(model, start)
         losses.append(
-            sum(float(np.sum((marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in validation)
+            sum(
+                float(np.sum((joint.marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in validation
+            )
         )
         if len(losses) > PATIENCE and min(losses) < min(losses[-PATIENCE:]):
             break
@@ -244,20 +235,19 @@ def _path(
 
 
 def marginals(
-    plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     axes: Sequence[int],
     measure: int | None,
     filled: float,
-    folds: Sequence[int] | None = None,
-) -> list[Marginal]:
+    folds: Sequence[int] = range(FOLDS),
+) -> list[joint.Marginal]:
     """Marginals of every view on a set of axes, added up over the other axes."""
     view_marginals = []
-    for number, view in enumerate(plan.views):
+    for number, view in enumerate(collection.plan.views):
         inside = [a for a in view.axes if a in axes]
         if not view.asks.table or not inside:
             continue
-        cells = view_cells(plan, number, tallies, folds)
+        cells = view_cells(collection, number, folds)
         if cells.reports == 0:
             continue
         cell_shares, fan = cells.counts[..., None], float(cells.fan)
@@ -277,7 +267,7 @@ def marginals(
             places, edges = [*places, len(axes)], [*edges, np.array([0, 1, 2])]
         else:
             shares, variance = shares[..., 0], variance[..., 0]
-        view_marginals.append(Marginal(tuple(places), tuple(edges), shares, variance))
+        view_marginals.append(joint.Marginal(tuple(places), tuple(edges), shares, variance))
     return view_marginals
 
 
@@ -302,8 +292,7 @@ class Positive(NamedTuple):
 
 
 def positive_shares(
-    plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     axes: Sequence[int],
     known: Mapping[int, AxisTable],
     fitted: Mapping[tuple[int, ...], FloatArray] | None = None,
@@ -311,8 +300,7 @@ def positive_shares(
     """Non-negative shares of slots per leaf combination.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         axes: a view's axes.
         known: every axis's table.
         fitted: shares of joint fits that were made already.
@@ -322,22 +310,22 @@ def positive_shares(
         (`joint_fits`), a pair that no view saw. Such a view's answers stay unbiased whatever the reader asks.
     """
     if len(axes) == 1:
-        smooth = plan.axes[axes[0]].smooth
-        return _stacked(plan, tallies, axes[0], smooth, known) if smooth >= SMOOTH else None
-    if not told(plan, axes) or not joint_fits(plan, axes):
+        smooth = collection.plan.axes[axes[0]].smooth
+        return _stacked(collection, axes[0], smooth, known) if smooth >= SMOOTH else None
+    if not told(collection.plan, axes) or not joint_fits(collection.plan, axes):
         return None
     if fitted is not None and tuple(axes) in fitted:
         return Positive(fitted[tuple(axes)])
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
-    return Positive(joint_table(plan, tallies, axes, None, filled).shares * filled)
+    return Positive(joint_table(collection, axes, None, filled).shares * filled)
 
 
 def _stacked(
-    plan: Plan, tallies: Tallies, axis: int, smooth: int, axis_tables: Mapping[int, AxisTable]
+    collection: CountedCollection, axis: int, smooth: int, axis_tables: Mapping[int, AxisTable]
 ) -> Positive:
     """One axis's stack with its covariance; the draws follow from the plan, so that a release can be made again."""
-    stack, unbiased = smooth_axis(plan, tallies, axis), axis_tables[axis].counts
-    rng = np.random.default_rng(int.from_bytes(plan.hash, "big") + axis)
+    stack, unbiased = smooth_axis(collection, axis), axis_tables[axis].counts
+    rng = np.random.default_rng(int.from_bytes(collection.plan.hash, "big") + axis)
     refits = stack_errors(stack, unbiased.covariance, smooth, rng)
     shares = stack.shares[: unbiased.shares.size]
     errors = StackVariance(refits.covariance, unbiased.covariance, shares, refits.small, refits.large)

@@ -45,40 +45,42 @@ class ViewTally:
         return int(self.reports.sum())
 
 
-Tallies = Sequence[ViewTally]
-
-
 def oracle_of(plan: Plan, view: View) -> Oracle:
     """The view's oracle."""
     return oracle_named(view.oracle, view.domain, plan.own, view.extra)
 
 
-def empty_tallies(plan: Plan) -> list[ViewTally]:
+@dataclass(frozen=True)
+class CountedCollection:
+    """A plan and the counts of its accepted reports.
+
+    Args:
+        plan: the plan that people answered.
+        tallies: of each of its views.
+    """
+
+    plan: Plan
+    tallies: Sequence[ViewTally]
+
+    @property
+    def accepted(self) -> int:
+        return sum(tally.total for tally in self.tallies)
+
+    def oracle(self, number: int) -> Oracle:
+        return oracle_of(self.plan, self.plan.views[number])
+
+    def shares(self, number: int, folds: Sequence[int] = range(FOLDS)) -> FloatArray:
+        """Unbiased shares of a view's items from some folds."""
+        tally, folds = self.tallies[number], list(folds)
+        support = tally.support[folds].sum(axis=0).astype(np.float64)
+        return estimate(self.oracle(number), support, float(max(tally.reports[folds].sum(), 1)))
+
+
+def empty_collection(plan: Plan) -> CountedCollection:
     """Zero counts for every view."""
-    return [
-        ViewTally(
-            np.zeros((FOLDS, oracle_of(plan, view).width), dtype=np.int64),
-            np.zeros(FOLDS, dtype=np.int64),
-        )
-        for view in plan.views
-    ]
-
-
-def added(first: Tallies, second: Tallies) -> list[ViewTally]:
-    """Sum of two sets of tallies."""
-    return [
-        ViewTally(a.support + b.support, a.reports + b.reports) for a, b in zip(first, second, strict=True)
-    ]
-
-
-def shares(plan: Plan, number: int, tally: ViewTally, folds: Sequence[int] | None = None) -> FloatArray:
-    """Unbiased shares of a view's items from some folds (all if None)."""
-    chosen_folds = list(range(FOLDS)) if folds is None else list(folds)
-    return estimate(
-        oracle_of(plan, plan.views[number]),
-        tally.support[chosen_folds].sum(axis=0).astype(np.float64),
-        float(max(tally.reports[chosen_folds].sum(), 1)),
-    )
+    widths = [oracle_of(plan, view).width for view in plan.views]
+    zeros = [ViewTally(np.zeros((FOLDS, n), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)) for n in widths]
+    return CountedCollection(plan, zeros)
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,10 @@ class TallyKind:
     name: str
     draw: Callable[[Plan, View, RespondentRows, IntArray, np.random.Generator], IntArray]
     along: Callable[[Plan, View, int, int | None], AxisItems | None] = lambda plan, view, axis, measure: None
-    rows_between: Callable[[Plan, int, ViewTally], ValueWithError | None] = lambda plan, number, tally: None
+    rows_between: Callable[[CountedCollection, int], ValueWithError | None] = lambda collection, number: None
     histogram: bool = False
     layout: Callable[[View], ItemLayout | None] = lambda view: None
-    filled: Callable[[Plan, int, ViewTally], ValueWithError | None] = lambda plan, number, tally: None
+    filled: Callable[[CountedCollection, int], ValueWithError | None] = lambda collection, number: None
     stretch: Callable[[ValueWithError], ValueWithError] = lambda filled: ValueWithError(1.0, 0.0)
     one_row_each: bool = False
 
@@ -230,31 +232,32 @@ def _bit_of_rows(
     return np.asarray(draw < count, dtype=np.int64)
 
 
-def _rows_by_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
+def _rows_by_bits(collection: CountedCollection, number: int) -> ValueWithError | None:
     """Rows between the view's two numbers, by the share of ones."""
-    if not tally.total:
+    reports = collection.tallies[number].total
+    if not reports:
         return None
-    up, (floor, cap) = shares(plan, number, tally), plan.views[number].rows
-    noise = variance(oracle_of(plan, plan.views[number]), np.clip(up, 0, 1), float(tally.total))
+    up, (floor, cap) = collection.shares(number), collection.plan.views[number].rows
+    noise = variance(collection.oracle(number), np.clip(up, 0, 1), float(reports))
     return ValueWithError(float(up[1]) * (cap - floor), float(np.sqrt(noise[1])) * (cap - floor))
 
 
-def _filled_within(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
+def _filled_within(collection: CountedCollection, number: int) -> ValueWithError | None:
     """E min(r, tau) / tau by people who report their rows up to tau."""
-    floor, cap = plan.views[number].rows
-    rows = _rows_by_bits(plan, number, tally) if (floor, cap) == (plan.rows_floor, plan.tau) else None
+    plan, (floor, cap) = collection.plan, collection.plan.views[number].rows
+    rows = _rows_by_bits(collection, number) if (floor, cap) == (plan.rows_floor, plan.tau) else None
     return None if rows is None else ValueWithError((floor + rows.value) / cap, rows.error / cap)
 
 
-def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> ValueWithError | None:
+def _filled_bits(collection: CountedCollection, number: int) -> ValueWithError | None:
     """The share of items with a bit."""
-    view = plan.views[number]
-    if not tally.total:
+    view, reports = collection.plan.views[number], collection.tallies[number].total
+    if not reports:
         return None
-    item_shares, counted = shares(plan, number, tally), np.ones(view.domain)
+    item_shares, counted = collection.shares(number), np.ones(view.domain)
     counted[_weighted_layout(view).silent] = 0.0
-    structure = oracle_of(plan, view).structure(np.clip(item_shares, 0, 1))
-    noise = float(counted**2 @ structure.diagonal - (counted @ structure.tilt) ** 2) / tally.total
+    structure = collection.oracle(number).structure(np.clip(item_shares, 0, 1))
+    noise = float(counted**2 @ structure.diagonal - (counted @ structure.tilt) ** 2) / reports
     return ValueWithError(float(counted @ item_shares), float(np.sqrt(noise)))
 
 

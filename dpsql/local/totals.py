@@ -37,7 +37,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan
 from dpsql.local.estimate import (
     AxisTable,
     Interaction,
@@ -62,15 +61,14 @@ from dpsql.local.mechanisms.blue import (
 from dpsql.local.mechanisms.truncation import ValueWithError, clipped_share, lost_by_histogram
 from dpsql.local.oracles.oracle import FloatArray
 from dpsql.local.plan import row_reports_of
-from dpsql.local.tallies import Tallies, oracle_of, shares
+from dpsql.local.tallies import CountedCollection
 
 Influences = dict[int, FloatArray]
 """Per view, an axis's influence on each of its items."""
 
 
 def total_of(
-    plan: Plan,
-    tallies: Tallies,
+    collection: CountedCollection,
     known: Mapping[int, AxisTable],
     measure: int | None = None,
     half: float = 1.0,
@@ -79,47 +77,48 @@ def total_of(
     """The total of all rows, or of a measure, as a share of slots.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         known: every axis's table; with a measure its `signed` holds half s + shift c (`centre.centred_on`).
         measure: None for counts.
         half, shift: for a measure, what multiplies signed values and counts.
     """
     influences = {}
     for axis in known:
-        count = _influences(plan, tallies, axis)
+        count = _influences(collection, axis)
         if measure is None:
             influences[axis] = count
             continue
-        signed = _influences(plan, tallies, axis, measure)
+        signed = _influences(collection, axis, measure)
         influences[axis] = {
             n: half * signed.get(n, np.zeros(1)) + shift * influence for n, influence in count.items()
         }
-    covariance = _covariance(plan, tallies, list(influences.values()))
+    covariance = _covariance(collection, list(influences.values()))
     estimates = [t.counts if measure is None else t.signed[measure] for t in known.values()]
     weights = weights_of(np.diag(covariance))
     value = float(weights @ np.array([e.shares.sum() for e in estimates]))
-    drifting = 0.0 if measure is None else (value - shift) * drift_of(plan, tallies)
+    drifting = 0.0 if measure is None else (value - shift) * drift_of(collection)
     return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
-def _covariance(plan: Plan, tallies: Tallies, influences: list[Influences]) -> FloatArray:
+def _covariance(collection: CountedCollection, influences: list[Influences]) -> FloatArray:
     """Covariance of the axes' totals."""
     covariance = np.zeros((len(influences), len(influences)))
     for number in sorted({number for of_axis in influences for number in of_axis}):
-        item_shares = np.clip(shares(plan, number, tallies[number]), 0, 1)
+        item_shares = np.clip(collection.shares(number), 0, 1)
         # of a view's items, times its reports
-        noise = oracle_of(plan, plan.views[number]).structure(item_shares)
+        noise = collection.oracle(number).structure(item_shares)
         matrix = np.array(
             [axis_influences.get(number, np.zeros(noise.diagonal.size)) for axis_influences in influences]
         )
         along = matrix @ noise.tilt
-        covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / tallies[number].total
+        covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / collection.tallies[
+            number
+        ].total
     return covariance
 
 
-def _influences(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Influences:
-    view_estimates, leaves = told_of(plan, tallies, axis, measure), plan.axes[axis].leaves
+def _influences(collection: CountedCollection, axis: int, measure: int | None = None) -> Influences:
+    view_estimates, leaves = told_of(collection, axis, measure), collection.plan.axes[axis].leaves
     weights = (gains if measure is None else signed_gains)(
         [view_estimate.group for view_estimate in view_estimates]
     )
@@ -147,21 +146,20 @@ class Centre(NamedTuple):
     crossed: Mapping[int, FloatArray]
 
 
-def centre_of(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], measure: int) -> Centre:
+def centre_of(collection: CountedCollection, known: Mapping[int, AxisTable], measure: int) -> Centre:
     """The centre around which a measure's sums err independently of counts, over all ranges of all axes.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         known: every axis's table.
         measure: the measure's position.
     """
-    together = {a: _crossed(plan, tallies, a, table, measure) for a, table in known.items()}
+    together = {a: _crossed(collection, a, table, measure) for a, table in known.items()}
     covariance = sum(float((k * range_workload(len(k))).sum()) for k in together.values())
     variance = sum(
         float((t.counts.covariance * range_workload(t.counts.shares.size)).sum()) for t in known.values()
     )
-    bounds = plan.measures[measure]
+    bounds = collection.plan.measures[measure]
     lower, upper = bounds.lower, bounds.upper
     middle, half = (lower + upper) / 2, (upper - lower) / 2
     best = middle + half * float(np.clip(covariance / variance if variance > 0 else 0.0, -1.0, 1.0))
@@ -209,12 +207,10 @@ def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[S
     return (*table.signed[:measure], ShareEstimate(shares, covariance), *table.signed[measure + 1 :])
 
 
-def _crossed(plan: Plan, tallies: Tallies, axis: int, table: AxisTable, measure: int) -> FloatArray:
-    leaves, view_estimates = table.counts.shares.size, told_of(plan, tallies, axis)
-    groups, twins = (
-        [t.group for t in view_estimates],
-        {t.number: t.group for t in told_of(plan, tallies, axis, measure)},
-    )
+def _crossed(collection: CountedCollection, axis: int, table: AxisTable, measure: int) -> FloatArray:
+    leaves, view_estimates = table.counts.shares.size, told_of(collection, axis)
+    groups = [t.group for t in view_estimates]
+    twins = {t.number: t.group for t in told_of(collection, axis, measure)}
     shares = np.clip(table.counts.shares, 0, None)
     silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(table.counts.shares.sum()), 0.0))
     distribution = np.append(shares, silent)
@@ -251,52 +247,50 @@ class Scale:
         return self.slots * self.weight
 
 
-def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Scale:
+def row_scale(collection: CountedCollection, known: Mapping[int, AxisTable]) -> Scale:
     """People's slots, the weight of rows that tau left out, and which share of all rows those are.
 
     Args:
-        plan: the plan that people answered.
-        tallies: counts per view.
+        collection: the counted reports.
         known: every axis's table.
     """
-    first = row_reports_of(plan)
-    people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
+    plan, first = collection.plan, row_reports_of(collection.plan)
+    people = float(collection.accepted + (0 if first is None else first.reports))
     if one_row_each(plan):
         # Weighted views give shares of all rows; rows a person come from reports within tau and beyond it.
-        filled = filled_share(plan, tallies)
+        filled = filled_share(collection)
         rows_within = ValueWithError(filled.value * plan.tau, filled.error * plan.tau)
-        beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
+        beyond = rows_between(collection, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
         rows = rows_within.value + max(beyond.value, 0.0)
         relative, weight = float(np.hypot(rows_within.error, beyond.error)) / rows, rows / rows_within.value
         clipped = clipped_share(beyond, rows_within)
-        return Scale(float(people) * rows_within.value, weight, relative * weight, clipped)
-    total = total_of(plan, tallies, known)
+        return Scale(people * rows_within.value, weight, relative * weight, clipped)
+    total = total_of(collection, known)
     rows_within = ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
-    counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
+    counted = rows_between(collection, plan.rows_floor, plan.rows_cap)
     if counted is not None:
         mean = ValueWithError(plan.rows_floor + counted.value, counted.error)
         # The mean counts kept rows too, so what is lost errs against them.
         lost = ValueWithError(mean.value - rows_within.value, float(np.hypot(mean.error, rows_within.error)))
         clipped = clipped_share(lost, rows_within, together=-(rows_within.error**2))
-        return Scale(float(people) * plan.tau, 1.0, 0.0, clipped)
+        return Scale(people * plan.tau, 1.0, 0.0, clipped)
     if first is None:
-        return Scale(float(people) * plan.tau, 1.0, 0.0)
+        return Scale(people * plan.tau, 1.0, 0.0)
     support = np.array(first.support, dtype=np.float64)
     lost = lost_by_histogram(first.oracle, support, float(first.reports), plan.tau)
-    return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
+    return Scale(people * plan.tau, 1.0, 0.0, clipped_share(lost, rows_within))
 
 
-def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:
+def rows_moved(collection: CountedCollection, slots: float) -> float:
     """Most rows by which one report more moves the COUNT of any set of leaves of any one axis.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
+        collection: the counted reports.
         slots: rows per unit of share (`Scale.factor`).
     """
     return slots * max(
-        axis_moved(axis_groups(plan, tallies, axis), described.leaves)
-        for axis, described in enumerate(plan.axes)
+        axis_moved(axis_groups(collection, axis), described.leaves)
+        for axis, described in enumerate(collection.plan.axes)
     )
 
 

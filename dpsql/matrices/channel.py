@@ -19,7 +19,7 @@ together on an axis:
 
 Her sum is her rows times the box's mean, and what they deviate from it. Two statistics of a view share the first part:
 
-    Cov(x, z) = xbar zbar H D,    Var(x) = xbar^2 H D + H E (1 + rho (D - 1))
+    Cov(x, z) = xbar zbar H D,    Var(x) = xbar^2 H D + H E (mu + rho (D - mu))
 
 so that an average, whose numerator less the average times its denominator has no mean, errs by deviations alone; it is
 not what three large numbers leave of each other.
@@ -34,7 +34,7 @@ Without squares mu is the most that n rows may be, tau, and lambda is 0; E is th
 little.
 
 **Privacy**: published numbers alone.
-**Source**: docs/method/hybrid.md, "Error bars".
+**Source**: docs/method/local.md, "Error bars".
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ p < i, and only one, so the people of a range are a sum of different gaps. Every
 gaps are a flow from -1 to n: what enters a leaf leaves it. Least squares with that, and with the noisy number of all
 people, gives the stored estimate of each range, one number a range.
 
+With F the flow, H the rows, W their precisions and A = (H' W H)^-1 the estimate is least squares under F g = 0, of
+covariance S = A - A F' (F A F')^-1 F A.
+
 | here | there | unit |
 |---|---|---|
 | `gap_weights` | b: integer budgets of the rows, one for everybody and one for each gap | - |
@@ -19,7 +22,7 @@ people, gives the stored estimate of each range, one number a range.
 
 Axes on which each person has one leaf (her country) add up in both.
 
-**Source**: docs/method/distinct.md, "Ranges by gaps", "Cells".
+**Source**: docs/method/views.md, "Ranges by gaps", "Cells".
 """
 
 from __future__ import annotations

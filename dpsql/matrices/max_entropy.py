@@ -18,6 +18,15 @@ its pairs along: their odds ratios stay, as raking leaves them, and move by the 
 `UNRESOLVED` of what the third part moved the answer by. Which numbers are drawn follows from the release's id, so an
 answer has the same error whenever and wherever it is asked, and two boxes of one release are redrawn together.
 
+    redrawn      axes are normal with their covariance; a pair follows them with its odds ratio, and has noise v of its
+                 interaction, within max(0, a_i + a_j - n) <= b_ij <= min(a_i, a_j)
+    error        rms of the refits with two parts an axis, and half of the distance of three parts from two
+    model bound  max_i (a_i - sum over c of (a_i - b_ic)) <= count <= min b_ij: the larger distance to the answer
+
+n are all rows, a_i those inside on axis i, b_ij on both. v is the posterior variance of a pair's smooth fit over boxes
+of half of both axes, the square of a fifth of the interaction, and what the fit bends away from its grid; without a fit
+the grid's variance.
+
 | here | there | unit |
 |---|---|---|
 | `total`, `single`, `pair` | rows in all, inside on one axis, inside on two | stored units |

@@ -24,6 +24,14 @@ Siblings are exchangeable, so leaves whose lowest common node is at level l have
 
 V_l comes from convolutions of the levels' densities, all of whose terms are positive.
 
+With rates b_l and densities over the integers s of a sum, * convolution,
+
+    f_L = e^(-b_L |s|)    f_l = e^(-b_l |s|) (f_{l+1} convolved k_l times)    o_0 = 1
+    o_l = (o_{l-1} e^(-b_{l-1} |s|)) * f_l^(k_{l-1} - 1)                      the sum below a node of level l: f_l o_l
+
+Two numbers are two trees at half of the rates, since max(|a|, |b|) = (|a + b| + |a - b|) / 2. That is the limit of
+small rates; whole numbers at larger rates err less, so what a release states is never below the truth.
+
 **Source**: docs/method/noise.md, "Joint trees".
 """
 

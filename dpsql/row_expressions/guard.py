@@ -7,8 +7,6 @@ The parser tries one reading after another and goes back when one fails. Nested 
 without ON took twice as long for each JOIN more. Statements that people and BI tools send take at most 1.5 steps a
 token (455 of them counted), so eight a token is far from anything useful and still linear in the text. Steps, not
 seconds: the same text is read or refused on every machine.
-
-**Source** docs/method/reliability.md, "Guards before SQL is parsed".
 """
 
 from __future__ import annotations

@@ -11,14 +11,12 @@ import pytest
 
 import dpsql
 from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, NoViewError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
-from dpsql.release import open_release
 from tests.privacy import joints
+from tests.releases import published
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -64,9 +62,7 @@ ASKED = [
 
 
 def test_without_noise_all_sets_of_two_axes_are_exact(tmp_path: Path):
-    catalog = load_catalog(shop(tmp_path))
-    publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=b"k" * 32)
-    asked, raw = ReleaseEngine(open_release(tmp_path / "shop.dpsql", insecure=True)), duckdb.connect()
+    asked, raw = published(shop(tmp_path), ZeroNoise(), key=b"k" * 32), duckdb.connect()
     raw.execute(f"CREATE VIEW sales AS FROM '{tmp_path}/sales.parquet'")
     for sql in ASKED:
         found, wanted = asked.query(sql).rows, raw.execute(sql).fetchall()

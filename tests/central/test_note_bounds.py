@@ -11,8 +11,8 @@ import pytest
 from dpsql.contributions.histogram import doubling_edges, draw_histogram
 from dpsql.contributions.selection import ContributionHistogram
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import Exact
+from tests.releases import seeded
 
 EDGES = doubling_edges(1, 20)
 RELEASES = 30
@@ -41,7 +41,7 @@ def test_bounds_in_notes_hold(
     owned = star(np.random.default_rng(8))
     exact = Exact(np.bincount(np.searchsorted(EDGES, owned), minlength=len(EDGES) + 1).astype(np.int64))
     for seed in range(RELEASES):
-        noise = ExactNoise(insecure_test_entropy(seed))
+        noise = seeded(seed)
         for spend in (Fraction(1, 10), Fraction(1, 100), Fraction(1, 1000)):
             known = ContributionHistogram(draw_histogram(exact, EDGES, spend, law, noise))
             units, above = known.unseen
@@ -52,7 +52,5 @@ def test_bounds_say_something() -> None:
     """Where noise is small they are near the truth: bins double, so a share may be twice too large."""
     owned = uneven(np.random.default_rng(8))
     exact = Exact(np.bincount(np.searchsorted(EDGES, owned), minlength=len(EDGES) + 1).astype(np.int64))
-    known = ContributionHistogram(
-        draw_histogram(exact, EDGES, Fraction(4), GAUSSIAN, ExactNoise(insecure_test_entropy(1)))
-    )
+    known = ContributionHistogram(draw_histogram(exact, EDGES, Fraction(4), GAUSSIAN, seeded(1)))
     assert known.unseen[0] < 20

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published, seeded, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -48,14 +44,10 @@ def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             TO '{folder}/customer.parquet';
             COPY (SELECT i % 400 AS customer_id, 1 + i % 30 AS day, i % 91 AS amount FROM range(5000) AS r(i))
             TO '{folder}/sales.parquet'""")
-    (folder / "shop.yaml").write_text(CATALOG.replace("LEDGER", str(folder / "ledger.duckdb")))
-    noise = ExactNoise(insecure_test_entropy(5))
-    published = publish_release(
-        load_catalog(folder / "shop.yaml"), folder / "shop.dpsql", noise=noise, key=bytes(32)
-    )
-    release = open_release(Path(published.path), insecure=True)
-    yield ReleaseEngine(release)
-    release.close()
+    text = CATALOG.replace("LEDGER", str(folder / "ledger.duckdb"))
+    answerer = published(write_catalog(folder, text), seeded(5))
+    yield answerer
+    answerer.release.close()
 
 
 def total(shop: ReleaseEngine, statement: str) -> float:

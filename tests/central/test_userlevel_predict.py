@@ -19,17 +19,15 @@ from benchmarks.userlevel.stars import Views
 from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker, open_public
-from dpsql.central.central import publish_release
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions import rehearsal
 from dpsql.contributions.rehearsal import Guess, crowds, made_rows, make_up, stands_for
 from dpsql.curator import rehearsal as foresight
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan, plan_text
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
+from tests.releases import published, seeded
 from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
@@ -92,11 +90,7 @@ def test_statements_are_predicted_as_a_publish_answers_them(
     (query,) = api.plan(catalog, [BY_DAY], guess=Guess(5000, len(rows))).queries
     answers = []
     for seed in (3, 4, 5):
-        noise = ExactNoise(insecure_test_entropy(seed))
-        published = publish_release(
-            load_catalog(catalog), tmp_path / f"{seed}.dpsql", noise=noise, key=bytes(32)
-        )
-        answers.append(ReleaseEngine(open_release(published.path, insecure=True)).query(BY_DAY))
+        answers.append(published(catalog, seeded(seed), str(seed)).query(BY_DAY))
     assert [column.name for column in query.columns] == ["n", "s", "a"]
     for column in query.columns:
         place, errors, relatives = answers[0].columns.index(column.name), [], []

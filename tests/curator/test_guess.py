@@ -20,8 +20,7 @@ from dpsql.executor.predict import HALF
 from dpsql.federation.session import open_session
 from dpsql.interfaces.cli.draft import _design_lines
 from dpsql.interfaces.cli.plan import plan_text
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from tests.releases import write_tables
+from tests.releases import seeded, write_tables
 from tests.thinned import by_default
 
 QUESTIONS = {
@@ -126,7 +125,7 @@ def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people
         assert word in text
         text = text.replace(word, other)
     (column,) = plan_catalog(parse_catalog(confirmed(text, data)), questions).queries[0].columns
-    noise, file = ExactNoise(insecure_test_entropy(people + each)), tmp_path / "c.yaml"
+    noise, file = seeded(people + each), tmp_path / "c.yaml"
     file.write_text(confirmed(text, data))
     publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
     with closing(open_session([tmp_path / "r.dpsql"], insecure=True)) as session:

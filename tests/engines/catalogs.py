@@ -25,6 +25,33 @@ BOUNDS: dict[str, dict[str, Any]] = {
 DELTAS: dict[str, dict[str, Any]] = {"auto": {"delta": "1e-6"}, "auto_pure": {"delta": 0}}
 
 
+TEXT = """
+dpsql: 1
+name: shop
+privacy: {lineage: shop-BOUND, cap: 4, neighbours: add_remove, epsilon: 1, rows: private}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 89},
+    region: {type: string, categories: [north, south, east, Nörd], nullable: true}}}
+  product: {role: dimension, key: product_id, private: true, columns: {
+    price: {type: decimal, scale: 1, lower: 0, upper: 500, cuts: {width: 25}, nullable: true}}}
+  shop: {role: dimension, key: shop_id, private: false, columns: {}}
+  sales: {role: fact, foreign_keys: {customer_id: customer, product_id: product, shop_id: shop}, columns: {
+    amount: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true},
+    cost: {type: decimal, scale: 2, lower: "-900.5", upper: 1000, measure: true},
+    sold_at: {type: timestamp, grain: day, lower: "2025-01-01", upper: "2026-12-31", cuts: {width: 30}},
+    sold_on: {type: date, lower: "2025-01-01", upper: "2025-12-31", cuts: {width: DAYS}, nullable: true},
+    channel: {type: string, nullable: true},
+    loyal: {type: bool, nullable: true}}}
+views:
+  demand: {of: sales, axes: [customer.age, product.price], measures: [count, sales.amount]}
+  trend: {of: sales, axes: [sales.sold_at, customer.region], measures: [count, sales.costPEOPLE]}
+  ways: {of: sales, axes: [{axis: shop, by: [city]}, sales.channel, sales.loyal], measures: [countPEOPLE]}
+  regions: {of: sales, axes: [customer.region, customer.age], measures: [countPEOPLE]}
+  weeks: {of: sales, axes: [sales.sold_on], measures: [count, sales.amount, sales.cost]}
+"""
+
+
 def files(folder: Path) -> dict[str, Any]:
     """The shop as Parquet files, for DuckDB."""
     return {"kind": "parquet", "root": str(folder), "tables": {table: f"{table}.parquet" for table in TABLES}}
@@ -54,56 +81,16 @@ def catalog(folder: Path, source: dict[str, Any], bound: str, *, days: int = 7, 
         days: of a leaf of `sold_on`.
         changed: keys of the table `sales` that differ.
     """
-    people = [] if bound == "row" else ["people"]
-    texts = list(dict.fromkeys(word.strip() for word in WORDS if word))
-    sales: dict[str, Any] = {
-        "role": "fact",
-        "foreign_keys": {"customer_id": "customer", "product_id": "product", "shop_id": "shop"},
-        "columns": {
-            "amount": {"type": "decimal", "scale": 2, "lower": 0, "upper": 500, "measure": True},
-            "cost": {"type": "decimal", "scale": 2, "lower": "-900.5", "upper": 1000, "measure": True},
-            "sold_at": {"type": "timestamp", "grain": "day", "lower": "2025-01-01",
-                        "upper": "2026-12-31", "cuts": {"width": 30}},
-            "sold_on": {"type": "date", "lower": "2025-01-01",
-                        "upper": "2025-12-31", "cuts": {"width": days}, "nullable": True},
-            "channel": {"type": "string", "categories": texts, "nullable": True},
-            "loyal": {"type": "bool", "nullable": True},
-        },
-        **BOUNDS[bound],
-        **changed,
-    }  # fmt: skip
-    written = {
-        "dpsql": 1,
-        "name": "shop",
-        "source": source,
-        "privacy": {
-            "lineage": f"shop-{bound}", "cap": 4,
-            "unit": "row" if bound == "row" else "customer.customer_id",
-            "neighbours": "add_remove", "epsilon": 1, "rows": "private", **DELTAS.get(bound, {}),
-        },
-        "tables": {
-            "customer": {
-                "role": "dimension", "key": "customer_id", "private": True, "columns": {
-                    "age": {"type": "int", "lower": 18, "upper": 89},
-                    "region": {"type": "string", "categories": ["north", "south", "east", "Nörd"], "nullable": True},
-                },
-            },
-            "product": {"role": "dimension", "key": "product_id", "private": True, "columns": {
-                "price": {"type": "decimal", "scale": 1,
-                    "lower": 0, "upper": 500, "cuts": {"width": 25}, "nullable": True}}},
-            "shop": {"role": "dimension", "key": "shop_id", "private": False, "columns": {}},
-            "sales": sales,
-        },
-        "views": {
-            "demand": {"of": "sales", "axes": ["customer.age", "product.price"], "measures": ["count", "sales.amount"]},
-            "trend": {"of": "sales", "axes": ["sales.sold_at", "customer.region"],
-                      "measures": ["count", "sales.cost", *people]},
-            "ways": {"of": "sales", "axes": [{"axis": "shop", "by": ["city"]}, "sales.channel", "sales.loyal"],
-                     "measures": ["count", *people]},
-            "regions": {"of": "sales", "axes": ["customer.region", "customer.age"], "measures": ["count", *people]},
-            "weeks": {"of": "sales", "axes": ["sales.sold_on"], "measures": ["count", "sales.amount", "sales.cost"]},
-        },
-    }  # fmt: skip
+    people = "" if bound == "row" else ", people"
+    text = TEXT.replace("PEOPLE", people).replace("DAYS", str(days)).replace("BOUND", bound)
+    written = yaml.safe_load(text) | {"source": source}
+    written["privacy"] |= {
+        "unit": "row" if bound == "row" else "customer.customer_id",
+        **DELTAS.get(bound, {}),
+    }
+    sales = written["tables"]["sales"]
+    sales["columns"]["channel"]["categories"] = list(dict.fromkeys(word.strip() for word in WORDS if word))
+    sales |= {**BOUNDS[bound], **changed}
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "shop.yaml"
     file.write_text(yaml.safe_dump(written, allow_unicode=True))

@@ -19,12 +19,11 @@ from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerSession
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import SourceError
-from dpsql.local.collector import CollectionManifest, add_spool, close_collection
+from dpsql.local.collector import CollectionManifest, add_spool, close_collection, tally_tables
 from dpsql.local.files import open_state
 from dpsql.local.plan import PlannedAxis
 from dpsql.local.simulate import simulate_reports
-from dpsql.local.tables import tally_tables
-from dpsql.local.tallies import Tallies
+from dpsql.local.tallies import CountedCollection
 from tests.engines.servers import Server, new_schema
 from tests.local.test_collector import plan_of
 
@@ -89,16 +88,16 @@ def loaded(postgres: Server) -> Server:
     return postgres
 
 
-def by_files(spool: Path) -> tuple[Tallies, CollectionManifest]:
+def by_files(spool: Path) -> tuple[CountedCollection, CollectionManifest]:
     """DuckDB's collector."""
     state = open_state(PLAN)
     add_spool(state, PLAN, spool, KEY)
     return close_collection(state, PLAN)
 
 
-def integers(tallies: Tallies) -> list[Any]:
+def integers(collection: CountedCollection) -> list[Any]:
     """Totals of each view: support of each item, and reports."""
-    return [(tally.support.sum(axis=0).tolist(), tally.total) for tally in tallies]
+    return [(tally.support.sum(axis=0).tolist(), tally.total) for tally in collection.tallies]
 
 
 def compared(session: ServerSession, place: str, tokens: str, spool: Path) -> None:
@@ -126,7 +125,7 @@ def compared(session: ServerSession, place: str, tokens: str, spool: Path) -> No
     expected, told = by_files(alone)
     found, manifest = tally_tables(session, PLAN, [tokens or str(alone)], KEY)
     assert manifest == told
-    for mine, theirs in zip(found, expected, strict=True):
+    for mine, theirs in zip(found.tallies, expected.tallies, strict=True):
         assert np.array_equal(mine.support, theirs.support)
         assert np.array_equal(mine.reports, theirs.reports)
 

@@ -168,3 +168,14 @@ def crowd(server: Server, password: str, idle: int, clients: int, statements: in
         seen.idle += "D" in kinds(client.ask("SELECT COUNT(*) FROM sales"))
         client.socket.close()
     return seen
+
+
+def logins_at_once(port: int, count: int) -> int:
+    """How many of so many logins of a role succeed that are all connected before the first of them says a word."""
+    clients = [Wire(port, startup=b"") for _ in range(count)]
+    for client in clients:
+        client.start("ana")
+    entered = sum(client.log_in("correct horse").greeting[-1:] == "Z" for client in clients)
+    for client in clients:
+        client.socket.close()
+    return entered

@@ -20,15 +20,13 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.interfaces.web.report import report_page
 from dpsql.interfaces.web.report.model import page_model
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.release.format import SpentAmount
 from dpsql.results.render import split_margin
 from tests.interfaces_release import CATALOG, build
+from tests.releases import published, seeded
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -176,16 +174,13 @@ def test_only_the_pages_own_scripts_may_run(shop: Path) -> None:
 
 
 def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:
-    catalog = load_catalog(write_star(tmp_path, *uneven_rows(3000, 4)))
-    noise = ExactNoise(insecure_test_entropy(3))
-    made = publish_release(catalog, tmp_path / "r.dpsql", noise=noise, key=bytes(32))
-    release = open_release(made.path, insecure=True)
+    release = published(write_star(tmp_path, *uneven_rows(3000, 4)), seeded(3)).release
     scale, page = release.scales["sales"], report_page(release)
     for own in scale.measures:
         assert own.factor > 1
         assert f"<td>{own.factor:.3g}</td><td>{own.error.noise:.1%}</td>" in page
         assert f"about {own.left_out:.0%}, put back by R" in page
-    hidden = open_release(made.path, insecure=True)
+    hidden = open_release(release.path, insecure=True)
     masked = replace(scale, measures=tuple(replace(own, factor=1.0, left_out=None) for own in scale.measures))
     hidden.meta = replace(hidden.meta, scales=(masked,))
     assert "hidden by noise" in report_page(hidden)

@@ -130,10 +130,10 @@ def test_portals_give_rows_in_parts_and_errors_skip_to_sync(wire: Wire) -> None:
 
 
 def test_what_is_prepared_is_bounded_and_portals_end_with_their_transaction(wire: Wire) -> None:
-    for number in range(MOST_PREPARED_TEXT // 2**19 + 1):
-        wire.send("P", b"%d\0" % number + b"x" * 2**19 + b"\0\0\0")
+    for number in range(MOST_PREPARED_TEXT // 2**16 + 1):
+        wire.send("P", b"%d\0" % number + b"x" * 2**16 + b"\0\0\0")
     wire.send("S", b"")
-    assert kinds(wire.until_ready()) == "1" * (MOST_PREPARED_TEXT // 2**19) + "EZ"
+    assert kinds(wire.until_ready()) == "1" * (MOST_PREPARED_TEXT // 2**16) + "EZ"
     wire.send("C", b"S0\0")
     wire.send("P", b"\0SELECT 1\0\0\0")
     for number in range(MOST_PORTALS + 1):

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -29,11 +30,13 @@ from dpsql.interfaces.pgwire.login import (
     MOST_REMEMBERED,
     NETWORKS,
     ConnectionSlots,
+    Login,
     LoginBackoff,
     Options,
 )
 from dpsql.interfaces.pgwire.roles import make_verifier, read_password_file, read_roles, stand_in
 from dpsql.interfaces.pgwire.server import read_guests, read_tls
+from tests.interfaces.crowd import logins_at_once
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.wire_client import Server, Wire, kinds, log_in, running, serving, state, values
 from tests.interfaces_release import build
@@ -265,31 +268,56 @@ def test_a_customer_with_many_networks_is_one_sender() -> None:
     assert waits.seconds("2001:db8:1:ffff::1", "ana") > 0 >= waits.seconds("2001:db8:2::1", "ana")
 
 
+def login(address: str, silent: float, *, spoke: bool = False) -> Login:
+    """A login from an address that has been silent for so many seconds."""
+    mine = Login(cast(Any, None), cast(Any, None), cast(Any, None), address)
+    mine.spoke, mine.since = spoke, time.monotonic() - silent
+    return mine
+
+
+async def pushed_out(*logins: Login) -> list[str]:
+    """Addresses of those that are pushed out of sixteen places; who finds no room for half a second does not come."""
+    places, gone = ConnectionSlots(Options(connections=8)), list[str]()
+
+    async def come(mine: Login) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(60) as time_left:
+                places.arrive(time_left, mine)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    if places.pushed_out(time_left):
+                        gone.append(mine.address)
+
+    tasks = []
+    for mine in logins:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(places.room(), 0.5)
+            tasks.append(asyncio.create_task(come(mine)))
+            await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return gone
+
+
 def test_strangers_push_out_the_longest_waiting_of_the_largest_crowd() -> None:
-    async def crowd() -> list[str]:
-        places, left = ConnectionSlots(Options(connections=8)), list[str]()
+    crowd = [login("many", 60.0) for _ in range(12)] + [login("few", 90.0) for _ in range(8)]
+    assert asyncio.run(pushed_out(*crowd)) == ["many"] * 4
 
-        async def come(address: str, number: int) -> None:
-            login = asyncio.timeout(60)
-            try:
-                async with login:
-                    places.arrive(login, address)
-                    try:
-                        await asyncio.sleep(30)
-                    finally:
-                        if places.pushed_out(login):
-                            left.append(f"{address} {number}")
-            except TimeoutError:
-                pass
 
-        tasks = [asyncio.create_task(come("many", number)) for number in range(12)]
-        tasks += [asyncio.create_task(come("few", number)) for number in range(8)]
-        await asyncio.sleep(0.5)
-        for task in tasks:
-            task.cancel()
-        return left
+def test_who_says_nothing_is_pushed_out_before_who_is_logging_in() -> None:
+    talking = [login("many", 60.0, spoke=True) for _ in range(15)]
+    assert asyncio.run(pushed_out(*talking, login("mute", 30.0), login("new", 0.0))) == ["mute"]
 
-    assert asyncio.run(crowd()) == [f"many {number}" for number in range(4)]
+
+def test_who_logs_in_now_is_not_pushed_out() -> None:
+    assert asyncio.run(pushed_out(*[login("many", -60.0, spoke=True) for _ in range(18)])) == []
+
+
+def test_logins_that_come_at_one_moment_are_all_let_in(port: int) -> None:
+    crowd = Options().strangers + 20  # the others wait in the kernel's backlog
+    assert logins_at_once(port, crowd) == crowd
 
 
 def test_places_of_clients_come_back() -> None:
@@ -324,9 +352,6 @@ def few_places(folder: Path) -> Iterator[Server]:
     )
     with running(folder / "shop.dpsql", *map(str, given)) as server:
         yield server
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {line["login"] for line in told} == {"accepted", "refused"}
-    assert "too many clients; try again later" in {line.get("why") for line in told}
 
 
 @pytest.fixture(scope="module")
@@ -349,9 +374,12 @@ def left(client: Wire) -> tuple[str, bytes]:
     return state(messages[0][1]), messages[0][1]
 
 
-def test_clients_find_their_places_taken_by_clients_alone(small: int) -> None:
+def test_clients_find_their_places_taken_by_clients_alone(small: int, folder: Path) -> None:
     clients = [come(small) for _ in range(CONNECTIONS)]
     assert left(Wire(small))[0] == "53300"
+    told = [json.loads(line) for line in (folder / "small.jsonl").read_text().splitlines()]
+    assert {line["login"] for line in told} == {"accepted", "refused"}
+    assert "too many clients; try again later" in {line.get("why") for line in told}
     clients.pop().socket.close()
     clients.append(come(small))
 

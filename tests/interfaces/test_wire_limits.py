@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.answers.limits import seconds_until_quiet, worked
+from dpsql.interfaces.pgwire.client import MOST_MESSAGE
 from tests.answer.test_limits import ATTACKS, NUMBERS
 from tests.answer.test_requests import BY_AGE
 from tests.interfaces.test_shell import ENDLESS
@@ -53,6 +55,20 @@ def test_the_catalogue_runs_none_of_it(server: Server, name: str) -> None:
     assert [kind for kind, _ in first if kind in "DE"][-1] == "E"
     assert state(next(body for kind, body in first if kind == "E")) in ("0A000", "42000", "42601", "42P01")
     assert worked(server.process.pid) - before < 10
+
+
+@pytest.mark.parametrize("kind", "QPBDECHS")
+def test_long_messages_are_refused_by_their_length(server: Server, kind: str) -> None:
+    client = entered(server.port)
+    client.send(kind, bytes(MOST_MESSAGE + 1))
+    if kind not in "QS":
+        client.send("S", b"")
+    first, *others = client.until_ready()
+    assert first[0] == "E" and state(first[1]) == "54000"
+    assert kinds(others) == "Z"
+    assert "D" in kinds(client.ask("SELECT COUNT(*) FROM sales"))
+    client.socket.sendall(kind.encode() + struct.pack("!i", 2**31 - 1))
+    assert state(client.until_ready()[0][1]) == "08P01"
 
 
 def test_catalogue_queries_are_cut_off(server: Server) -> None:

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,8 +63,41 @@ class Wire:
 
     def __init__(self, port: int, user: str = "me", startup: bytes | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        if startup is None:
+            self.start(user)
+        else:
+            self.socket.sendall(startup)
+
+    def start(self, user: str) -> None:
         body = struct.pack("!i", 196608) + b"user\0" + user.encode() + b"\0database\0shop\0\0"
-        self.socket.sendall(startup if startup is not None else struct.pack("!i", len(body) + 4) + body)
+        self.socket.sendall(struct.pack("!i", len(body) + 4) + body)
+
+    def log_in(self, password: str) -> Wire:
+        """This client after a SCRAM login, right or wrong, with the kinds of what came back and the last body."""
+        kind, body = self.receive()
+        if kind == "E":
+            self.greeting, self.last = "E", body
+            return self
+        assert body[:4] == struct.pack("!i", 10)
+        first = b"n,,n=,r=abc"
+        self.send("p", b"SCRAM-SHA-256\0" + struct.pack("!i", len(first)) + first)
+        kind, body = self.receive()
+        assert kind == "R"
+        challenge = body[4:].decode()
+        nonce, salt, rounds = (part[2:] for part in challenge.split(","))
+        salted = stretched(password.encode(), base64.b64decode(salt), int(rounds))
+        key = hmac.digest(salted, b"Client Key", "sha256")
+        without = f"c=biws,r={nonce}"
+        signed = f"n=,r=abc,{challenge},{without}".encode()
+        proof = bytes(
+            a ^ b
+            for a, b in zip(key, hmac.digest(hashlib.sha256(key).digest(), signed, "sha256"), strict=True)
+        )
+        self.send("p", f"{without},p={base64.b64encode(proof).decode()}".encode())
+        messages = self.until_ready()
+        self.greeting = kinds(messages)
+        self.last = next(body for kind, body in reversed(messages) if kind)
+        return self
 
     def send(self, kind: str, body: bytes) -> None:
         self.socket.sendall(kind.encode() + struct.pack("!i", len(body) + 4) + body)
@@ -113,25 +147,12 @@ def state(body: bytes) -> str:
     return next(part[1:] for part in body.split(b"\0") if part.startswith(b"C")).decode()
 
 
+@cache
+def stretched(password: bytes, salt: bytes, rounds: int) -> bytes:
+    """SCRAM's salted password, once for all clients of a role."""
+    return hashlib.pbkdf2_hmac("sha256", password, salt, rounds)
+
+
 def log_in(port: int, user: str, password: str) -> Wire:
-    """A client after a SCRAM login, right or wrong, with the kinds of what came back and the last body."""
-    client = Wire(port, user)
-    assert client.receive()[1][:4] == struct.pack("!i", 10)
-    first = b"n,,n=,r=abc"
-    client.send("p", b"SCRAM-SHA-256\0" + struct.pack("!i", len(first)) + first)
-    kind, body = client.receive()
-    assert kind == "R"
-    challenge = body[4:].decode()
-    nonce, salt, rounds = (part[2:] for part in challenge.split(","))
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(rounds))
-    key = hmac.digest(salted, b"Client Key", "sha256")
-    without = f"c=biws,r={nonce}"
-    signed = f"n=,r=abc,{challenge},{without}".encode()
-    proof = bytes(
-        a ^ b for a, b in zip(key, hmac.digest(hashlib.sha256(key).digest(), signed, "sha256"), strict=True)
-    )
-    client.send("p", f"{without},p={base64.b64encode(proof).decode()}".encode())
-    messages = client.until_ready()
-    client.greeting = kinds(messages)
-    client.last = next(body for kind, body in reversed(messages) if kind)
-    return client
+    """A client after a SCRAM login, right or wrong."""
+    return Wire(port, user).log_in(password)

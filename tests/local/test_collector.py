@@ -106,7 +106,7 @@ def test_ranges_of_the_plan_that_ships_err_as_predicted(leaves: int) -> None:
     errors = []
     for _ in range(60):
         said = rng.integers(0, leaves, people)
-        off = axis_table(plan, simulate_tallies(plan, one_row_each(said[:, None]), rng), 0).counts.shares
+        off = axis_table(simulate_tallies(plan, one_row_each(said[:, None]), rng), 0).counts.shares
         off = off - np.bincount(said, minlength=leaves) / people
         errors.append(off @ workload @ off)
     assert 0.75 < np.mean(errors) / predicted < 1.3
@@ -115,11 +115,11 @@ def test_ranges_of_the_plan_that_ships_err_as_predicted(leaves: int) -> None:
 def test_simulated_bytes_are_all_accepted_and_agree_with_real_clients() -> None:
     plan = plan_of()
     found = decode_reports(plan, reports_of(plan, 500), np.zeros(500, dtype=np.uint8))
-    assert (found.accepted, +found.rejected) == (500, Counter())
+    assert (found.collection.accepted, +found.rejected) == (500, Counter())
     entropy = InsecureTestEntropy(b"real")
     rows = [Row((3, 4), (120,)), Row((24, 0), (0,))]
     real = [respond(plan, rows[: i % 3], entropy) for i in range(200)]
-    assert decode_reports(plan, real, np.zeros(200, dtype=np.uint8)).accepted == 200
+    assert decode_reports(plan, real, np.zeros(200, dtype=np.uint8)).collection.accepted == 200
 
 
 def test_tallies_in_law_have_the_mean_of_tallied_reports() -> None:
@@ -127,9 +127,9 @@ def test_tallies_in_law_have_the_mean_of_tallied_reports() -> None:
     rng = np.random.default_rng(2)
     drawn = [
         [t.support.sum() for t in decode_reports(plan, simulate_reports(plan, people, rng),
-        np.zeros(4000, np.uint8)).tallies] for _ in range(6)
+        np.zeros(4000, np.uint8)).collection.tallies] for _ in range(6)
     ]  # fmt: skip
-    inlaw = [[t.support.sum() for t in simulate_tallies(plan, people, rng)] for _ in range(6)]
+    inlaw = [[t.support.sum() for t in simulate_tallies(plan, people, rng).tallies] for _ in range(6)]
     first, second = np.mean(drawn, axis=0), np.mean(inlaw, axis=0)
     assert np.all(np.abs(first - second) < 6 * np.sqrt(first + 30))
 
@@ -192,10 +192,10 @@ def test_a_spool_that_grows_counts_each_line_once(tmp_path: Path, tokens: bool) 
     for upto in (10, 10, 17, 30):
         path.write_text("".join(f"{text}\n" for text in texts[:upto]))
         seen.append(add_spool(state, plan, path, KEY).reports)
-    tallies, manifest = close_collection(state, plan)
+    collection, manifest = close_collection(state, plan)
     assert seen == [10, 10, 7, 13]
     assert (manifest.accepted, manifest.reports, manifest.rejected) == (30, 30, {})
-    assert sum(t.total for t in tallies) == 30
+    assert sum(t.total for t in collection.tallies) == 30
 
 
 def test_a_spool_read_while_its_last_line_is_written(tmp_path: Path) -> None:

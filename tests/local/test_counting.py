@@ -129,14 +129,14 @@ def counted(paths: list[Path], key: bytes = KEY) -> tuple[dict[int, Counter[int]
     state = open_state(PLAN)
     for path in paths:
         add_spool(state, PLAN, path, key)
-    tallies, manifest = close_collection(state, PLAN)
+    collection, manifest = close_collection(state, PLAN)
     support = {}
-    for number, tally in enumerate(tallies):
+    for number, tally in enumerate(collection.tallies):
         if tally.total:
             held = tally.support.sum(axis=0)
             support[number] = Counter({i: int(held[i]) for i in np.nonzero(held)[0].tolist()})
     assert manifest.reports == manifest.accepted + sum(manifest.rejected.values())
-    assert manifest.accepted == sum(tally.total for tally in tallies)
+    assert manifest.accepted == sum(tally.total for tally in collection.tallies)
     return support, Counter(manifest.rejected), manifest.accepted
 
 
@@ -234,7 +234,7 @@ def test_every_oracle_s_sound_reports_count_in_all_formats_and_portions(
     plain = [(report, None, None) for report in SOUND]
     assert counted([parquet(tmp_path / "plain.parquet", plain)]) == wanted(SOUND, {})
     found = decode_reports(PLAN, SOUND, np.arange(len(SOUND), dtype=np.uint8) % 4)
-    assert found.accepted == len(SOUND)
+    assert found.collection.accepted == len(SOUND)
 
 
 def test_folds_are_even_and_do_not_follow_the_reports(tmp_path: Path) -> None:
@@ -247,8 +247,8 @@ def test_folds_are_even_and_do_not_follow_the_reports(tmp_path: Path) -> None:
     for name in ("a", "b"):
         state = open_state(PLAN)
         add_spool(state, PLAN, tmp_path / f"{name}.parquet", KEY)
-        tallies, _ = close_collection(state, PLAN)
-        reports = sum(tally.reports for tally in tallies)
+        collection, _ = close_collection(state, PLAN)
+        reports = sum(tally.reports for tally in collection.tallies)
         assert ((reports - 2000) ** 2 / 2000).sum() < 25, reports.tolist()
 
 

@@ -56,9 +56,9 @@ def test_a_target_s_people_bring_its_error(catalog: Path, tmp_path: Path, target
     leaves = [axis.leaves for axis in plan.axes]
     for _ in range(60):
         said = np.stack([rng.integers(0, size, people) for size in leaves], axis=1)
-        tallies = simulate_tallies(plan, one_row_each(said), rng)
+        collection = simulate_tallies(plan, one_row_each(said), rng)
         for axis, size in enumerate(leaves):
-            off = axis_table(plan, tallies, axis).counts.shares[:size]
+            off = axis_table(collection, axis).counts.shares[:size]
             off = off - np.bincount(said[:, axis], minlength=size) / people
             squares[axis] += off @ range_workload(size) @ off / 60
     measured = dict(zip([f"a range of {axis.name}" for axis in plan.axes], np.sqrt(squares), strict=True))

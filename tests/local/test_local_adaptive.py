@@ -21,15 +21,14 @@ from dpsql.client.entropy import system_entropy
 from dpsql.curator.audit.contents import check_tables
 from dpsql.errors import CatalogError, DataError
 from dpsql.interfaces.cli import cli
-from dpsql.local import rounds
+from dpsql.local import ahead
+from dpsql.local.ahead import adaptive_content, after_round, boxes_of, first_plan, spread_evenly
 from dpsql.local.collector import CollectionManifest
-from dpsql.local.mechanisms.ahead import spread_evenly
 from dpsql.local.plan import CollectionDesign, PlannedAxis
-from dpsql.local.rounds import adaptive_content, after_round, boxes_of, first_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import public_axis_maker, survey_of
-from dpsql.local.tallies import empty_tallies
+from dpsql.local.tallies import empty_collection
 from dpsql.matrices.boxes import BoxVariance, from_columns
 from dpsql.release import open_release
 
@@ -73,15 +72,15 @@ def played(folder: Path, axes: str, said: np.ndarray, seed: int) -> Path:
     catalog = load_catalog(catalog_file(folder, axes))
     survey = survey_of(catalog, public_axis_maker(catalog))
     rng = np.random.default_rng(seed)
-    plan = read_plan(rounds.first_plan(rounds.rounds_design(survey, PEOPLE)))
+    plan = read_plan(ahead.first_plan(ahead.rounds_design(survey, PEOPLE)))
     drawn = rng.integers(0, plan.rounds, PEOPLE)
     while True:
-        tallies = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)
+        collection = simulate_tallies(plan, one_row_each(said[drawn == plan.round]), rng)
         if plan.round + 1 == plan.rounds:
             break
-        plan = read_plan(rounds.after_round(plan, tallies[0]))
+        plan = read_plan(ahead.after_round(collection))
     target = folder / f"{seed}.dpsql"
-    adaptive_content(survey, plan, tallies, CollectionManifest(1, 1, 1, {}), f"{seed:032x}").write(target)
+    adaptive_content(survey, collection, CollectionManifest(1, 1, 1, {}), f"{seed:032x}").write(target)
     return target
 
 
@@ -222,13 +221,13 @@ def test_rounds_refine_where_people_are(sizes: tuple[int, ...]) -> None:
     rng, people = np.random.default_rng(3), 400_000
     leaves = np.stack([np.minimum(rng.geometric(4 / s, people) - 1, s - 1) for s in sizes], axis=1)
     plan, parts = read_plan(first_plan(design(sizes, people))), np.array_split(np.arange(people), 5)
-    tallies = simulate_tallies(plan, one_row_each(leaves[parts[0]]), rng)
+    collection = simulate_tallies(plan, one_row_each(leaves[parts[0]]), rng)
     while plan.round + 1 < plan.rounds:
-        plan = read_plan(after_round(plan, tallies[0]))
-        tallies = simulate_tallies(plan, one_row_each(leaves[parts[plan.round]]), rng)
+        plan = read_plan(after_round(collection))
+        collection = simulate_tallies(plan, one_row_each(leaves[parts[plan.round]]), rng)
     with pytest.raises(DataError, match="was the last"):
-        after_round(plan, tallies[0])
-    played, _, positive, _ = boxes_of(plan, tallies)
+        after_round(collection)
+    played, _, positive, _ = boxes_of(collection)
     found = spread_evenly(played[-1].boxes, positive, sizes)
     exact = np.histogramdd(leaves, bins=[np.arange(s + 1) for s in sizes])[0] / people
     half = tuple(slice(0, s // 2) for s in sizes)
@@ -253,7 +252,7 @@ def test_rounds_need_an_axis_and_reports() -> None:
         first_plan(design((), 10))
     plan = read_plan(first_plan(design((8,), 10)))
     with pytest.raises(DataError):
-        after_round(plan, empty_tallies(plan)[0])
+        after_round(empty_collection(plan))
 
 
 def test_the_client_loads_the_standard_library_alone() -> None:

@@ -54,10 +54,10 @@ def visitors(early: float, seed: int = 1_000_000, none: float = 0.1) -> Responde
 
 
 def release(survey: Survey, plan: Plan, people: RespondentRows, seed: int, target: Path) -> Path:
-    tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
+    collection = simulate_tallies(plan, people, np.random.default_rng(seed))
     target.unlink(missing_ok=True)
     manifest = CollectionManifest(1, PEOPLE, PEOPLE, {})
-    content.release_content(survey, plan, tallies, manifest, f"{seed:032x}").write(target)
+    content.release_content(survey, collection, manifest, f"{seed:032x}").write(target)
     return target
 
 
@@ -111,13 +111,13 @@ def test_tables_of_rows_are_unbiased_where_rows_depend_on_how_many(tmp_path: Pat
     sums = np.bincount(people.leaves[:, 0], weights=middle, minlength=8) / len(people.leaves)
     off, signed, pulls, rejected = [], [], [], 0
     for seed in range(30):
-        tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
-        table = axis_table(plan, tallies, 0)
+        collection = simulate_tallies(plan, people, np.random.default_rng(seed))
+        table = axis_table(collection, 0)
         off.append(table.counts.shares - exact)
         signed.append((table.signed[0].shares - sums) / np.sqrt(np.diag(table.signed[0].covariance)))
         pulls.append(off[-1] / np.sqrt(np.diag(table.counts.covariance)))
         assert abs(table.counts.shares.sum() - 1) < 1e-9
-        laws = two_laws(plan, tallies, 0, table.counts)
+        laws = two_laws(collection, 0, table.counts)
         rejected += missing_at_random(laws) < 0.05
     for pull in (np.array(pulls), np.array(signed)):
         assert np.abs(pull.mean(axis=0)).max() < 4 / np.sqrt(30)
@@ -130,8 +130,8 @@ def test_rows_missing_at_random_are_rarely_rejected_also_with_people_without_row
     people = visitors(0.0, none=0.4)
     chances = []
     for seed in range(60):
-        tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
-        laws = two_laws(plan, tallies, 0, axis_table(plan, tallies, 0).counts)
+        collection = simulate_tallies(plan, people, np.random.default_rng(seed))
+        laws = two_laws(collection, 0, axis_table(collection, 0).counts)
         chances.append(missing_at_random(laws))
     assert np.mean(np.array(chances) < 0.05) < 0.15
     assert 0.3 < np.mean(chances) < 0.7
@@ -185,19 +185,19 @@ def test_the_mix_lies_between_the_two_laws() -> None:
 def test_a_clip_bar_widens_axes_and_interactions_and_scales_follow_the_bits(tmp_path: Path) -> None:
     _, plan = town(tmp_path)
     people = visitors(0.8)
-    tallies = simulate_tallies(plan, people, np.random.default_rng(1))
-    known = {0: axis_table(plan, tallies, 0)}
-    scale = row_scale(plan, tallies, known)
+    collection = simulate_tallies(plan, people, np.random.default_rng(1))
+    known = {0: axis_table(collection, 0)}
+    scale = row_scale(collection, known)
     assert scale.clipped is not None
-    found = weighted_tables(plan, tallies, known, scale.cut)
+    found = weighted_tables(collection, known, scale.cut)
     assert found is not None
     np.testing.assert_allclose(
         found.known[0].counts.covariance, known[0].counts.covariance * found.factors[0]
     )
-    filled = filled_share(plan, tallies)
+    filled = filled_share(collection)
     exact = np.minimum(people.rows(np.arange(PEOPLE)), 4).mean() / 4
     assert abs(filled.value - exact) < 4 * filled.error
     assert abs(scale.factor - len(people.leaves)) < 4 * scale.weight_error / scale.weight * scale.factor
-    cells = view_cells(plan, 0, tallies)
+    cells = view_cells(collection, 0)
     assert cells.stretch == pytest.approx(1 / filled.value)
     assert replace(cells, stretch=1.0).noise(np.zeros(1), 1)[0] < cells.noise(np.zeros(1), 1)[0]

@@ -53,11 +53,11 @@ def test_the_covariance_of_counts_and_sums_is_what_collections_show(
     rng, box = np.random.default_rng(9), np.arange(plan.axes[axis].leaves) < 2
     seen, told = [], []
     for _ in range(200):
-        tallies = simulate_tallies(plan, mine, rng)
-        held = axis_table(plan, tallies, axis)
+        collection = simulate_tallies(plan, mine, rng)
+        held = axis_table(collection, axis)
         seen.append((held.counts.shares @ box, held.signed[0].shares @ box))
         if len(told) < 5:
-            crossed = centre_of(plan, tallies, {axis: held}, 0).crossed[axis]
+            crossed = centre_of(collection, {axis: held}, 0).crossed[axis]
             counts, signed = held.counts.covariance, held.signed[0].covariance
             told.append([box @ crossed @ box / np.sqrt((box @ counts @ box) * (box @ signed @ box))])
     shown, expected = float(np.corrcoef(np.array(seen).T)[0, 1]), float(np.mean(told))
@@ -80,9 +80,9 @@ def test_sums_and_averages_lie_in_their_intervals(epsilon: int, lower: int, uppe
     amount = mine.measures[chosen, 0]
     sums, averages = [], []
     for _ in range(200):
-        tallies = simulate_tallies(plan, mine, rng)
-        known = {0: axis_table(plan, tallies, 0)}
-        centre = centre_of(plan, tallies, known, 0)
+        collection = simulate_tallies(plan, mine, rng)
+        known = {0: axis_table(collection, 0)}
+        centre = centre_of(collection, known, 0)
         ((_, table),) = centred_on(centre, known, {}, {}, 0)[0].items()
         counts, own = table.counts, table.signed[0]
         count, rest = counts.shares @ box, own.shares @ box
@@ -99,15 +99,15 @@ def test_sums_and_averages_lie_in_their_intervals(epsilon: int, lower: int, uppe
 
 def test_nothing_moves_where_bits_are_even() -> None:
     plan = design(1, 0, 120)
-    tallies = simulate_tallies(plan, people(60, 0, 120), np.random.default_rng(1))
-    assert abs(centre_of(plan, tallies, known_of(plan, tallies), 0).mid - 60) <= 3
+    collection = simulate_tallies(plan, people(60, 0, 120), np.random.default_rng(1))
+    assert abs(centre_of(collection, known_of(collection), 0).mid - 60) <= 3
 
 
 def test_interactions_are_put_around_the_centre_with_no_less_strength() -> None:
     plan = design(5, 0, 120)
-    tallies = simulate_tallies(plan, people(118, 0, 120), np.random.default_rng(1))
-    known = known_of(plan, tallies)
-    centre = centre_of(plan, tallies, known, 0)
+    collection = simulate_tallies(plan, people(118, 0, 120), np.random.default_rng(1))
+    known = known_of(collection)
+    centre = centre_of(collection, known, 0)
     assert 90 < centre.mid <= 120
     signed, count = Interaction(np.full((2, 2), 0.5), 3.0), Interaction(np.full((2, 2), 0.25), 2.0)
     tables, moved = centred_on(centre, known, {(0, 1): signed}, {(0, 1): count, (1, 2): count}, 0)
@@ -126,11 +126,11 @@ def test_few_people_or_all_at_a_bound_keep_an_error_bar(epsilon: int, count: int
     mine = RespondentRows(np.arange(count + 1), leaves, np.tile([value, 3], (count, 1)))
     box, inside = np.arange(LEAVES) < 3, 0
     for _ in range(40):
-        tallies = simulate_tallies(plan, mine, rng)
-        known = known_of(plan, tallies)
-        centre = centre_of(plan, tallies, known, 0)
+        collection = simulate_tallies(plan, mine, rng)
+        known = known_of(collection)
+        centre = centre_of(collection, known, 0)
         moved, _ = centred_on(centre, known, {}, {}, 0)
-        found = table((0,), moved, {}, 0, total_of(plan, tallies, moved, 0, centre.half, centre.shift))
+        found = table((0,), moved, {}, 0, total_of(collection, moved, 0, centre.half, centre.shift))
         assert min(found.strengths.values()) >= 0
         counts, own = moved[0].counts, moved[0].signed[0]
         held, rest = counts.shares @ box, own.shares @ box

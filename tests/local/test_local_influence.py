@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.local.simulated import one_row_each, simulate_tallies
-from dpsql.client.plan import Plan, View, read_plan
+from dpsql.client.plan import View, read_plan
 from dpsql.local.estimate import axis_table
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.local.tallies import ViewTally
+from dpsql.local.tallies import CountedCollection, ViewTally
 from dpsql.local.totals import rows_moved
 from tests.thinned import by_default
 
@@ -31,9 +31,8 @@ def hostile(view: View, width: int, rng: np.random.Generator, wanted: np.ndarray
     return (np.arange(width) == rng.integers(width)).astype(np.int64)
 
 
-def count(plan: Plan, tallies: list[ViewTally], leaves: np.ndarray) -> float:
-    people = sum(t.total for t in tallies)
-    return float(people * plan.tau * axis_table(plan, tallies, 0).counts.shares @ leaves)
+def count(collection: CountedCollection, leaves: np.ndarray) -> float:
+    return float(collection.accepted * collection.plan.tau * axis_table(collection, 0).counts.shares @ leaves)
 
 
 @pytest.mark.parametrize(
@@ -51,18 +50,20 @@ def test_no_report_moves_a_count_further(epsilon: int, measured: bool, tau: int)
     )
     rng = np.random.default_rng(3)
     leaves = np.stack([rng.integers(0, 32, PEOPLE), rng.integers(0, 4, PEOPLE)], axis=1)
-    tallies = simulate_tallies(plan, one_row_each(leaves, rng.integers(0, 10, (PEOPLE, len(measures)))), rng)
-    most, farthest = rows_moved(plan, tallies, float(PEOPLE * tau)), 0.0
+    people = one_row_each(leaves, rng.integers(0, 10, (PEOPLE, len(measures))))
+    collection = simulate_tallies(plan, people, rng)
+    most, farthest = rows_moved(collection, float(PEOPLE * tau)), 0.0
     for _ in range(250):
         number = int(rng.integers(len(plan.views)))
         wanted = (
             (rng.random(32) < 0.5).astype(float) if rng.random() < 0.7 else (np.arange(32) % 2).astype(float)
         )
-        changed = list(tallies)
-        support, reports = tallies[number].support.copy(), tallies[number].reports.copy()
+        changed = list(collection.tallies)
+        support, reports = changed[number].support.copy(), changed[number].reports.copy()
         support[0] += hostile(plan.views[number], support.shape[1], rng, wanted)
         reports[0] += 1
         changed[number] = ViewTally(support, reports)
-        farthest = max(farthest, abs(count(plan, changed, wanted) - count(plan, tallies, wanted)))
+        moved = count(CountedCollection(plan, changed), wanted)
+        farthest = max(farthest, abs(moved - count(collection, wanted)))
     assert farthest < most * 1.001 + 1.01 * tau, "and the reporter herself, who is counted"
     assert most < 12 * farthest, "not so wide that it says nothing"

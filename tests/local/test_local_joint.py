@@ -19,7 +19,7 @@ from dpsql.local.estimate import FittedTable, axis_table, model_of, table
 from dpsql.local.forecast import predict
 from dpsql.local.mechanisms import joint
 from dpsql.local.mechanisms.truncation import granularity, joint_granularity
-from dpsql.local.parts import Fits, interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan, plan_body
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports
@@ -131,9 +131,9 @@ def ordered(share: Fraction | None, people: int = 200_000, epsilon: int = 3) -> 
 
 
 def fitted(plan: Plan, rows: np.ndarray, seed: int) -> tuple[FittedTable, ProductReading]:
-    tallies = simulate_tallies(plan, one_row_each(rows), np.random.default_rng(seed))
-    known = {a: axis_table(plan, tallies, a) for a in range(3)}
-    held = table((0, 1, 2), known, interactions(plan, tallies, [(0, 1, 2)], known))
+    collection = simulate_tallies(plan, one_row_each(rows), np.random.default_rng(seed))
+    known = {a: axis_table(collection, a) for a in range(3)}
+    held = table((0, 1, 2), known, interactions(Estimates(collection, known), [(0, 1, 2)]))
     models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in range(3))
     return held, ProductReading(models, dict(held.strengths))
 
@@ -228,8 +228,8 @@ def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
     knots = []
     for rows in (smooth, rough):
         leaves = np.clip(np.rint(rows), 0, 39).astype(np.int64)
-        tallies = simulate_tallies(plan, one_row_each(np.repeat(leaves, 10, axis=0)), rng)
-        pair = joint_table(plan, tallies, (0, 1), None, 1.0).model.width == 2
+        collection = simulate_tallies(plan, one_row_each(np.repeat(leaves, 10, axis=0)), rng)
+        pair = joint_table(collection, (0, 1), None, 1.0).model.width == 2
         knots.append(round(float(pair.sum()) ** 0.5))
     assert knots[0] < cells < knots[1] == 24
 
@@ -243,9 +243,9 @@ def test_a_grid_of_four_axes_tells_about_every_three_and_two_of_them() -> None:
     plan = read_plan(build_plan(made))
     rng = np.random.default_rng(1)
     rows = one_row_each(rng.integers(0, 5, size=(20_000, 4)), rng.integers(0, 3, size=(20_000, 1)))
-    tallies = simulate_tallies(plan, rows, rng)
-    known = {a: axis_table(plan, tallies, a) for a in range(4)}
-    found = interactions(plan, tallies, [(0, 1, 2)], known)
+    collection = simulate_tallies(plan, rows, rng)
+    known = {a: axis_table(collection, a) for a in range(4)}
+    found = interactions(Estimates(collection, known), [(0, 1, 2)])
     assert set(found) == {(0, 1), (0, 2), (1, 2), (0, 1, 2)}
     assert all(part.strength > 0 for part in found.values())
 
@@ -327,25 +327,26 @@ def test_each_set_of_axes_is_fitted_once_and_the_plan_says_for_how_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = read_plan(build_plan(ordered(Fraction(1, 2), 20_000)))
-    tallies = simulate_tallies(plan, one_row_each(np.zeros((20_000, 3), np.int64)), np.random.default_rng(3))
-    known = {a: axis_table(plan, tallies, a) for a in range(3)}
+    people = one_row_each(np.zeros((20_000, 3), np.int64))
+    collection = simulate_tallies(plan, people, np.random.default_rng(3))
+    known = {a: axis_table(collection, a) for a in range(3)}
     fitted: list[tuple[int, ...]] = []
     plain = joint_table
 
-    def counted(plan: Plan, tallies: object, axes: tuple[int, ...], *more: object) -> smooth.JointTable:
+    def counted(collection: object, axes: tuple[int, ...], *more: object) -> smooth.JointTable:
         fitted.append(tuple(axes))
-        return plain(plan, tallies, axes, *more)  # type: ignore[arg-type]
+        return plain(collection, axes, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(parts, "joint_table", counted)
     monkeypatch.setattr(smooth, "joint_table", counted)
-    fits = Fits()
-    first = interactions(plan, tallies, [(0, 1, 2)], known, fits=fits)
-    again = interactions(plan, tallies, [(0, 1, 2)], known, fits=fits)
-    positive = positive_shares(plan, tallies, (0, 1, 2), known, fits.shares)
+    estimates = Estimates(collection, known)
+    first = interactions(estimates, [(0, 1, 2)])
+    again = interactions(estimates, [(0, 1, 2)])
+    positive = positive_shares(collection, (0, 1, 2), known, estimates.shares)
     assert sorted(fitted) == [(0, 1), (0, 1, 2), (0, 2), (1, 2)]
     assert first == again and positive is not None and positive.shares.min() >= 0
-    np.testing.assert_array_equal(positive.shares, fits.shares[0, 1, 2])
-    alone = positive_shares(plan, tallies, (0, 1, 2), known)
+    np.testing.assert_array_equal(positive.shares, estimates.shares[0, 1, 2])
+    alone = positive_shares(collection, (0, 1, 2), known)
     assert alone is not None
     np.testing.assert_allclose(alone.shares, positive.shares, rtol=1e-12)
     pair, triple = [((0, 1), ()), ((1, 0), ())], [((0, 1, 2), ())]

@@ -15,7 +15,7 @@ from dpsql.client.plan import read_plan
 from dpsql.errors import CatalogError
 from dpsql.local import plan as plans
 from dpsql.local.estimate import axis_table, interaction, model_of, table
-from dpsql.local.parts import interactions
+from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
@@ -62,9 +62,9 @@ def test_a_coarse_combination_says_nothing_of_what_lies_inside_its_cells() -> No
     for run in range(12):
         said = said_by(people, run)
         exact = np.histogram2d(said[:, 0], said[:, 1], bins=[np.arange(m + 1) for m in SIZES])[0] / people
-        tallies = simulate_tallies(plan, one_row_each(said), np.random.default_rng(100 + run))
-        known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
-        held = table((0, 1), known, interactions(plan, tallies, [(0, 1)], known))
+        collection = simulate_tallies(plan, one_row_each(said), np.random.default_rng(100 + run))
+        known = {a: axis_table(collection, a) for a in (0, 1)}
+        held = table((0, 1), known, interactions(Estimates(collection, known), [(0, 1)]))
         models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in (0, 1))
         boxes = [
             [np.isin(np.arange(9), range(a, a + 4)) * 1.0, np.isin(np.arange(6), range(b, b + 2)) * 1.0]
@@ -86,8 +86,8 @@ def test_what_it_errs_by_is_what_independent_views_bring() -> None:
     values, told = [], 0.0
     mask = np.outer(np.arange(9) < 4, np.arange(6) >= 3) - 0.0
     for run in range(40):
-        tallies = simulate_tallies(plan, one_row_each(said), np.random.default_rng(run))
-        seen = interaction(plan, tallies, (0, 1), None)
+        collection = simulate_tallies(plan, one_row_each(said), np.random.default_rng(run))
+        seen = interaction(collection, (0, 1), None)
         assert seen is not None
         values.append(float((mask * seen.table).sum()))
         sides = [np.arange(9) < 4, np.arange(6) >= 3]

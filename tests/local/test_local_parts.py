@@ -13,8 +13,8 @@ import pytest
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local.estimate import axis_table, interaction, model_of, rest, table
-from dpsql.local.forecast import expected_tallies
-from dpsql.local.parts import grid_part, interactions
+from dpsql.local.forecast import expected_collection
+from dpsql.local.parts import Estimates, grid_part, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import RespondentRows
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
@@ -31,10 +31,10 @@ def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
     plan = read_plan(
         build_plan(CollectionDesign("c", Fraction(1), 50_000, axes, together=((0, 1),), rows_floor=1))
     )
-    tallies = expected_tallies(plan, 50_000)
-    known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
-    part = grid_part(plan, tallies, (0, 1), known, None)
-    seen = interaction(plan, tallies, (0, 1), None)
+    collection = expected_collection(plan, 50_000)
+    known = {a: axis_table(collection, a) for a in (0, 1)}
+    part = grid_part(Estimates(collection, known), (0, 1), None)
+    seen = interaction(collection, (0, 1), None)
     assert part is not None
     assert seen is not None
     models = [rest(model_of(known[a].counts)) for a in (0, 1)]
@@ -59,8 +59,8 @@ def test_two_axis_intervals_hold_where_reports_leave_little_noise_but_cells_stay
         people = star(1_000_000, np.random.default_rng(50 + run))
         at = people.first[:-1]
         one = RespondentRows(np.arange(people.count + 1), people.leaves[at], people.measures[at])
-        plan, tallies = collect(epsilon, False, one, 300 + run)
-        _cover_boxes(hits, one, plan, tallies, {a: axis_table(plan, tallies, a) for a in (0, 3)}, run)
+        plan, collection = collect(epsilon, False, one, 300 + run)
+        _cover_boxes(hits, one, plan, collection, {a: axis_table(collection, a) for a in (0, 3)}, run)
     assert 0.925 < np.mean(hits["COUNT of boxes"]) < 0.975, np.mean(hits["COUNT of boxes"])
 
 
@@ -84,9 +84,9 @@ def test_a_pair_s_strength_tells_what_hides_inside_its_grid_s_cells(width: int) 
         rng = np.random.default_rng(seed)
         rows = clustered(width, rng)
         exact = np.histogram2d(rows[:, 0], rows[:, 1], bins=[np.arange(41)] * 2)[0] / len(rows)
-        tallies = simulate_tallies(plan, one_row_each(rows), rng)
-        known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
-        held = table((0, 1), known, interactions(plan, tallies, [(0, 1)], known))
+        collection = simulate_tallies(plan, one_row_each(rows), rng)
+        known = {a: axis_table(collection, a) for a in (0, 1)}
+        held = table((0, 1), known, interactions(Estimates(collection, known), [(0, 1)]))
         models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in (0, 1))
         low = rng.integers(0, 40, size=(300, 2))
         high = rng.integers(low + 1, 41)

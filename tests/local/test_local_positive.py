@@ -63,9 +63,9 @@ def covered(leaves: int, people: int, epsilon: str, runs: int) -> tuple[float, f
         axis, said = PlannedAxis("a", leaves, leaves), bell(leaves, people, run)
         design = CollectionDesign(f"run {run}", Fraction(epsilon), people, (axis,), rows_floor=1)
         plan = read_plan(build_plan(design))
-        tallies = simulate_tallies(plan, one_row_each(said[:, None]), np.random.default_rng(1000 + run))
-        known = {0: axis_table(plan, tallies, 0)}
-        found = positive_shares(plan, tallies, (0,), known)
+        collection = simulate_tallies(plan, one_row_each(said[:, None]), np.random.default_rng(1000 + run))
+        known = {0: axis_table(collection, 0)}
+        found = positive_shares(collection, (0,), known)
         assert found is not None
         assert found.errors is not None
         assert (found.shares >= 0).all()
@@ -231,8 +231,8 @@ def table_of(sizes: list[int], smooth: list[int], people: int = 20_000) -> fits.
     design = CollectionDesign("limits", Fraction(1), people, axes, together=(every,), rows_floor=1)
     plan, rng = read_plan(build_plan(design)), np.random.default_rng(3)
     said = np.stack([bell(m, people, i) for i, m in enumerate(sizes)], axis=1)
-    tallies = simulate_tallies(plan, one_row_each(said), rng)
-    return positive_shares(plan, tallies, every, {a: axis_table(plan, tallies, a) for a in every})
+    collection = simulate_tallies(plan, one_row_each(said), rng)
+    return positive_shares(collection, every, {a: axis_table(collection, a) for a in every})
 
 
 @pytest.mark.parametrize("sizes", [[25, 25, 25], pytest.param([150, 150], marks=pytest.mark.slow)])

@@ -38,7 +38,7 @@ from dpsql.local.mechanisms.truncation import clipped_fraction, lost_rows
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan, plan_body, row_reports_of
 from dpsql.local.simulate import chosen
 from dpsql.local.survey import first_guess
-from dpsql.local.tallies import RespondentRows, empty_tallies
+from dpsql.local.tallies import RespondentRows, empty_collection
 from dpsql.local.totals import Scale, row_scale
 from dpsql.planner.plan import views_of
 from dpsql.release.read import open_release
@@ -80,10 +80,10 @@ def two_rounds(
     """The second plan of a simulated collection, and its scale."""
     first = read_plan(first_plan(made))
     early = rng.random(people.count) < first.round_shares[0] / sum(first.round_shares)
-    told = row_reports(first, simulate_tallies(first, chosen(people, np.nonzero(early)[0]), rng))
+    told = row_reports(simulate_tallies(first, chosen(people, np.nonzero(early)[0]), rng))
     plan = read_plan(second_plan(made, first, told))
-    tallies = simulate_tallies(plan, chosen(people, np.nonzero(~early)[0]), rng)
-    return plan, row_scale(plan, tallies, {a: axis_table(plan, tallies, a) for a in range(len(plan.axes))})
+    collection = simulate_tallies(plan, chosen(people, np.nonzero(~early)[0]), rng)
+    return plan, row_scale(collection, {a: axis_table(collection, a) for a in range(len(plan.axes))})
 
 
 def test_the_first_round_asks_for_row_counts_and_nothing_else() -> None:
@@ -139,11 +139,11 @@ def range_error(made: CollectionDesign, people: RespondentRows, rng: np.random.G
     if asks_rows_alone(first):
         early = rng.random(people.count) < first.round_shares[0] / sum(first.round_shares)
         rest = chosen(people, np.nonzero(~early)[0])
-        told = row_reports(first, simulate_tallies(first, chosen(people, np.nonzero(early)[0]), rng))
+        told = row_reports(simulate_tallies(first, chosen(people, np.nonzero(early)[0]), rng))
         plan = read_plan(second_plan(made, first, told))
-    tallies = simulate_tallies(plan, rest, rng)
-    known = {a: axis_table(plan, tallies, a) for a in range(len(plan.axes))}
-    factor, error = row_scale(plan, tallies, known).factor, 0.0
+    collection = simulate_tallies(plan, rest, rng)
+    known = {a: axis_table(collection, a) for a in range(len(plan.axes))}
+    factor, error = row_scale(collection, known).factor, 0.0
     for axis, held in known.items():
         size = held.counts.shares.size
         exact = np.bincount(people.leaves[:, axis], minlength=size)
@@ -185,12 +185,12 @@ def test_a_second_plan_needs_its_own_first_round() -> None:
     made = design()
     first = read_plan(first_plan(made))
     with pytest.raises(DataError, match="no report"):
-        row_reports(first, empty_tallies(first))
+        row_reports(empty_collection(first))
     other = read_plan(build_plan(made))
     with pytest.raises(DataError, match="not the first round"):
-        row_reports(other, empty_tallies(other))
+        row_reports(empty_collection(other))
     told = row_reports(
-        first, simulate_tallies(first, some_people(500, np.random.default_rng(1)), np.random.default_rng(1))
+        simulate_tallies(first, some_people(500, np.random.default_rng(1)), np.random.default_rng(1))
     )
     with pytest.raises(DataError, match="catalog"):
         second_plan(replace(made, catalog={"name": "d"}), first, told)
@@ -202,7 +202,7 @@ def test_every_device_answers_exactly_one_round(tmp_path: Path) -> None:
     made = design(row_share=Fraction(1, 2))
     first = read_plan(first_plan(made))
     told = row_reports(
-        first, simulate_tallies(first, some_people(900, np.random.default_rng(1)), np.random.default_rng(1))
+        simulate_tallies(first, some_people(900, np.random.default_rng(1)), np.random.default_rng(1))
     )
     second = read_plan(second_plan(made, first, told))
     early = 0
@@ -224,8 +224,8 @@ def test_clipped_fraction_lies_in_its_interval_as_often_as_it_says() -> None:
     taus: list[int] = []
     for seed in range(60):
         rng = np.random.default_rng(100 + seed)
-        tallies = simulate_tallies(plan, people, rng)
-        told = row_scale(plan, tallies, {a: axis_table(plan, tallies, a) for a in (0, 1)})
+        collection = simulate_tallies(plan, people, rng)
+        told = row_scale(collection, {a: axis_table(collection, a) for a in (0, 1)})
         assert (told.weight, told.weight_error) == (1.0, 0.0)
         assert told.clipped is not None
         hits.append(abs(told.clipped.value - clipped_fraction(exact, 2)) < 1.96 * told.clipped.error)
@@ -242,8 +242,8 @@ def test_clipped_fraction_lies_in_its_interval_as_often_as_it_says() -> None:
 def test_clipped_fraction_is_unknown_where_nobody_was_asked() -> None:
     plan = read_plan(build_plan(design(tau_from="declared", tau=2)))
     rng = np.random.default_rng(1)
-    tallies = simulate_tallies(plan, some_people(2000, rng), rng)
-    assert row_scale(plan, tallies, {a: axis_table(plan, tallies, a) for a in (0, 1)}).clipped is None
+    collection = simulate_tallies(plan, some_people(2000, rng), rng)
+    assert row_scale(collection, {a: axis_table(collection, a) for a in (0, 1)}).clipped is None
 
 
 def test_predictions_of_a_round_of_row_counts() -> None:

@@ -11,7 +11,7 @@ from benchmarks.local.simulated import simulate_tallies
 from dpsql.client.plan import Plan, read_plan
 from dpsql.local.estimate import AxisTable, axis_table, table
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.local.tallies import RespondentRows, Tallies
+from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.local.totals import centre_of, centred_on, total_of
 from tests.thinned import by_default
 
@@ -36,8 +36,8 @@ def people(sizes: tuple[int, ...], rng: np.random.Generator) -> RespondentRows:
     )
 
 
-def known_of(plan: Plan, tallies: Tallies) -> dict[int, AxisTable]:
-    return {a: axis_table(plan, tallies, a) for a in range(len(plan.axes))}
+def known_of(collection: CountedCollection) -> dict[int, AxisTable]:
+    return {a: axis_table(collection, a) for a in range(len(collection.plan.axes))}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_the_total_errs_as_it_says(sizes: tuple[int, ...], epsilon: int, changes
     mine = people(sizes, np.random.default_rng(2))
     truth, off, best = (mine.first[-1]) / PEOPLE, [], []
     for _ in range(150):
-        tallies = simulate_tallies(plan, mine, rng)
-        known = known_of(plan, tallies)
-        found = total_of(plan, tallies, known)
+        collection = simulate_tallies(plan, mine, rng)
+        known = known_of(collection)
+        found = total_of(collection, known)
         off.append((found.value - truth) / found.variance**0.5)
         best.append(found.variance / min(t.counts.covariance.sum() for t in known.values()))
         held = table((0,), known, {}, None, found)
@@ -81,12 +81,12 @@ def test_a_measure_s_total_errs_as_it_says() -> None:
         values = np.concatenate([values, people((1,), rng).measures])
     truth = values.mean() / 2  # of everybody's like; other people report each time, as error bars take it
     for _ in range(150):
-        tallies = simulate_tallies(plan, people(sizes, rng), rng)
-        known = known_of(plan, tallies)
-        centre = centre_of(plan, tallies, known, 0)
+        collection = simulate_tallies(plan, people(sizes, rng), rng)
+        known = known_of(collection)
+        centre = centre_of(collection, known, 0)
         moved, _ = centred_on(centre, known, {}, {}, 0)
-        rest = total_of(plan, tallies, moved, 0, centre.half, centre.shift)
-        count = total_of(plan, tallies, known)
+        rest = total_of(collection, moved, 0, centre.half, centre.shift)
+        count = total_of(collection, known)
         error = (rest.variance + centre.mid**2 * count.variance) ** 0.5
         off.append((rest.value + centre.mid * count.value - truth) / error)
     assert 0.9 <= np.mean(np.abs(off) < 1.96) <= 0.99
@@ -98,7 +98,7 @@ def test_a_total_that_is_known_has_no_error() -> None:
     rng = np.random.default_rng(1)
     leaves = np.stack([rng.integers(0, 4, PEOPLE), rng.integers(0, 9, PEOPLE)], axis=1)
     each = RespondentRows(np.arange(PEOPLE + 1), leaves, np.zeros((PEOPLE, 0), np.int64))
-    tallies = simulate_tallies(plan, each, rng)
-    found = total_of(plan, tallies, known_of(plan, tallies))
+    collection = simulate_tallies(plan, each, rng)
+    found = total_of(collection, known_of(collection))
     assert found.value == pytest.approx(1)
     assert found.variance < 1e-12

@@ -76,10 +76,10 @@ def visitors() -> RespondentRows:
 
 def collection(survey: Survey, plan: Plan, people: RespondentRows, seed: int, target: Path) -> Path:
     """A release of one simulated collection."""
-    tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
+    collection = simulate_tallies(plan, people, np.random.default_rng(seed))
     manifest = CollectionManifest(1, PEOPLE, PEOPLE, {})
     target.unlink(missing_ok=True)
-    content.release_content(survey, plan, tallies, manifest, f"{seed:032x}").write(target)
+    content.release_content(survey, collection, manifest, f"{seed:032x}").write(target)
     return target
 
 

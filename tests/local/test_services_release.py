@@ -189,7 +189,7 @@ def test_what_is_left_out_is_counted_and_order_does_not_matter(tmp_path: Path) -
     assert first.manifest.rejected == {
         "another plan": 1,
         "no pseudonym": 1,
-        "not version 1, the view or its oracle": 1,
+        "no such view": 1,
         "pseudonym not at every service": 1,
         "repeated pseudonym": 1,
         "too short": 1,

@@ -16,10 +16,9 @@ from dpsql.engines.dialect import DUCK
 from dpsql.engines.relations import IntArray
 from dpsql.engines.server import StoredTable
 from dpsql.errors import SourceError
-from dpsql.local.collector import CollectionManifest, add_spool, close_collection
+from dpsql.local.collector import CollectionManifest, add_spool, close_collection, tally_tables
 from dpsql.local.files import open_state
-from dpsql.local.tables import tally_tables
-from dpsql.local.tallies import Tallies
+from dpsql.local.tallies import CountedCollection
 from tests.local.test_counting import KEY, PLAN, ROWS, SOUND, one_a_token, parquet, wanted
 
 pytestmark = pytest.mark.long
@@ -62,7 +61,7 @@ class DuckSession:
         self.connection.close()
 
 
-def by_files(*paths: Path) -> tuple[Tallies, CollectionManifest]:
+def by_files(*paths: Path) -> tuple[CountedCollection, CollectionManifest]:
     """The collector's own."""
     state = open_state(PLAN)
     for path in paths:
@@ -70,20 +69,20 @@ def by_files(*paths: Path) -> tuple[Tallies, CollectionManifest]:
     return close_collection(state, PLAN)
 
 
-def by_table(*paths: Path) -> tuple[Tallies, CollectionManifest]:
+def by_table(*paths: Path) -> tuple[CountedCollection, CollectionManifest]:
     """The statement's."""
     with closing(DuckSession()) as session:
         return tally_tables(session, PLAN, [str(path) for path in paths], KEY)
 
 
-def total(tallies: Tallies) -> list[list[int]]:
+def total(collection: CountedCollection) -> list[list[int]]:
     """Support of all folds."""
-    return [tally.support.sum(axis=0).tolist() for tally in tallies]
+    return [tally.support.sum(axis=0).tolist() for tally in collection.tallies]
 
 
-def folds(tallies: Tallies) -> list[Any]:
+def folds(collection: CountedCollection) -> list[Any]:
     """Support and reports by fold."""
-    return [(tally.support.tolist(), tally.reports.tolist()) for tally in tallies]
+    return [(tally.support.tolist(), tally.reports.tolist()) for tally in collection.tallies]
 
 
 @settings(max_examples=settings.default.max_examples // 2)
@@ -97,7 +96,7 @@ def test_any_rows_count_as_in_files(
     assert (total(found), manifest) == (total(expected), told)
     kept, repeated = one_a_token(rows)
     assert manifest.rejected.get("repeated token", 0) == repeated
-    assert manifest.accepted == wanted(kept, {})[2] == sum(tally.total for tally in found)
+    assert manifest.accepted == wanted(kept, {})[2] == sum(tally.total for tally in found.tallies)
 
 
 def test_tokens_give_the_same_folds(tmp_path: Path) -> None:
@@ -120,13 +119,13 @@ def test_only_counts_leave_the_engine(tmp_path: Path) -> None:
     )
     path = parquet(tmp_path / "a.parquet", [(report, None, 0) for report in [bits, number] * 1000])
     session = DuckSession()
-    tallies, manifest = tally_tables(session, PLAN, [str(path)], KEY)
+    collection, manifest = tally_tables(session, PLAN, [str(path)], KEY)
     (found,) = session.found
     assert sorted(found) == ["failed", "fold", "n", "people", "place", "tokens", "value", "view", "width"]
     assert len(found["people"]) == 4 * (len(bits) - 13 + 1)
     assert found["value"].max() < 1 << 28
-    assert total(tallies) == total(by_files(path)[0])
-    reports = sum(tally.reports for tally in tallies)
+    assert total(collection) == total(by_files(path)[0])
+    reports = sum(tally.reports for tally in collection.tallies)
     assert manifest.accepted == reports.sum() == 2000
     assert ((reports - 500) ** 2 / 500).sum() < 25, reports.tolist()
 
@@ -135,9 +134,9 @@ def test_an_empty_table_and_many_tables(tmp_path: Path) -> None:
     """No row is no report; tables named twice count once."""
     empty = parquet(tmp_path / "empty.parquet", [(SOUND[0], "a", 0)])
     duckdb.sql(f"COPY (FROM '{empty}' LIMIT 0) TO '{tmp_path}/none.parquet'")
-    tallies, manifest = by_table(tmp_path / "none.parquet")
+    collection, manifest = by_table(tmp_path / "none.parquet")
     assert manifest == CollectionManifest(1, 0, 0, {}, 0)
-    assert not sum(tally.total for tally in tallies)
+    assert not sum(tally.total for tally in collection.tallies)
     rows = [(report, None, 0) for report in SOUND]
     paths = [parquet(tmp_path / f"{i}.parquet", rows[i::3]) for i in range(3)]
     found, told = by_table(tmp_path / "none.parquet", *paths, *paths)

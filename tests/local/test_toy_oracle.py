@@ -175,8 +175,8 @@ def test_a_toy_oracle_is_planned_collected_answered_and_audited(tmp_path: Path) 
     assert abs(answer.scalar() - true) < 4.5 * answer.stderr.iloc[0, 0]
     told = api.audit(release, samples=0)
     assert told.held, [check for check in told.checks if check.held is False]
-    tallies = simulate_tallies(plan, one_row_each(leaves), np.random.default_rng(3))
-    assert rows_moved(plan, tallies, float(PEOPLE)) > 1
+    collection = simulate_tallies(plan, one_row_each(leaves), np.random.default_rng(3))
+    assert rows_moved(collection, float(PEOPLE)) > 1
 
 
 def test_a_plan_with_a_toy_is_refused_where_no_registry_has_it(

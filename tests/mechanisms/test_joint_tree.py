@@ -16,8 +16,9 @@ from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import JointCells, draw_view
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact, Workload
+from tests.releases import seeded
 
 ALONE = JointCells(1, 1, 1 << 28)
 SHARES = LevelShares((4, 3), (600, 1400, TOTAL - 2000))
@@ -108,9 +109,7 @@ def test_each_cell_of_the_other_axis_has_a_tree_of_its_own(position: int) -> Non
     """Observed covariances over those of the model, within and between trees, wherever the axis stands."""
     strategies = [STRATEGY, leaf_strategy(900)] if position == 0 else [leaf_strategy(900), STRATEGY]
     shape = tuple(strategy.leaves for strategy in strategies)
-    view = draw_view(
-        Exact(np.zeros(shape, np.int64)), strategies, Fraction(1, 4), 5, ExactNoise(insecure_test_entropy(3))
-    )
+    view = draw_view(Exact(np.zeros(shape, np.int64)), strategies, Fraction(1, 4), 5, seeded(3))
     trees = np.moveaxis(view.value, position, -1).astype(float)
     masks = np.array([[1.0] * 11, [1.0] * 3 + [0.0] * 8, [0.0] * 4 + [1.0] + [0.0] * 6])
     expected = view.variance_at_unit_budget * STRATEGY.solver.quadratic(masks)
@@ -124,7 +123,7 @@ def test_two_numbers_share_a_tree_and_do_not_correlate() -> None:
         [leaf_strategy(4000), joint_strategy(4, (4,), (800, TOTAL - 800))],
     )
     zero = Exact(np.zeros((4000, 4), np.int64))
-    noise = ExactNoise(insecure_test_entropy(5))
+    noise = seeded(5)
     count, total = law.draw_together([zero, zero], axis_budgets(strategies), Fraction(1, 2), [1, 40], noise)
     for view in (count, total):
         expected = view.variance_at_unit_budget * strategies[1].solver.ranges([0, 0], [1, 4])
@@ -150,7 +149,7 @@ def test_at_large_budgets_the_stated_variance_is_that_of_whole_numbers() -> None
     axes = axis_budgets([STRATEGY])
     limit, exact = 2 / 16, LAPLACE.variance_at_unit_budget(axes, Fraction(4), 1)
     assert exact < 0.9 * limit
-    noise = ExactNoise(insecure_test_entropy(8))
+    noise = seeded(8)
     views = draw_view(
         Exact(np.zeros((6000, 11), np.int64)), [leaf_strategy(6000), STRATEGY], Fraction(4), 1, noise
     )

@@ -18,7 +18,8 @@ from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import oracles as devices
 from dpsql.client.plan import largest_weight
-from dpsql.local.mechanisms import ahead, blue, joint, truncation
+from dpsql.local import ahead
+from dpsql.local.mechanisms import blue, joint, truncation
 from dpsql.local.mechanisms import priors as smooth
 from dpsql.local.mechanisms.truncation import (
     _blocks,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,10 +15,7 @@ import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.errors import InternalError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.leaves import IdentityVariance
 from dpsql.matrices.strategy import Strategy, rows_of_ones
 from dpsql.mechanisms import axis
@@ -27,8 +23,8 @@ from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMech
 from dpsql.mechanisms.distribution import LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
-from dpsql.release import open_release
 from dpsql.tree import FloatArray
+from tests.releases import published
 from tests.strategies import TOYS, by_word, column_bound, dense
 
 CATALOG = (
@@ -123,16 +119,14 @@ def test_a_toy_strategy_is_planned_published_answered_and_audited(tmp_path: Path
     report = api.plan(catalog, [sql])
     assert {s.strategies[s.axes.index("sale.day")] for s in report.statistics} == {"each leaf twice"}
 
-    def publish(path: Path, noise: Any) -> Path:
-        return publish_release(load_catalog(catalog), path, noise=noise, key=b"k" * 32).path
-
     ((true,),) = (
         duckdb.connect().execute(f"SELECT COUNT(*) FROM ({rows}) WHERE {sql.split('WHERE')[1]}").fetchall()
     )
-    exact = open_release(publish(tmp_path / "exact.dpsql", ZeroNoise()), insecure=True)
-    assert ReleaseEngine(exact).query(sql).rows[0][0] == true
-    exact.close()
-    answer = dpsql.query(sql, release=publish(release, ExactNoise(os_entropy())))
+    exact = published(catalog, ZeroNoise(), "exact", key=b"k" * 32)
+    assert exact.query(sql).rows[0][0] == true
+    exact.release.close()
+    published(catalog, ExactNoise(os_entropy()), key=b"k" * 32).release.close()
+    answer = dpsql.query(sql, release=release)
     assert abs(answer.scalar() - true) < 5 * answer.stderr_rows[0][0]
     assert answer.stderr_rows[0][0] == pytest.approx(report.queries[0].columns[0].median, rel=1e-9)
     audited = api.audit(release, catalog=catalog, samples=0)

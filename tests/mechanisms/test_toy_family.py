@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -18,9 +17,6 @@ import pytest
 
 import dpsql
 from dpsql import api
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset
@@ -50,6 +46,7 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray, IntArray
+from tests.releases import published
 from tests.strategies import TOYS, by_word
 
 CATALOG = (
@@ -191,15 +188,14 @@ def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: P
     assert (family.what, family.taken, family.expected_error) == ("days, both", "twice", 0.0)
     assert "axes one by one" in dict(family.lost)
 
-    def publish(name: str, noise: Any) -> Path:
-        return publish_release(load_catalog(catalog), tmp_path / name, noise=noise, key=b"k" * 32).path
-
     (true,) = duckdb.connect().execute(f"SELECT COUNT(*), SUM(paid) FROM ({rows}) WHERE {where}").fetchall()
-    exact = open_release(publish("exact.dpsql", ZeroNoise()), insecure=True)
-    assert [float(v) for v in ReleaseEngine(exact).query(sql).rows[0]] == [float(v) for v in true]
+    engine = published(catalog, ZeroNoise(), "exact", key=b"k" * 32)
+    exact = engine.release
+    assert [float(v) for v in engine.query(sql).rows[0]] == [float(v) for v in true]
     assert exact.statistics[0].mechanism.split(": ")[1].startswith("twice ")
     exact.close()
-    release = publish("r.dpsql", ExactNoise(os_entropy()))
+    release = tmp_path / "r.dpsql"
+    published(catalog, ExactNoise(os_entropy()), key=b"k" * 32).release.close()
     answer = dpsql.query(sql, release=release)
     for found, error, wanted, column in zip(
         answer.rows[0], answer.stderr_rows[0], true, report.queries[0].columns, strict=True

@@ -17,7 +17,7 @@ from tests.releases import published, seeded, write_catalog
 pytestmark = pytest.mark.usefixtures("publishes")
 
 ROOT = Path(__file__).resolve().parents[2]
-QUESTION = re.compile(r"^\*\*(\d+)\. .*?```sql\n(.*?)```", re.M | re.S)
+QUESTION = re.compile(r"^-- (\d+)\. [^\n]*\n(.*?);$", re.M | re.S)
 RAW = """
 CREATE VIEW product AS SELECT * FROM '{0}/product.parquet';
 CREATE VIEW sales AS SELECT * FROM '{0}/sales.parquet';

@@ -14,10 +14,10 @@ from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.people_star import make_people, plain
-from tests.releases import published
+from tests.releases import published, seeded
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +155,7 @@ def test_an_answer_says_that_it_does_not_add_up(shop):
 @pytest.mark.parametrize(("bound", "privacy"), [("3", "epsilon: 1"), ("auto", "epsilon: 1, delta: 1e-6")])
 def test_shares_come_out_of_the_views(tmp_path, bound, privacy):
     catalog = load_catalog(make_people(tmp_path, bound=bound, privacy=privacy))
-    done = publish_release(
-        catalog, tmp_path / "r.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=bytes(32)
-    )
+    done = publish_release(catalog, tmp_path / "r.dpsql", noise=seeded(1), key=bytes(32))
     (entry,) = ledger_entries(tmp_path / "ledger.duckdb")
     lines = {line.purpose: line.amount for line in entry.spend_lines()}
     whole = sum(lines.values(), Fraction(0))

@@ -26,6 +26,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
+from tests.releases import published
 from tests.strategies import declared_cells
 
 CATALOG = """
@@ -137,8 +138,7 @@ def test_under_a_delta_the_number_beyond_has_gaussian_noise_that_plan_foresees(t
     file = shop(tmp_path, "truncate", ROWS)
     file.write_text(file.read_text().replace("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6"))
     (bound,) = api.plan(file, []).bounds
-    path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
-    (beyond,) = open_release(path, insecure=True).meta.bounding
+    (beyond,) = published(file, ZeroNoise(), key=b"k" * 32).release.meta.bounding
     assert beyond.stderr == pytest.approx(bound.stderr, rel=1e-3)
     assert beyond.units_stderr == pytest.approx(bound.units_stderr, rel=1e-3)
     assert bound.stderr == pytest.approx(4 * REACH / np.sqrt(0.9 * float(Fraction(bound.charge))), rel=1e-3)
@@ -148,8 +148,7 @@ def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):
     file = shop(tmp_path, "truncate", ROWS)
     written = file.read_text().replace("max_ids: 4, bounding: truncate, clipped_share: 0.05,", "")
     file.write_text(written.replace("unit: customer.customer_id", "unit: row"))
-    path = publish_release(load_catalog(file), tmp_path / "r.dpsql", noise=ZeroNoise(), key=b"k" * 32).path
-    answerer = ReleaseEngine(open_release(path, insecure=True))
+    answerer = published(file, ZeroNoise(), key=b"k" * 32)
     assert answerer.release.meta.bounding == ()
     result = answerer.query("SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(AVG(amount)) FROM sales")
     assert result.rows == ((0.0, 0.0),)
@@ -166,12 +165,9 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     unmeasured.mkdir()
     file = shop(unmeasured, how, ROWS)
     file.write_text(file.read_text().replace("clipped_share: 0.05", "clipped_share: 0"))
-    path = publish_release(
-        load_catalog(file), unmeasured / "r.dpsql", noise=ExactNoise(os_entropy()), key=b"k" * 32
-    ).path
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day BETWEEN 0 AND 4"
     planned = api.plan(file, [statement]).queries[0].columns
-    (errors,) = ReleaseEngine(open_release(path)).query(statement).stderr_rows
+    (errors,) = published(file, ExactNoise(os_entropy()), key=b"k" * 32).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
 
 

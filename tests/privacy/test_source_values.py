@@ -11,16 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsql.api import certificate as certify_release
-from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.engines import values
 from dpsql.errors import CatalogError, SourceError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.web.certificate import certificate_page
 from dpsql.interfaces.web.report import report_page
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.privacy.source_star import cells, opened, star
+from tests.releases import published, write_catalog
 
 PEOPLE = "SELECT i AS id, i % 10 AS age FROM range(100) t(i)"
 
@@ -377,11 +376,7 @@ def test_nanoseconds_with_a_zone_count_as_their_microsecond(tmp_path: Path, zone
         folder.mkdir()
         rows = pa.table({"at": pa.array(stamps, pa.timestamp(unit, zone))})
         pq.write_table(rows, folder / "visit.parquet")
-        (folder / "visits.yaml").write_text(VISITS)
-        publish_release(
-            load_catalog(folder / "visits.yaml"), folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32)
-        )
-        answerer = ReleaseEngine(open_release(folder / "r.dpsql", insecure=True))
+        answerer = published(write_catalog(folder, VISITS), ZeroNoise())
         answers.append(
             answerer.query("""SELECT DATE_TRUNC('day', "at") AS day, COUNT(*) FROM visit GROUP BY 1""").rows
         )

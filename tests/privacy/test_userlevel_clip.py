@@ -30,7 +30,8 @@ from dpsql.contributions.statements import (
 )
 from dpsql.engines.duck import StoredRelations, no_sources
 from dpsql.mechanisms.distribution import LAPLACE, Gaussian
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
+from tests.releases import seeded
 from tests.strategies import dense
 from tests.twins import pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
@@ -115,9 +116,7 @@ def told(table, name: str, column: str) -> dict[int, int]:
 def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatch, days):
     """sum over statistics and rows of (W row)^2 / V <= mu^2, in fractions."""
     rows, customers = random_customers(1000, days, days)
-    table = open_table(
-        write_star(tmp_path, rows, customers, days=days), ExactNoise(insecure_test_entropy(days))
-    )
+    table = open_table(write_star(tmp_path, rows, customers, days=days), seeded(days))
     settled = settle(table, monkeypatch)
     weighted = told(table, "weights", "w")
     assert len(settled.variances) == len(table.statistics)
@@ -254,9 +253,7 @@ def test_one_of_three_units_moves_pure_views_by_their_bounds_at_most():
 @pytest.mark.parametrize("seed", [3, 4])
 def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
     rows, customers = random_customers(300, seed, 12)
-    table = open_table(
-        write_star(tmp_path, rows, customers, delta="0"), ExactNoise(insecure_test_entropy(seed))
-    )
+    table = open_table(write_star(tmp_path, rows, customers, delta="0"), seeded(seed))
     kept: dict[str, tuple] = {}
     whole = clipping.make_pure_weights
 

@@ -16,7 +16,8 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.planner.notes import _hidden
-from dpsql.release import open_release
+from tests import releases
+from tests.releases import seeded
 from tests.thinned import by_default
 from tests.userlevel_star import Row, uneven_rows, write_star
 
@@ -24,11 +25,8 @@ ASKED = "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales"
 
 
 def published(folder, rows, customers, noise=None, **options) -> ReleaseEngine:
-    catalog = load_catalog(write_star(folder, rows, customers, **options))
-    noise = noise or ExactNoise(insecure_test_entropy(4))
-    name = options.get("name", "shop")
-    out = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=bytes(32))
-    return ReleaseEngine(open_release(out.path, insecure=True))
+    catalog = write_star(folder, rows, customers, **options)
+    return releases.published(catalog, noise or seeded(4), options.get("name", "shop"))
 
 
 @pytest.mark.parametrize("delta", by_default(["1e-6", "0"], 1))

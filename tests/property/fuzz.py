@@ -261,7 +261,7 @@ def collect(raw: bytes) -> None:
     """As the collector reads a report of its plan: read strictly, or rejected by reason."""
     decode(raw)
     counted = decode_reports(COLLECTED, [raw], np.zeros(1, np.uint8))
-    if counted.accepted != 1:
+    if counted.collection.accepted != 1:
         raise DataError(f"rejected: {', '.join(+counted.rejected)}")
 
 

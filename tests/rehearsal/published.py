@@ -15,8 +15,8 @@ from dpsql.central.central import publish_release
 from dpsql.curator.confirm import confirm_file, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from tests.rehearsal.generator import Star
+from tests.releases import seeded
 
 LOUD, QUIET = {"user": "80", "row": "20"}, "1"
 """Epsilon at which what is no noise shows: an error of .2% stands hundreds of half-widths away. Integers of rows
@@ -79,9 +79,7 @@ def published(catalog: Path, seeds: Sequence[int]) -> Iterator[list[OpenReleases
     for seed in seeds:
         target = catalog.parent / f"{seed}.dpsql"
         if not target.exists():
-            publish_release(
-                loaded, target, noise=ExactNoise(insecure_test_entropy(seed)), key=b"%032d" % seed
-            )
+            publish_release(loaded, target, noise=seeded(seed), key=b"%032d" % seed)
         opened.append(open_session([target], insecure=True))
     try:
         yield opened

@@ -12,6 +12,7 @@ A template states how many of its columns are keys and what each other column is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,6 +94,10 @@ class Draw:
         """A table of events, mostly `visit`."""
         return self.one(("visit", *self.facts))
 
+    def event(self) -> str:
+        """A table of events that belong to people."""
+        return self.one([fact for fact in self.facts if fact != "item"])
+
     def category(self, of: str) -> str:
         """A column with few values that a fact reaches."""
         return self.one(CATEGORIES[of])
@@ -172,60 +177,12 @@ def ask(
 
 
 @template
-def count(d: Draw) -> Asked:
-    return f"SELECT COUNT(*) AS n FROM {d.fact()}", "n"
-
-
-@template
-def count_where(d: Draw) -> Asked:
-    of, c = d.grouped()
-    return f"SELECT COUNT(*) AS n {source(of, c)} WHERE {c} = {d.value(c)}", "n"
-
-
-@template
-def by(d: Draw) -> Asked:
-    of, c = d.grouped()
-    return f"SELECT {c}, COUNT(*) AS n {source(of, c)} GROUP BY {c}", "n", 1
-
-
-@template
 def by_two(d: Draw) -> Asked | None:
     of = d.fact()
     a, b = d.category(of), d.category(of)
     if a == b:
         return None
     return f"SELECT {a}, {b}, COUNT(*) AS n {source(of, a, b)} GROUP BY {a}, {b}", "n", 2
-
-
-@template
-def total(d: Draw) -> Asked:
-    of = d.fact()
-    return f"SELECT SUM({d.measure(of)}) AS s FROM {of}", "s"
-
-
-@template
-def sum_by(d: Draw) -> Asked:
-    of, c = d.grouped()
-    return f"SELECT {c}, SUM({d.measure(of)}) AS s {source(of, c)} GROUP BY {c}", "s", 1
-
-
-@template
-def average(d: Draw) -> Asked:
-    of, c = d.grouped()
-    return f"SELECT AVG({d.measure(of)}) AS a {source(of, c)} WHERE {c} <> {d.value(c)}", "a"
-
-
-@template
-def average_by(d: Draw) -> Asked:
-    of, c = d.grouped()
-    m = d.measure(of)
-    return f"SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {source(of, c)} GROUP BY {c}", "na", 1
-
-
-@template
-def share(d: Draw) -> Asked:
-    of, c = d.grouped()
-    return f"SELECT AVG(CASE WHEN {c} = {d.value(c)} THEN 1.0 ELSE 0.0 END) AS p {source(of, c)}", "p"
 
 
 @template
@@ -238,19 +195,6 @@ def filter_share(d: Draw) -> Asked:
         "p",
         1,
     )
-
-
-@template
-def people(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    return f"SELECT COUNT(DISTINCT {of}.person_id) AS n FROM {of}", "n"
-
-
-@template
-def people_by(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    c = d.category(of)
-    return f"SELECT {c}, COUNT(DISTINCT {of}.person_id) AS n {source(of, c)} GROUP BY {c}", "n", 1
 
 
 @template
@@ -295,17 +239,6 @@ def money_range(d: Draw) -> Asked:
 
 
 @template
-def trend(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    t, m = TIMES[of], d.measure(of)
-    return (
-        f"SELECT date_trunc('month', {t}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {of} GROUP BY 1 ORDER BY 1",
-        "ns",
-        1,
-    )
-
-
-@template
 def quarters(d: Draw) -> Asked:
     c = d.one(("visit.channel", "person.region"))
     return (
@@ -320,44 +253,16 @@ def quarters(d: Draw) -> Asked:
 
 @template
 def since(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
+    of = d.event()
     day = d.day(of)
     return f"SELECT COUNT(*) AS n, SUM({d.measure(of)}) AS s FROM {of} WHERE {TIMES[of]} >= {day}", "ns"
 
 
 @template
 def between_days(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
+    of = d.event()
     low, high = d.day(of, 0.1, 0.4), d.day(of, 0.5, 0.9)
     return f"SELECT COUNT(*) AS n FROM {of} WHERE {TIMES[of]} BETWEEN {low} AND {high}", "n"
-
-
-@template
-def weekday(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    return (
-        f"SELECT EXTRACT(isodow FROM {TIMES[of]}) AS d, COUNT(*) AS n FROM {of} GROUP BY 1 ORDER BY 1",
-        "n",
-        1,
-    )
-
-
-@template
-def time_of_day(d: Draw) -> Asked | None:
-    if not d.knobs.stamps:
-        return None
-    case = "CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END"
-    return f"SELECT {case} AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1", "ns", 1
-
-
-@template
-def year(d: Draw) -> Asked:
-    of = d.one([fact for fact in d.facts if fact != "item"])
-    return (
-        f"SELECT EXTRACT(year FROM {TIMES[of]}) AS y, SUM({d.measure(of)}) AS s FROM {of} GROUP BY 1",
-        "s",
-        1,
-    )
 
 
 @template
@@ -412,14 +317,6 @@ def unequal(d: Draw) -> Asked:
 
 
 @template
-def ever(d: Draw) -> Asked:
-    return (
-        f"SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id = person.person_id "
-        f"AND visit.channel = {d.value('visit.channel')})"
-    ), "n"
-
-
-@template
 def two_hops(d: Draw) -> Asked:
     table = "area" if d.knobs.snowflake else "place"
     return (
@@ -446,197 +343,130 @@ NEEDS = {
     "child": "child",
     "homes": "homes",
     "home_people": "homes",
+    "time_of_day": "stamps",
 }
 """Knobs without which a star has no columns for a question."""
 
-FIXED: dict[str, Asked] = {
-    "average_score": (
-        "SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY visit.channel",
-        "an", 1,
-    ),
-    "people_cells": (
-        "SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN "
-        "person ON visit.person_id = person.person_id GROUP BY visit.channel, person.region",
-        "n", 2,
-    ),
-    "people_pairs": (
-        "SELECT visit.channel, place.kind, COUNT(DISTINCT visit.person_id) AS n FROM visit JOIN place ON "
-        "visit.place_id = place.place_id GROUP BY visit.channel, place.kind",
-        "n", 2,
-    ),
-    "zones": ("SELECT COUNT(DISTINCT area.zone) AS a FROM area", "a"),
-    "ranked": (
-        "SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit "
-        "GROUP BY 1)",
-        "a", 1,
-    ),
-    "growth": (
-        "SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT "
-        "date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY "
-        "month",
-        "na", 1,
-    ),
-    "running": (
-        "SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month', "
-        "visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month",
-        "a", 1,
-    ),
-    "hour": (
-        "SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY "
-        "1",
-        "n", 1,
-    ),
-    "median_age": (
-        "SELECT quantile_disc(person.age, 0.5) AS a FROM visit JOIN person ON visit.person_id = "
-        "person.person_id",
-        "a", 0,
-    ),
-    "quantile_by": (
-        "SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY "
-        "visit.channel",
-        "a", 1,
-    ),
-    "spread": (
-        "SELECT STDDEV_POP(visit.pieces) AS a FROM visit",
-        "a", 0,
-    ),
-    "spread_age": (
-        "SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region",
-        "a", 1,
-    ),
-    "mean_over_months": (
-        "SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month, "
-        "SUM(visit.amount) AS s FROM visit GROUP BY 1)",
-        "a", 0,
-    ),
-    "mean_over_public": (
-        "SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n FROM visit JOIN place ON "
-        "visit.place_id = place.place_id GROUP BY place.kind)",
-        "a", 0,
-    ),
-    "mean_of_means": (
-        "SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m FROM visit JOIN person "
-        "ON visit.person_id = person.person_id GROUP BY person.region)",
-        "a", 0,
-    ),
-    "largest_group": (
-        "SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY "
-        "visit.channel)",
-        "a", 0,
-    ),
-    "per_person": (
-        "SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit",
-        "a", 0,
-    ),
-    "rows_of_people": (
-        "SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
-        "visit.person_id)",
-        "a", 0,
-    ),
-    "busy_people": (
-        "SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY "
-        "visit.person_id) WHERE n >= 4",
-        "n", 0,
-    ),
-    "per_capita": (
-        "SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n FROM visit "
-        "JOIN person ON visit.person_id = person.person_id GROUP BY 1) AS a JOIN (SELECT "
-        "person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region = b.region",
-        "a", 1,
-    ),
-    "ratio_of_tables": (
-        "SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a",
-        "a", 0,
-    ),
-    "public_rows": (
-        "SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind",
-        "n", 1,
-    ),
-    "absent_value": (
-        "SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'",
-        "ns", 0,
-    ),
-    "absent_public": (
-        "SELECT COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit JOIN place ON visit.place_id = "
-        "place.place_id WHERE place.kind = 'harbour'",
-        "ns", 0,
-    ),
-    "nulls": (
-        "SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY "
-        "visit.channel",
-        "n", 1,
-    ),
-    "never": (
-        "SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM "
-        "visit WHERE visit.person_id IS NOT NULL)",
-        "n", 0,
-    ),
-    "left_join": (
-        "SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON "
-        "visit.place_id = place.place_id GROUP BY place.kind",
-        "ns", 1,
-    ),
-    "child": (
-        "SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n FROM item JOIN visit ON "
-        "item.visit_id = visit.visit_id GROUP BY 1",
-        "sn", 1,
-    ),
-    "homes": (
-        "SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON "
-        "visit.person_id = person.person_id JOIN place AS home ON person.place_id = home.place_id "
-        "GROUP BY 1",
-        "ns", 1,
-    ),
-    "home_people": (
-        "SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id = place.place_id "
-        "GROUP BY 1",
-        "n", 1,
-    ),
-    "persons": (
-        "SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM "
-        "person GROUP BY person.region",
-        "naa", 1,
-    ),
-    "flags": (
-        "SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online",
-        "ns", 1,
-    ),
-    "scores": (
-        "SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score",
-        "na", 1,
-    ),
-    "axis_sum": (
-        "SELECT AVG(person.age) AS a, SUM(person.age) AS s FROM visit JOIN person ON visit.person_id "
-        "= person.person_id",
-        "as",
-    ),
-    "age_groups": (
-        "SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE 'old' "
-        "END AS g, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit JOIN person ON visit.person_id = "
-        "person.person_id GROUP BY 1",
-        "ns", 1,
-    ),
-    "share_of_total": (
-        "SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY "
-        "visit.channel",
-        "p", 1,
-    ),
-    "sum_over_sum": (
-        "SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY "
-        "visit.channel",
-        "a", 1,
-    ),
-    "joined_year": (
-        "SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a FROM "
-        "visit JOIN person ON visit.person_id = person.person_id GROUP BY 1",
-        "na", 1,
-    ),
-}  # fmt: skip
+STATEMENTS = """\
+count | n | 0 | SELECT COUNT(*) AS n FROM {fact}
+count_where | n | 0 | SELECT COUNT(*) AS n {from} WHERE {c} = {value}
+by | n | 1 | SELECT {c}, COUNT(*) AS n {from} GROUP BY {c}
+total | s | 0 | SELECT SUM({m}) AS s FROM {fact}
+sum_by | s | 1 | SELECT {c}, SUM({m}) AS s {from} GROUP BY {c}
+average | a | 0 | SELECT AVG({m}) AS a {from} WHERE {c} <> {value}
+average_by | na | 1 | SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {from} GROUP BY {c}
+share | p | 0 | SELECT AVG(CASE WHEN {c} = {value} THEN 1.0 ELSE 0.0 END) AS p {from}
+people | n | 0 | SELECT COUNT(DISTINCT {event}.person_id) AS n FROM {event}
+people_by | n | 1 | SELECT {c}, COUNT(DISTINCT {event}.person_id) AS n {from} GROUP BY {c}
+trend | ns | 1 | SELECT date_trunc('month', {time}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {event} GROUP
+  BY 1 ORDER BY 1
+weekday | n | 1 | SELECT EXTRACT(isodow FROM {time}) AS d, COUNT(*) AS n FROM {event} GROUP BY 1 ORDER BY 1
+year | s | 1 | SELECT EXTRACT(year FROM {time}) AS y, SUM({m}) AS s FROM {event} GROUP BY 1
+ever | n | 0 | SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id =
+  person.person_id AND visit.channel = {value visit.channel})
+time_of_day | ns | 1 | SELECT CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END
+  AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1
+average_score | an | 1 | SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY
+  visit.channel
+people_cells | n | 2 | SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n {visit
+  person} GROUP BY visit.channel, person.region
+people_pairs | n | 2 | SELECT visit.channel, place.kind, COUNT(DISTINCT visit.person_id) AS n {visit place}
+  GROUP BY visit.channel, place.kind
+zones | a | 0 | SELECT COUNT(DISTINCT area.zone) AS a FROM area
+ranked | a | 1 | SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n
+  FROM visit GROUP BY 1)
+growth | na | 1 | SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT
+  date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month
+running | a | 1 | SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month',
+  visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month
+hour | n | 1 | SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY 1
+median_age | a | 0 | SELECT quantile_disc(person.age, 0.5) AS a {visit person}
+quantile_by | a | 1 | SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY
+  visit.channel
+spread | a | 0 | SELECT STDDEV_POP(visit.pieces) AS a FROM visit
+spread_age | a | 1 | SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region
+mean_over_months | a | 0 | SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month,
+  SUM(visit.amount) AS s FROM visit GROUP BY 1)
+mean_over_public | a | 0 | SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n {visit place} GROUP BY
+  place.kind)
+mean_of_means | a | 0 | SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m {visit person}
+  GROUP BY person.region)
+largest_group | a | 0 | SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY
+  visit.channel)
+per_person | a | 0 | SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit
+rows_of_people | a | 0 | SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY
+  visit.person_id)
+busy_people | n | 0 | SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY
+  visit.person_id) WHERE n >= 4
+per_capita | a | 1 | SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n {visit
+  person} GROUP BY 1) AS a JOIN (SELECT person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region
+  = b.region
+ratio_of_tables | a | 0 | SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a
+public_rows | n | 1 | SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind
+absent_value | ns | 0 | SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'
+absent_public | ns | 0 | SELECT COUNT(*) AS n, SUM(visit.pieces) AS s {visit place} WHERE place.kind =
+  'harbour'
+nulls | n | 1 | SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY
+  visit.channel
+never | n | 0 | SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM
+  visit WHERE visit.person_id IS NOT NULL)
+left_join | ns | 1 | SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON
+  visit.place_id = place.place_id GROUP BY place.kind
+child | sn | 1 | SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n {item visit} GROUP BY 1
+homes | ns | 1 | SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s {visit home} GROUP BY 1
+home_people | n | 1 | SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id =
+  place.place_id GROUP BY 1
+persons | naa | 1 | SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM
+  person GROUP BY person.region
+flags | ns | 1 | SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online
+scores | na | 1 | SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score
+axis_sum | as | 0 | SELECT AVG(person.age) AS a, SUM(person.age) AS s {visit person}
+age_groups | ns | 1 | SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE
+  'old' END AS g, COUNT(*) AS n, SUM(visit.amount) AS s {visit person} GROUP BY 1
+share_of_total | p | 1 | SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY
+  visit.channel
+sum_over_sum | a | 1 | SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY
+  visit.channel
+joined_year | na | 1 | SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a
+  {visit person} GROUP BY 1
+"""
+"""Kind, letters, keys and SQL of a question a line, or more lines that are indented.
+
+| place | filled with |
+|---|---|
+| `{fact}`, `{event}` | a table of events, or one of those that belong to people |
+| `{c}`, `{from}` | a column with few values that it reaches, FROM and the joins to it |
+| `{time}`, `{m}`, `{value}` | its moments, a column to sum, a value of `{c}` |
+| `{value a.b}`, `{a b}` | a value of that column, FROM a and the joins to b |
+"""
 
 
-def _fixed(kind: str) -> Template:
-    """The template of a statement without drawn constants."""
-    return lambda d: FIXED[kind] if kind not in NEEDS or getattr(d.knobs, NEEDS[kind]) else None
+def _filled(kind: str, letters: str, keys: str, sql: str) -> Template:
+    """The template of a statement."""
+
+    def make(d: Draw) -> Asked | None:
+        if kind in NEEDS and not getattr(d.knobs, NEEDS[kind]):
+            return None
+        drawn = {}
+        if re.search(r"{\w+}", sql):
+            of = d.event() if "{event}" in sql else d.fact()
+            drawn = {"fact": of, "event": of, "time": TIMES[of]}
+        if "{c}" in sql:
+            drawn |= {"c": (c := d.category(of)), "from": source(of, c)}
+
+        def fill(place: re.Match[str]) -> str:
+            word, _, more = place[1].partition(" ")
+            if word == "value":
+                return d.value(more or drawn["c"])
+            if word == "m":
+                return d.measure(drawn["fact"])
+            return source(word, f"{more}.") if more else drawn[word]
+
+        return re.sub(r"{(.*?)}", fill, sql), letters, int(keys)
+
+    return make
 
 
-TEMPLATES |= {kind: _fixed(kind) for kind in FIXED}
+for line in re.sub(r"\n +", " ", STATEMENTS).splitlines():
+    kind, *asked = line.split(" | ", 3)
+    TEMPLATES[kind] = _filled(kind, *asked)

@@ -16,11 +16,9 @@ from benchmarks.userlevel.questions import answers, questions
 from benchmarks.userlevel.releases import Release, open_star
 from benchmarks.userlevel.simulator import releases
 from benchmarks.userlevel.stars import Views
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.release import open_release
+from tests.releases import published as publish
+from tests.releases import seeded
 from tests.userlevel_star import Row, uneven_rows, write_star
 
 DRAWS = 60
@@ -76,10 +74,7 @@ def test_tiers_of_log_normal_rows_hold(tmp_path: Path, delta: str) -> None:
 
 def published(star: Planted, folder: Path, **options: str) -> ReleaseEngine:
     catalog = write_star(folder, star.rows, star.customers, **options)
-    out = publish_release(
-        load_catalog(catalog), folder / "out.dpsql", noise=ExactNoise(insecure_test_entropy(2)), key=bytes(32)
-    )
-    return ReleaseEngine(open_release(out.path, insecure=True))
+    return publish(catalog, seeded(2))
 
 
 def test_bots_are_not_held_and_that_is_said(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from dpsql.errors import CatalogError, MachineFault, OperationalError
 from dpsql.ledger import budget_report
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.public import read_manifest
 from tests.kill.scenes import DAYS
 from tests.ledger.test_faults import FAULTS, Refusal
+from tests.releases import seeded
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 TEXT = CATALOG[: CATALOG.index("views:")] + DAYS
@@ -19,9 +19,7 @@ TEXT = CATALOG[: CATALOG.index("views:")] + DAYS
 
 def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, day: int) -> bool:
     """Append a day while one system call fails, then again; whether there was such a call."""
-    shop: StreamShop = make_stream_shop(
-        folder, customers=20, text=TEXT, noise=ExactNoise(insecure_test_entropy(number))
-    )
+    shop: StreamShop = make_stream_shop(folder, customers=20, text=TEXT, noise=seeded(number))
     for before in range(day):
         shop.append(before)
     uncharged = False

@@ -30,7 +30,7 @@ from dpsql.mechanisms.continual.time_strategy import (
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
-from dpsql.noise import ExactNoise, insecure_test_entropy
+from tests.releases import seeded
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -89,7 +89,7 @@ def test_the_toy_walks_from_plan_to_audit(shop: StreamShop) -> None:
     answer, raw = shop.opened().query(question), shop.raw(DAYS)
     assert [tuple(row) for row in answer.rows] == raw.execute(question).fetchall()
     assert answer.stderr_rows[0][0] > 0
-    report = audit_release(shop.directory, ExactNoise(insecure_test_entropy(1)), catalog=None, samples=0)
+    report = audit_release(shop.directory, seeded(1), catalog=None, samples=0)
     assert {check.what for check in report.checks if not check.held} == {"noise from the system's entropy"}
     for day in range(DAYS, 5):
         shop.append(day)
@@ -100,9 +100,7 @@ def test_the_toy_walks_from_plan_to_audit(shop: StreamShop) -> None:
 def test_noise_has_the_variance_that_the_toy_says(tmp_path: Path) -> None:
     text = CATALOG[: CATALOG.index("views:")].replace("horizon: 365", "horizon: 5")
     text += "views: {days: {of: sales, axes: [sales.sold_on, customer.age], measures: [count]}}\n"
-    shop = make_stream_shop(
-        tmp_path, customers=20, text=text, noise=ExactNoise(insecure_test_entropy(5)), epsilon="4"
-    )
+    shop = make_stream_shop(tmp_path, customers=20, text=text, noise=seeded(5), epsilon="4")
     for day in range(5):
         shop.append(day)
     question = "SELECT sold_on, age, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY ALL"

@@ -70,9 +70,9 @@ def ran(folder: Path, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def shop(folder: Path, customers: int = 500) -> None:
+def shop(folder: Path) -> None:
     """The bundled shop with few customers, and the shipped catalogs over it."""
-    retail.write_star(folder / "data", retail.make_star(7, customers, 50))
+    retail.write_star(folder / "data", retail.make_star(7, 500, 50))
     shutil.copytree(ROOT / "catalog", folder / "catalog", ignore=shutil.ignore_patterns(".dpsql"))
     (folder / "catalog" / "data").symlink_to(folder / "data")
 
@@ -107,19 +107,6 @@ def survey(folder: Path) -> None:
     shop(folder)
     shutil.copy(folder / "catalog" / "survey.yaml", folder / "survey.yaml")
     shutil.copy(folder / "catalog" / "shop_survey.yaml", folder / "shop.yaml")
-
-
-def both(folder: Path) -> None:
-    """The shop published, and a sample of the same people asked."""
-    shop(folder, 5000)
-    text = (folder / "catalog" / "retail.yaml").read_text()
-    assert "name: retail" in text
-    (folder / "shop.yaml").write_text(text.replace("name: retail", "name: shop"))
-    asked = (folder / "catalog" / "shop_survey.yaml").read_text()
-    (folder / "survey.yaml").write_text(asked.replace("participation: all", "participation: random"))
-    ran(folder, "publish", "shop.yaml", "-o", "shop.dpsql")
-    ran(folder, "simulate", "survey.yaml", "-o", "r.parquet")
-    ran(folder, "collect", "r.plan.json", "r.parquet", "-o", "survey.dpsql", "--catalog", "survey.yaml")
 
 
 def answered(plan: str, *files: str) -> Prepare:
@@ -286,7 +273,6 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
             "dpsql simulate": survey,
             "dpsql collect plan.json": answered("plan.json", "monday.parquet", "tuesday.jsonl"),
         },
-        "dpsql query shop.dpsql survey.dpsql": {"dpsql query": both},
         "dpsql collection-plan places.yaml": {
             "dpsql collection-plan places.yaml -o": places,
             "dpsql collection-plan places.yaml one/*.parquet": answered(
@@ -345,7 +331,6 @@ def dear(page: str, first: str) -> pytest.param:
         if first.startswith(
             (
                 "dpsql certificate",
-                "dpsql query shop.dpsql",
                 "dpsql simulate",
                 "dpsql design",
                 "dpsql publish catalog",

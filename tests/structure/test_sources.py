@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 METHOD = sorted((ROOT / "docs" / "method").glob("*.md"))
 PAGE = re.compile(r'(\S+\.md)((?:, "[^"]+")*)')
 PAPER = re.compile(r"[A-Z]\w+[^.;]*? \(?(?:19|20)\d\d\b")
-CODE = re.compile(r"^In the code: (.*?)(?=\. [A-Z]|\.$)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^Code: (.*?)(?=\. [A-Z]|\.$)", re.MULTILINE | re.DOTALL)
 
 
 def sources() -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def test_a_source_that_nobody_can_open_is_seen(text: str) -> None:
 
 
 def names_of_the_package() -> set[str]:
-    known = set()
+    known = {str(file.relative_to(ROOT / "dpsql")) for file in (ROOT / "dpsql").rglob("*.py")}
     for file in (ROOT / "dpsql").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):

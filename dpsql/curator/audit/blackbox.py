@@ -254,7 +254,7 @@ def exact_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
     Returns:
         (lower, upper), rounded outwards by the last step of a bisection.
 
-    **Source** docs/method/reliability.md, "What an audit can prove"; Clopper and Pearson (1934).
+    **Source**: Clopper and Pearson (1934), The use of confidence or fiducial limits.
 
     >>> [round(p, 6) for p in exact_bounds(0, 10, 0.025)]
     [0.0, 0.308497]

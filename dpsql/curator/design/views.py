@@ -7,6 +7,10 @@ Gaussian noise). At the least, s_m is in proportion to the sum over questions of
 view gets a share for each question that it serves, and its cost, the sum of log E less p n log n for n questions, adds
 up with those of other views: one view for two is worth while where it costs less.
 
+A round of the shares is s_m <- (s_m^p sum over q of (e_qm / s_m^p) / E_q)^(1 / (p + 1)), scaled to add up to 1. Answers
+are expected to be their part of the leaves. The last choice, between views put together and views of the same columns
+left apart, is made by whole catalogs, planned as they will be published.
+
 **Privacy**: predictions follow from the catalog, from statements and from public tables.
 **Source**: docs/method/views.md, "Designed for questions".
 """

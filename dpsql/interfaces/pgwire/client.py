@@ -42,9 +42,12 @@ from dpsql.interfaces.pgwire.statements import (
 )
 from dpsql.interfaces.python.scan import placeholders, split, unfinished
 from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
+from dpsql.row_expressions.guard import MAX_BYTES
 
 MOST_PORTALS = 64
 """Of one client, that are open."""
+MOST_MESSAGE = MAX_BYTES + 1024
+"""Bytes of a message that is read: a statement, and a name and types beside it."""
 ROWS_AT_ONCE = 500
 """Rows that are written before others have their turn, and before the client must have taken what came before."""
 SECONDS_TO_CLOSE = 1.0
@@ -150,7 +153,7 @@ class Client:
         seconds, places, pushed_out = self.service.options.login, self.service.places, False
         try:
             async with asyncio.timeout(seconds) as time_left:
-                places.arrive(time_left, self.address)
+                places.arrive(time_left, self.login)
                 try:
                     return await self.login.enter()
                 finally:
@@ -173,14 +176,39 @@ class Client:
         await self._taken()
 
     async def _take_message(self) -> None:
-        async with asyncio.timeout(self.service.options.idle or None):
-            kind, fields = await protocol.read_frame(self.reader)
+        idle = self.service.options.idle or None
+        async with asyncio.timeout(idle):
+            kind, size = await protocol.read_head(self.reader)
         if kind not in self.steps:
             raise FrameError(f"a message of type {kind} is unknown")
-        await self.service.laps.begin(self.payer)
         self.request_number = ""
-        await self.steps[kind](fields)
+        if size > MOST_MESSAGE:
+            await self._pass_over(kind, size)
+        else:
+            async with asyncio.timeout(idle):
+                fields = FrameReader(await self.reader.readexactly(size))
+            await self.service.laps.begin(self.payer)
+            await self.steps[kind](fields)
         await self._taken()
+
+    async def _pass_over(self, kind: str, size: int) -> None:
+        """Refuse a message by its length, before anything reads it; each of its pieces waits as a message does.
+
+        Whatever is done with it is work of the event loop, for which other roles wait.
+        """
+        for at in range(0, size, MOST_MESSAGE):
+            await self.service.laps.begin(self.payer)
+            async with asyncio.timeout(self.service.options.idle or None):
+                await self.reader.readexactly(min(MOST_MESSAGE, size - at))
+        if not self.skipping:
+            self._refuse(
+                StatementRefused("54000", f"a message has {size} bytes, the limit is {MOST_MESSAGE}")
+            )
+            self.skipping = kind != "Q"
+        if kind == "S":
+            self.skipping = False
+        if not self.skipping:
+            self._send(protocol.ready(self.transaction))
 
     async def _end(self) -> None:
         """Close the connection; what a client does not take is thrown away."""

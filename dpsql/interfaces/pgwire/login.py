@@ -7,7 +7,7 @@ Admission to a server: places for connections, time-outs, and waits after wrong 
 | | bounded by |
 |---|---|
 | clients that have logged in | `Options.connections`; one more is told `53300 too_many_connections` |
-| connections that have not | an eighth of that beside them; for one more another leaves (`ConnectionSlots.arrive`) |
+| connections that have not | an eighth of that beside them; one more waits, or another leaves (`ConnectionSlots`) |
 | memory of answers that are worked out, kept or sent | `Options.memory`, shared by roles (`MemoryPool`) |
 | seconds until a connection has logged in | `Options.login` |
 | seconds that a client says nothing, or does not take what it asked for | `Options.idle` |
@@ -146,6 +146,10 @@ class Sessions:
 
 
 FEWEST_STRANGERS = 16
+SILENCE = 0.1
+"""Seconds after which a connection that has sent nothing may be pushed out for another."""
+POLL = 0.02
+"""Seconds between two looks whether one may."""
 FREE = 3
 """Wrong passwords of an address for one role that cost no wait."""
 NETWORKS = (30, 60, 120)
@@ -208,33 +212,55 @@ class Options:
 class ConnectionSlots:
     """The connections of a server.
 
+    A login takes milliseconds, and a crowd of honest ones may come at one moment. So of the connections that have not
+    logged in one may be pushed out for another only once it has been silent for `SILENCE`, or has sent a message and
+    been silent since for half of its time; those that have sent nothing go first. While none may, no connection is
+    accepted: the kernel's backlog holds what comes.
+
     Args:
         limits: how many there may be.
     """
 
     def __init__(self, limits: Options) -> None:
         self.limits, self.inside = limits, 0
-        self._strangers: dict[asyncio.Timeout, str] = {}
+        self._strangers: dict[asyncio.Timeout, Login] = {}
 
-    def arrive(self, login: asyncio.Timeout, address: str) -> None:
+    async def room(self) -> None:
+        """Wait until one more connection that has not logged in may be accepted."""
+        while len(self._strangers) >= self.limits.strangers and not self._removable():
+            await asyncio.sleep(POLL)
+
+    def arrive(self, time_left: asyncio.Timeout, login: Login) -> None:
         """A new connection; where there are too many that have not logged in, another one's time is over.
 
-        That is the longest waiting one of the address that has most of them: a login takes milliseconds.
+        That is the longest waiting one of the address that has most of those that may be pushed out.
 
         Args:
-            login: the time that it has to log in.
-            address: where it comes from.
+            time_left: the time that it has to log in.
+            login: of the connection.
         """
-        if len(self._strangers) >= self.limits.strangers:
-            (crowd, _) = Counter(self._strangers.values()).most_common(1)[0]
-            longest = next(stranger for stranger, place in self._strangers.items() if place == crowd)
+        if len(self._strangers) >= self.limits.strangers and (removable := self._removable()):
+            (crowd, _) = Counter(self._strangers[stranger].address for stranger in removable).most_common(1)[
+                0
+            ]
+            longest = next(stranger for stranger in removable if self._strangers[stranger].address == crowd)
             del self._strangers[longest]
             longest.reschedule(asyncio.get_running_loop().time())
-        self._strangers[login] = address
+        self._strangers[time_left] = login
 
-    def pushed_out(self, login: asyncio.Timeout) -> bool:
+    def _removable(self) -> list[asyncio.Timeout]:
+        """Connections that may be pushed out: of those that have sent nothing if there are any, in order of arrival."""
+        now = time.monotonic()
+        silent = [
+            each for each, login in self._strangers.items() if not login.spoke and now - login.since > SILENCE
+        ]
+        return silent or [
+            each for each, login in self._strangers.items() if now - login.since > self.limits.login / 2
+        ]
+
+    def pushed_out(self, time_left: asyncio.Timeout) -> bool:
         """True if a connection had to leave for another one; it has left in any case."""
-        return self._strangers.pop(login, None) is None
+        return self._strangers.pop(time_left, None) is None
 
     @contextmanager
     def client(self) -> Iterator[bool]:
@@ -391,6 +417,14 @@ class Login:
     ) -> None:
         self.reader, self.writer, self.service, self.address = reader, writer, service, address
         self.role = ""
+        self.spoke, self.since = (
+            False,
+            time.monotonic(),
+        )  # whether it has sent a message, and when the last one came
+
+    def _hear(self) -> None:
+        """A whole message of it was read."""
+        self.spoke, self.since = True, time.monotonic()
 
     async def enter(self) -> tuple[Backend, dict[str, str]] | None:
         """What her statements run on, and options of her start-up message; None if it was for something else.
@@ -417,6 +451,7 @@ class Login:
         """The start-up message, encrypted if the client asked for that."""
         encrypted = False
         code, body = await protocol.read_startup(self.reader)
+        self._hear()
         while code in (protocol.SSL_REQUEST, protocol.GSS_REQUEST):
             tls = self.service.tls if code == protocol.SSL_REQUEST and not encrypted else None
             if tls is None:
@@ -432,6 +467,7 @@ class Login:
                 await self.writer.start_tls(tls)
                 encrypted = True
             code, body = await protocol.read_startup(self.reader)
+            self._hear()
         return code, body
 
     async def _password(self) -> Backend:
@@ -462,6 +498,7 @@ class Login:
         """The next message of a login."""
         await self.writer.drain()
         received, fields = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
+        self._hear()
         if received != "p":
             raise FrameError("a password message was expected")
         return fields

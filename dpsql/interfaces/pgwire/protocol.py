@@ -361,8 +361,8 @@ async def read_startup(stream: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(struct.unpack("!i", body[:4])[0]), body[4:]
 
 
-async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> tuple[str, FrameReader]:
-    """Kind and fields of the next message.
+async def read_head(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> tuple[str, int]:
+    """Kind of the next message, and bytes of its fields, which are not read yet.
 
     Raises:
         FrameError: longer than `most` bytes, or not a message.
@@ -374,7 +374,13 @@ async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> tu
         raise FrameError(f"a message has {length} bytes, the limit is {most}")
     if not head[:1].isalpha():
         raise FrameError("a message has no type")
-    return head[:1].decode("ascii"), FrameReader(await stream.readexactly(length - 4))
+    return head[:1].decode("ascii"), length - 4
+
+
+async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> tuple[str, FrameReader]:
+    """Kind and fields of the next message; raises as `read_head`."""
+    kind, size = await read_head(stream, most)
+    return kind, FrameReader(await stream.readexactly(size))
 
 
 def message(kind: str, *parts: bytes) -> bytes:

@@ -44,6 +44,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 from dpsql.catalog.base import Model, Text
@@ -245,6 +246,9 @@ async def first(*events: asyncio.Event) -> None:
 
 GRACE = 0.4
 """Seconds that a server which ends leaves to the statements that run; most take milliseconds."""
+SWITCH = 0.0005
+"""Seconds that a statement's thread keeps the interpreter while the event loop waits for it; Python's 5 ms would be met
+about eight times by each statement of other roles."""
 OTHER_FILES = 100
 """Files that a process has open beside its connections: releases, libraries, logs."""
 
@@ -262,6 +266,7 @@ def serve(roles: ServerRoles, options: Options, announce: Callable[[str, int], N
         OperationalError: the address or a file cannot be used.
     """
     tls, _ = check(options)
+    sys.setswitchinterval(SWITCH)
     _allow_files(options.connections + options.strangers + OTHER_FILES)
     meter = Meter() if options.metrics else None
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
@@ -368,30 +373,46 @@ async def _listen(
         reader = ClientReader()
         return asyncio.StreamReaderProtocol(reader, lambda _, writer: welcome(reader, writer))
 
-    server = await loop.create_server(streams, sock=socket, backlog=BACKLOG)
+    async def accept() -> None:
+        # not `create_server`, which accepts at once whatever has come: what there is no room for stays in the backlog
+        while True:
+            await service.places.room()
+            try:
+                connection, _ = await loop.sock_accept(socket)
+            except OSError:  # no descriptors or memory are left, or the client has gone
+                await asyncio.sleep(PAUSE)
+                continue
+            # asyncio does it for sockets made with a protocol number alone: a login would wait 40 ms for an ACK
+            connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(streams, connection)
+
+    socket.setblocking(False)
+    socket.listen(BACKLOG)
+    accepting = asyncio.create_task(accept())
     stop, drain = asyncio.Event(), asyncio.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(wanted, stop.set)
     if options.siblings:
         loop.add_signal_handler(DRAIN, drain.set)
         await end_with_parent(stop)
-    host, port = server.sockets[0].getsockname()[:2]
+    host, port = socket.getsockname()[:2]
     announce(str(host), int(port))
-    async with server:
-        await first(stop, drain)
-        server.close()
-        if hide is not None:
-            await asyncio.to_thread(hide)
-        if drain.is_set():
-            (left.clear if clients else left.set)()
-            await first(stop, left)
-        if service.log.meter is not None:
-            service.log.meter.healthy = False
-        end = time.monotonic() + GRACE
-        while service.sessions.busy and time.monotonic() < end:
-            await asyncio.sleep(0.02)
-        for task in clients:  # whose requests stop
-            task.cancel()
+    await first(stop, drain)
+    accepting.cancel()
+    await asyncio.wait([accepting])
+    socket.close()
+    if hide is not None:
+        await asyncio.to_thread(hide)
+    if drain.is_set():
+        (left.clear if clients else left.set)()
+        await first(stop, left)
+    if service.log.meter is not None:
+        service.log.meter.healthy = False
+    end = time.monotonic() + GRACE
+    while service.sessions.busy and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    for task in clients:  # whose requests stop
+        task.cancel()
 
 
 SOON = 14 * 86_400.0

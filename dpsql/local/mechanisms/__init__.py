@@ -6,7 +6,6 @@
 | blue        | unbiased estimate over all groups; proper histograms | least squares; seed 001, section 4.2.2 |
 | smooth      | the log-smooth stack of one axis     | |
 | joint       | one smooth fit of several axes       | |
-| ahead       | adaptive trees in rounds             | seed 001 |
 | truncation  | tau                                  | seed 003, section 3.1, corrected |
 | shuffle     | numeric clones bound                 | Feldman, McMillan, Talwar 2021 |
 """

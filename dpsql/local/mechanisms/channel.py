@@ -11,7 +11,7 @@ A level is drawn by weights that do not see the leaf. `tree` has levels of m / b
 depth; `grr` and `design` have one level of all leaves.
 
 **Privacy**: max over items and leaves of law[y, a] / law[y, a'] is W / S <= e^epsilon, for one level and so for all.
-**Source**: docs/method/hybrid.md, "The channel".
+**Source**: docs/method/local.md, "The channel".
 """
 
 from __future__ import annotations

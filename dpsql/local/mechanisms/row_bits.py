@@ -11,6 +11,16 @@ bar), and how far the second, far less noisy, may be believed where the first is
 | `cut`   | c = 1 - E min(r, R) / E r | share of rows beyond R |
 | `tilt`  | d ~ N(0, s^2 G) | difference of the two laws |
 
+With V the mean variance of a range, and b^2 the mean square of x1 - x0 over ranges, less its noise, plus half a
+standard error of that:
+
+    clip bar   variance times 1 + (k c / (1 - c))^2 b^2 / V,   k = 2.5, of the mix 3.5;   c with one standard error
+    test       contrasts of x1 - x0 over five nodes, chi-squared; its p-value stands in the release
+    mix        generalised least squares of x1 and x0, mean over s by likelihood
+    G          M diag(w) K diag(w) M',  w = x0,  M = I - w 1',  K = 1 + 4 min(i, j) / m along an ordered axis, else I
+
+The error of E min(r, R), which the bits themselves tell, moves all leaves along one line of their covariance.
+
 All of it is post-processing.
 **Source**: docs/method/local.md, "One row and a bit".
 """
@@ -22,13 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.local.mechanisms.blue import (
-    ShareEstimate,
-    cell_design,
-    constrained_inverse,
-    range_workload,
-    simplex_fit,
-)
+from dpsql.local.mechanisms import blue
 from dpsql.local.mechanisms.truncation import even_edges
 from dpsql.local.oracles.oracle import FloatArray
 
@@ -70,9 +74,9 @@ class TwoLaws(NamedTuple):
     cross: FloatArray
 
     @property
-    def apart(self) -> ShareEstimate:
+    def apart(self) -> blue.ShareEstimate:
         """The difference of the two and its covariance."""
-        return ShareEstimate(self.rows - self.person, self.own + self.plain - self.cross - self.cross.T)
+        return blue.ShareEstimate(self.rows - self.person, self.own + self.plain - self.cross - self.cross.T)
 
 
 def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float, beyond: float) -> float:
@@ -90,7 +94,7 @@ def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float, beyond: float
     Returns:
         1 + (k c / (1 - c))^2 b^2 / V, with V the mean variance of a range.
     """
-    ranges, (shift, noise) = range_workload(laws.rows.size), laws.apart
+    ranges, (shift, noise) = blue.range_workload(laws.rows.size), laws.apart
     seen, range_noise = (
         max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum())),
         ranges @ noise,
@@ -109,7 +113,7 @@ def missing_at_random(laws: TwoLaws) -> float:
         >>> missing_at_random(TwoLaws(alike, alike, noise, noise, 0 * noise))
         1.0
     """
-    nodes = cell_design(even_edges(laws.rows.size, NODES), laws.rows.size)[:-1]
+    nodes = blue.cell_design(even_edges(laws.rows.size, NODES), laws.rows.size)[:-1]
     shift, noise = nodes @ laws.apart.shares, nodes @ laws.apart.covariance @ nodes.T
     return chi_square_tail(float(shift @ np.linalg.solve(noise, shift)), len(nodes))
 
@@ -128,7 +132,7 @@ def chi_square_tail(value: float, freedom: int) -> float:
     return tail
 
 
-def shrink(laws: TwoLaws, smooth: int) -> tuple[ShareEstimate, float]:
+def shrink(laws: TwoLaws, smooth: int) -> tuple[blue.ShareEstimate, float]:
     """Shares of rows from both estimates, the second trusted as far as the reports bear it out.
 
     Args:
@@ -166,8 +170,8 @@ def shrink(laws: TwoLaws, smooth: int) -> tuple[ShareEstimate, float]:
     lift = np.vstack([np.eye(size - 1), -np.ones(size - 1)])
     last = np.append(mean, 1 - mean.sum())
     covariance = np.asarray(lift @ inner @ lift.T)
-    precision = constrained_inverse(covariance)
-    return ShareEstimate(simplex_fit(precision, precision @ last), covariance), float(weights[0])
+    precision = blue.constrained_inverse(covariance)
+    return blue.ShareEstimate(blue.simplex_fit(precision, precision @ last), covariance), float(weights[0])
 
 
 def _tilt_prior(person: FloatArray, smooth: int) -> FloatArray:

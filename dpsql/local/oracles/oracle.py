@@ -8,6 +8,8 @@
 | cell      |                | one item or several; of Square Wave, a bin, told as it is: p = 1, q = 0 |
 | spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
 
+Covariances of two items are -lambda_i lambda_j / (n (p - q)^2) for GRR and -f_i f_j / n for OUE, n reports.
+
 Reports of every `Oracle` support the own item with probability p and any other with q; those of a `BitOracle` each
 item independently of the others. Payloads of one number, of a cell that the report names, are in LEB128.
 

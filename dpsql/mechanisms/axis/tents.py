@@ -8,6 +8,9 @@ catch long ranges with fewer border effects than tree nodes: 467 against 586 (be
     graded       all ranges seldom end near the borders of the axis: the gaps between the peaks of the
                  coarsest level, and its shares, fall towards them as (4x(1 - x))^0.15 at x of the axis.
 
+Rows are floor(`total` row), and each leaf takes `total` less what its column holds. The longest declared range stands
+for n.
+
 Columns add up to exactly `total`, in integers, whatever the rounding. Least squares over an identity and interval
 rows takes time linear in the leaves (`matrices.intervals`).
 """

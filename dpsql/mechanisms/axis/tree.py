@@ -10,8 +10,10 @@ tree and in the budgets. Estimates are best linear unbiased (`matrices.tree.blue
     blue      PA_BLUE + CRC      consistent estimates (`matrices.tree`)
     use       p_x                how often a random range uses the node (`tree.coverage`)
 
-The seed minimises the error before least squares. The split is in closed form and O(n); the better split
-for the error after least squares is in `optimised_tree`.
+The seed minimises the error before least squares. The split is in closed form and O(n); the better split for the error
+after least squares is in `optimised_tree`. The seed's coefficients a and b divide by 0 where a node is never used; its
+(3.3) must visit children before parents, (3.10) and (3.11) add over children and not over leaves, and by its own rule
+its worked errors are 8.2389 and 15.1752.
 
 Where ranges are declared, trees are also tried whose nodes end where the ranges end: a range of a query log is a few
 nodes of such a tree, where an even tree would cover it with several nodes on each of its levels. Borders that the log

@@ -29,6 +29,9 @@ Node i (batch numbers from 1, since lowbit needs them) covers the lowbit(i) batc
 a half-open 0-based interval [i - lowbit(i), i). The prefix of t batches reads one node per one-bit of t. A batch
 publishes its own node, so what is kept are the exact sums at the ends of one chain of nodes.
 
+At epsilon 1 the squared errors of N prefixes add up to 2 err(N) under Laplace noise, with err(0) = 0 and
+err(2^k + r) = (err(2^k - 1)^(1/3) + (r + 1)^(1/3))^3 + err(r).
+
 The shares come from closed forms. Inside a complete block of 2^m - 1 nodes the middle node takes a part of the
 budget that depends on m alone; the nodes left of it share the rest, those right of it are a problem of their own. So
 about 2 log2(N) integers hold all budgets, and they are what is frozen.

@@ -23,6 +23,9 @@ mean variance over the least one, so that questions asked alike lose alike: tota
 Windows alone say nothing about slow frequencies, and rows made for them alone leave totals unanswerable (14,000 times
 a day's variance); so then a tenth of the weight goes to all kinds alike.
 
+The spectrum S is low / N for totals, 2 low / N for ranges and sin^2(k theta / 2) / sin^2(theta / 2) / (N - k + 1) for
+windows of k.
+
 | here | there | unit |
 |---|---|---|
 | `low` | 1 / (u + (g / N)^2), u = 4 sin^2(theta / 2) | sums of all batches, cut off below g / N |

@@ -6,6 +6,9 @@ a horizon. Estimates are best linear unbiased (BLUE): inside a closed block the 
 block measurement correct each other; days of an open block stand alone until it closes. Closed nodes never
 reopen. Without blocks each batch stands alone.
 
+With w the precision of a closed block, S the variance of its total as its parts know it, and alpha the covariance of
+each batch with that total, C = diag(v) - sum over closed blocks of w / (1 + w S) alpha alpha'.
+
 Errors are those of the tree of all closed nodes (`matrices.tree`) but for running totals, which are asked while blocks
 are open and lack their measurement.
 

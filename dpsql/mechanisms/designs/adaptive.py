@@ -433,7 +433,7 @@ def full_error(leaves: int) -> float:
     """Expected error of what answers over all ranges at epsilon 1 where the signal is full: the most that was seen.
 
     A sparse signal chooses the tree where its non-negative estimate errs less: at most 1.04 of the unbiased optimum
-    at the border (docs/method/views.md, "Which mechanism": measured, not proved), far less elsewhere.
+    at the border (benchmarks/results/central.md: measured, not proved), far less elsewhere.
 
     >>> round(full_error(1024) / auto_strategy(1024).expected_error, 2)
     1.03

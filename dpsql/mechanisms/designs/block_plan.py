@@ -8,6 +8,13 @@ and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c
 by what questions cut, stands out. That number is linear in the cells up to a cut, so one row moves it by at most the
 largest E_b.
 
+    epsilon = e0 + e,   e0 = epsilon CHOICE,   theta = ceil(LOUD M / epsilon)
+    U = sum_b W_b min(x_b, theta) + noise of scale max W M / e0,    W_b = ceil(64 E_b epsilon^2 / M^2)
+    P = U / (64 theta)                                              in (M / epsilon)^2
+
+m is a product over axes, so both its means are products of sums over one axis. A view that names blocks is asked for
+boxes; one that `auto` plans for rectangles, ranges of either axis alone and totals.
+
 | here | there | unit |
 |---|---|---|
 | `MOST_LOUD`, `MOST_ERROR` | blocks iff P <= 0.48 of P with all blocks loud, and P <= 8 E_product | 1 |
@@ -17,7 +24,7 @@ largest E_b.
 
 **Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
 sees cells.
-**Source**: docs/method/blocks.md, "The choice".
+**Source**: docs/method/data_dependent.md, "The choice".
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def draw_diffhr(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise
 
     **Privacy** epsilon-DP: VIEW_SHARE of it for the view, whose cells are disjoint; groups are
     post-processing of the view; the rest for the sums over fixed, disjoint groups
-    (docs/privacy/data_dependent.md, section 3).
+    (docs/privacy/data_dependent.md, section 2).
     """
     if len(counts) < 1:
         raise InterfaceError("a histogram needs at least one cell")

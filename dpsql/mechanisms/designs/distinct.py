@@ -12,7 +12,7 @@ each of her gaps (`variance.distinct`), or her weight to each cell that she touc
 **Privacy**: a row of budget b out of B is drawn at b / B of the spend for a change of 1. The rows that one person
 touches have budgets that add up to B exactly, so together they spend what the statistic may, under either law: pure
 epsilons and mu^2 add up. A person's cells are d integers of W each: sqrt(d) W in L2, d W in L1.
-**Source**: docs/method/distinct.md, "Ranges by gaps", "Cells".
+**Source**: docs/method/views.md, "Ranges by gaps", "Cells".
 """
 
 from __future__ import annotations

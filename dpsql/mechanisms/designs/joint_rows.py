@@ -9,6 +9,15 @@ Where a measure may be NULL, its count of values and the count of all rows are n
 
 COUNT(x) of the second line is stored in halves of a row.
 
+No row moves the number of rows with NULL and the sum, so each has the whole epsilon. Variances at epsilon 1: of the
+first line COUNT(*) 6, COUNT(x) and SUM(x) 4 each (4 and 2 without the sum); of the second V = (d + 1)(d + 2) / 3 for d
+numbers, as of any joint draw, where a draw for each number has 2 d^2, and COUNT(x) V / 2. Numbers of one draw are
+uncorrelated.
+
+Each number has a draw of its own in streams (their noise may be drawn ahead, and their state holds it statistic by
+statistic), with reported columns (the channel is undone statistic by statistic), with `max_ids: auto`, and for
+mechanisms that select by noisy numbers.
+
 **Privacy**: docs/privacy.md, "Several numbers by one draw".
 **Source**: docs/method/noise.md, "Joint rows", "Rows with NULL".
 """

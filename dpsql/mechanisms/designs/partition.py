@@ -17,10 +17,19 @@ turn, and at last into cells; a quiet one is a leaf, and spends on a number of i
 | `selection_bias` | c(y): E[noise of the look; loud], estimated without bias from the look alone | drawn integers |
 | `leaf_groups` | the group that each leaf's mean square M is measured in | - |
 
+From the finest grid up each node has a total, and from the coarsest one down it hands on what it knows better:
+
+    T_n = (y_n / v_l + S_n / R_n) V_n,     V_n = 1 / (1 / v_l + 1 / R_n)
+    down   child c gets (T_n - S_n) V_c / R_n, each of k cells of a loud block (T_n - S_n) / k; a leaf is spread evenly
+
+Looks chose, so (wl - wq) c(y) is taken off each node's total: wq = w_l / (w_l + v_l) is the weight of y in a leaf, wl
+in a node all of whose children are leaves. M is `ALIGNED` times a group's mean of z^2 - w, at least 0, and one
+standard error of it.
+
 **Privacy**: a partition is a function of noisy numbers and of public facts. A cell is in one block of each grid down to
 its leaf, and in one last row, whose budgets add up to at most epsilon (`StageBudgets`). Estimates and errors of cells
 are functions of the noisy integers alone.
-**Source**: docs/method/blocks.md, "Look, split, measure", "Estimates" and "Inside a leaf".
+**Source**: docs/method/data_dependent.md, "Look, split, measure", "Estimates" and "Inside a leaf".
 """
 
 from __future__ import annotations

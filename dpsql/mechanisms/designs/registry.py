@@ -13,6 +13,12 @@ of families gets it or is refused. All other views of a table compete together:
 | `times` | bound on the view's error over the least data-independent error of the view alone | 1 |
 | `_split_error` | sum over families of share^(1 - 2/p) error; p: 1 under pure epsilon, 2 under a delta | error |
 
+The bound is by the noisy signal the error of the unbiased optimum over (1 - 3/200)^2, or the worst that a signal may
+choose where no non-negative estimates are stored and below 189 leaves; by blocks that of the product over (1 -
+1/100)^2; DiffHR has none and is taken by name alone. That the signal's tree errs at most 1.04 times the optimum where
+both cross, and that blocks err less where they are taken, is measured and not proved. Of several mechanisms for one
+view the first in the list is taken.
+
 **Privacy**: a function of the catalog and of numbers of leaves, all public.
 **Source**: docs/method/views.md, "Which mechanism".
 """

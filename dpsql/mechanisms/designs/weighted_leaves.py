@@ -3,6 +3,9 @@
 A row of a strategy that holds many leaves collects a person's rows, and its cost grows with their square, while single
 leaves cost their number. So there is no root and no tall tree.
 
+Noise is drawn in units of 2^-20 / 17 of the measure's scale for each axis of two levels, and sigma stays below 2^53, so
+K^2 has a bound.
+
 **Source**: docs/method/user_level.md, "Rows for spread people".
 """
 

@@ -10,6 +10,11 @@ is searched by prices of the classes: at the optimum each row's gain is worth wh
 are each measured with the whole budget, equal ones once; questions that overlap everywhere share the budget as a
 pay-per-query tool would share it, which is where the search begins, so that it never ends above it.
 
+A round, with s = u^p and g_r = -df / d(u_r^2), so that s^(2/p - 1) g_r is -df/ds up to a factor:
+
+    s_r <- s_r (s_r^(2/p - 1) g_r / sum of the prices of r's classes)^(p / (p + 2))
+    price of a class <- price (its cost over the largest)^2
+
 | here | there | unit |
 |---|---|---|
 | `AskedRows` | rows H over classes of cells, weights as integers; largest column norm B = `total` | rows x classes |

@@ -8,53 +8,188 @@ Which boxes are asked follows from other people's reports, so every round is unb
 over all rounds is too, with an exact covariance. What neither can tell is how a box's people lie inside it; a variance
 of the box's share squared, by 12 on one axis and by less on several, stands for that, in both kinds' errors.
 
+| here     | there | unit |
+|----------|-------|------|
+| fan-out  | B     | 2 per axis, 2^m in all |
+| rounds   | c     | log2 of the largest axis |
+| theta    | theta | a cell's share below which splitting costs more noise than it gains detail |
+
+Weights are the inverse variances of all rounds solved together: the two-pass weights in circulation
+forget that an unsplit cell is measured again and lose a factor of two.
+
 **Privacy**: post-processing of reports that were private before they left the device.
 **Source**: docs/method/local.md, "AHEAD"; one axis, two axes (a quadtree), or more (DE).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpsql.catalog import spec_hash
 from dpsql.client.plan import Plan, View, largest_weight
 from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
-from dpsql.local.content import local_estimate, local_meta, survey_axes, survey_promise
+from dpsql.local.content import local_estimate, local_meta, local_release
 from dpsql.local.estimate import model_of
-from dpsql.local.mechanisms.ahead import (
-    EVEN,
-    EVEN_MORE,
-    AheadRound,
-    box_groups,
-    box_oracle,
-    close_round,
-    first_boxes,
-    next_boxes,
-    positive_boxes,
-    redrawn_errors,
-    round_count,
-    spread_evenly,
-    threshold,
-)
-from dpsql.local.mechanisms.blue import ShareEstimate, blue
+from dpsql.local.mechanisms.blue import ShareEstimate, System, ViewReports, blue, normsub, solve
 from dpsql.local.mechanisms.priors import with_hidden
-from dpsql.local.oracles.oracle import OTHER, FloatArray, estimate
+from dpsql.local.oracles import UnaryEncodingAggregator
+from dpsql.local.oracles.oracle import OTHER, FloatArray, IntArray, estimate, spread
 from dpsql.local.plan import CollectionDesign, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
-from dpsql.local.tallies import Tallies, ViewTally, shares
+from dpsql.local.tallies import CountedCollection
 from dpsql.matrices.boxes import BoxReading, BoxVariance
 from dpsql.matrices.estimated import Smooth
 from dpsql.matrices.leaves import PrefixVariance
 from dpsql.matrices.stack import StackVariance
 from dpsql.release.assemble import Description, Statistic, assemble
-from dpsql.release.format import SpentAmount
 from dpsql.release.write import ReleaseBuilder
+
+
+class AheadRound(NamedTuple):
+    """One round: boxes (cells, axes, 2) of half-open bounds, non-negative shares, reports, unbiased shares."""
+
+    boxes: IntArray
+    shares: FloatArray
+    reports: float
+    unbiased: FloatArray | None = None
+
+
+def round_count(sizes: Sequence[int]) -> int:
+    """Number of rounds, and of equal groups of people: log2 of the largest axis, rounded up."""
+    return max(1, math.ceil(math.log2(max(sizes))))
+
+
+def threshold(people: float, own: int, sizes: Sequence[int]) -> float:
+    """theta = sqrt((B + 1) Var), Var of one cell in one round.
+
+    Args:
+        people: all people of all rounds.
+        own: integer weight of the truth.
+        sizes: leaves of each axis.
+
+    Returns:
+        The share above which a cell is split.
+    """
+    fan_out = 2 ** len(sizes)
+    return math.sqrt((fan_out + 1) * spread(own) * round_count(sizes) / people)
+
+
+def first_boxes(sizes: Sequence[int]) -> IntArray:
+    """The first round's boxes: the whole domain split once along every axis."""
+    domain = np.array([[[0, size] for size in sizes]], dtype=np.int64)
+    return split(domain, np.ones(1, dtype=bool))
+
+
+def split(boxes: IntArray, chosen: NDArray[np.bool_]) -> IntArray:
+    """Halve the chosen boxes along every axis that is longer than one leaf; keep the others."""
+    pieces = [boxes[~chosen]]
+    grown = boxes[chosen]
+    for axis in range(boxes.shape[1]):
+        low, high = grown[:, axis, 0], grown[:, axis, 1]
+        middle = (low + high) // 2
+        left, right = grown.copy(), grown[middle > low].copy()
+        left[:, axis, 1] = np.where(middle > low, middle, high)
+        right[:, axis, 0] = middle[middle > low]
+        grown = np.concatenate([left, right])
+    pieces.append(grown)
+    return np.concatenate(pieces)
+
+
+def next_boxes(done: AheadRound, theta: float) -> IntArray:
+    """The next round's boxes."""
+    return split(done.boxes, done.shares > theta)
+
+
+def close_round(boxes: IntArray, shares: FloatArray, reports: float) -> AheadRound:
+    """Make a round's unbiased shares a proper histogram."""
+    return AheadRound(boxes, normsub(shares), reports, shares)
+
+
+def box_oracle(boxes: IntArray, own: int) -> UnaryEncodingAggregator:
+    """AHEAD's oracle is OUE at every size, so that every round has the same variance."""
+    return UnaryEncodingAggregator(len(boxes), own)
+
+
+def finest_shares(rounds: Sequence[AheadRound]) -> FloatArray:
+    """Shares of the last round's boxes from all rounds, by inverse variance under "shares sum to 1"."""
+    last = rounds[-1].boxes
+    size = len(last)
+    precision, pull = np.zeros((size, size)), np.zeros(size)
+    for done in rounds:
+        inside = _inside(last, done.boxes)
+        precision += done.reports * (inside[:, None] == inside[None, :])
+        pull += done.reports * done.shares[inside]
+    return solve(System(precision, pull)).shares
+
+
+EVEN, EVEN_MORE = 12.0, 3.0
+"""A box of sum s is taken for even up to a variance of s^2 / EVEN of the part that a mask of variance 1 takes: half of
+it then errs by 14% of s, as if its slope were drawn from all slopes that leave no leaf negative. Each further axis
+divides EVEN by EVEN_MORE, down to 1, all of s in one place: of three axes 12 left 85 to 94% of intervals that cover."""
+REDRAWS = 16
+"""Redrawn rounds behind the errors of non-negative shares."""
+
+
+def box_groups(rounds: Sequence[AheadRound], own: int) -> list[ViewReports]:
+    """Every round as a group of reports about the last round's boxes."""
+    last = rounds[-1].boxes
+    groups = []
+    for done in rounds:
+        design = np.asarray(
+            _inside(last, done.boxes)[None, :] == np.arange(len(done.boxes))[:, None], np.float64
+        )
+        shares = done.shares if done.unbiased is None else done.unbiased
+        groups.append(ViewReports(design, shares, done.reports, box_oracle(done.boxes, own)))
+    return groups
+
+
+def positive_boxes(rounds: Sequence[AheadRound]) -> FloatArray:
+    """AHEAD's own estimate: proper histograms round by round, together by inverse variance, cut at zero."""
+    return normsub(finest_shares(rounds))
+
+
+def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Generator) -> FloatArray:
+    """Products of errors of `positive_boxes` when every round is redrawn around it, (boxes, boxes).
+
+    Args:
+        rounds: all rounds; their boxes stay as they are.
+        own: integer weight of the truth.
+        rng: source of pseudo-random numbers; this is post-processing and protects nobody.
+    """
+    shares, groups = positive_boxes(rounds), box_groups(rounds, own)
+    total = np.zeros((shares.size, shares.size))
+    for _ in range(REDRAWS):
+        again = []
+        for done, group in zip(rounds, groups, strict=True):
+            cells = group.design @ shares
+            noise = np.sqrt(group.oracle.structure(cells).diagonal / done.reports)
+            again.append(
+                close_round(done.boxes, cells + noise * rng.standard_normal(cells.size), done.reports)
+            )
+        off = positive_boxes(again) - shares
+        total += np.outer(off, off) / REDRAWS
+    return total
+
+
+def _inside(fine: IntArray, coarse: IntArray) -> IntArray:
+    """For each fine box, the coarse box that holds it."""
+    covers = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
+    return np.asarray(np.argmax(covers.all(axis=2), axis=1), dtype=np.int64)
+
+
+def spread_evenly(boxes: IntArray, shares: FloatArray, sizes: Sequence[int]) -> FloatArray:
+    """Leaf shares when each box is even inside, shape `sizes`."""
+    leaves = np.zeros(tuple(sizes))
+    for box, share in zip(boxes, shares, strict=True):
+        leaves[tuple(slice(lo, hi) for lo, hi in box)] = share / np.prod(box[:, 1] - box[:, 0])
+    return leaves
 
 
 def rounds_design(survey: Survey, people: int, label: str = "", simulated: bool = False) -> CollectionDesign:
@@ -133,7 +268,7 @@ def earlier_rounds(plan: Plan) -> list[AheadRound]:
     return rounds
 
 
-def after_round(plan: Plan, tally: ViewTally) -> bytes:
+def after_round(collection: CountedCollection) -> bytes:
     """The plan of the round after one whose reports were counted: boxes above the threshold split along every axis.
 
     Raises:
@@ -141,7 +276,7 @@ def after_round(plan: Plan, tally: ViewTally) -> bytes:
 
     **Privacy**: a function of reports that are private already; the people asked next have not answered before.
     """
-    done = round_of(plan, tally)
+    done, plan, tally = round_of(collection), collection.plan, collection.tallies[0]
     if plan.round + 1 >= plan.rounds:
         raise DataError(
             f"round {plan.rounds} was the last",
@@ -159,16 +294,17 @@ def after_round(plan: Plan, tally: ViewTally) -> bytes:
     return read_back({**body, "round": plan.round + 1, "views": [view.body()], "earlier": earlier})
 
 
-def round_of(plan: Plan, tally: ViewTally) -> AheadRound:
+def round_of(collection: CountedCollection) -> AheadRound:
     """Reports of one round as a proper histogram over its boxes.
 
     Raises:
         DataError: if no report of this round was accepted.
     """
-    if tally.total == 0:
+    if collection.accepted == 0:
         raise DataError("no report of this round was accepted")
-    boxes = np.array(plan.views[0].boxes, dtype=np.int64).reshape(len(plan.views[0].boxes), -1, 2)
-    return close_round(boxes, shares(plan, 0, tally), float(tally.total))
+    listed = collection.plan.views[0].boxes
+    boxes = np.array(listed, dtype=np.int64).reshape(len(listed), -1, 2)
+    return close_round(boxes, collection.shares(0), float(collection.accepted))
 
 
 def _view(boxes: np.ndarray) -> View:
@@ -179,7 +315,7 @@ def _view(boxes: np.ndarray) -> View:
     return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.domain)
 
 
-def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstimate, FloatArray, FloatArray]:
+def boxes_of(collection: CountedCollection) -> tuple[list[AheadRound], ShareEstimate, FloatArray, FloatArray]:
     """Estimates of all rounds about the boxes of the last one.
 
     Returns:
@@ -189,12 +325,13 @@ def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstim
     Raises:
         DataError: the plan is not of the last round, or no report of it was accepted.
     """
+    plan = collection.plan
     if plan.round + 1 < plan.rounds:
         raise DataError(
             f"this is round {plan.round + 1} of {plan.rounds}; a release is made of the last one",
             hint="make the next plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    rounds = [*earlier_rounds(plan), round_of(plan, tallies[0])]
+    rounds = [*earlier_rounds(plan), round_of(collection)]
     # Boxes follow from reports of other people, so given the boxes every round is unbiased.
     unbiased, positive = blue(box_groups(rounds, plan.own)), positive_boxes(rounds)
     even = max(EVEN / EVEN_MORE ** (len(plan.axes) - 1), 1.0)
@@ -202,10 +339,10 @@ def boxes_of(plan: Plan, tallies: Tallies) -> tuple[list[AheadRound], ShareEstim
 
 
 def adaptive_content(
-    survey: Survey, plan: Plan, tallies: Tallies, manifest: CollectionManifest, release_id: str
+    survey: Survey, collection: CountedCollection, manifest: CollectionManifest, release_id: str
 ) -> ReleaseBuilder:
     """All that the release file of an adaptive collection will hold."""
-    (rounds, final, own_shares, within), axes = boxes_of(plan, tallies), survey_axes(survey)
+    (rounds, final, own_shares, within), plan = boxes_of(collection), collection.plan
     ((view, (view_axes, _)),) = survey.views.items()
     sizes, people = [survey.axes[a].leaves for a in view_axes], sum(r.reports for r in rounds)
     bounds = rounds[-1].boxes
@@ -230,28 +367,21 @@ def adaptive_content(
             model=box_variance,
         )
     described = Description(view, survey.of, "count", view_axes, 1, plan.epsilon, "epsilon", family=None)
-    assembled = assemble(
-        [Statistic(described, estimated)],
-        [PrefixVariance(margin) for margin in margins],
-        [axis.content.tree for axis in axes],
+    local = replace(
+        local_meta(survey, plan, manifest),
+        people=round(people),
+        smooth_outside_unbiased=flagged or None,
+        rounds=plan.rounds,
+        boxes=len(bounds),
     )
-    return ReleaseBuilder(
+    statistics, models = [Statistic(described, estimated)], [PrefixVariance(margin) for margin in margins]
+    return local_release(
+        survey,
+        [plan],
+        plan_body(plan).get("catalog"),
+        lambda trees: assemble(statistics, models, trees),
+        local,
         release_id,
-        plan_body(plan).get("catalog") or {},
-        spec_hash(survey.catalog),
-        survey_promise(survey, plan),
-        [SpentAmount(f"one report of {plan.collection}", str(plan.epsilon))],
-        insecure=False,
-        axes=axes,
-        models=assembled.models,
-        statistics=assembled.statistics,
-        local=replace(
-            local_meta(survey, plan, manifest),
-            people=round(people),
-            smooth_outside_unbiased=flagged or None,
-            rounds=plan.rounds,
-            boxes=len(bounds),
-        ),
     )
 
 
