@@ -248,6 +248,7 @@ KEYS: Mapping[str, Place] = {
         "units": ("600", "0", SIZE),
         "rows": ("20000", "9", SIZE),
         "most_rows": ("50", "1", SIZE),
+        "means": ("{amount: 40}", "{day: 3}", SIZE),
     }),
     "Measure": Place("central", "tables.sales.measures.revenue", {
         "expr": ("amount * quantity", "amount * now()"),

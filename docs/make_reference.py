@@ -84,6 +84,7 @@ WORDS: dict[Any, str] = {
     int: "whole number",
     bool: "true or false",
     Fraction: "number",
+    float: "number",
     Any: "value",
     Unit: "text",
 }

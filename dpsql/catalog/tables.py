@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
 
 from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for, to_units
 from dpsql.catalog.columns import (
@@ -162,14 +162,13 @@ class ExcessRowsRule(NamedTuple):
 TRUNCATE, WEIGHT = ExcessRowsRule("truncate", weighs=False), ExcessRowsRule("weight", weighs=True)
 
 
-def one_digit(number: int) -> int:
-    """A whole number with one significant digit.
+def one_digit(number: float) -> float:
+    """A number with one significant digit.
 
-    >>> one_digit(16049), one_digit(600), one_digit(95)
-    (20000, 600, 100)
+    >>> one_digit(16049), one_digit(600), one_digit(-0.047)
+    (20000.0, 600.0, -0.05)
     """
-    power = int(10 ** (len(str(number)) - 1))
-    return (2 * number + power) // (2 * power) * power
+    return float(f"{number:.0e}")
 
 
 class PublicGuess(Model):
@@ -181,6 +180,10 @@ class PublicGuess(Model):
     units: int = Field(description="about how many privacy units own rows; one significant digit is kept")
     rows: int = Field(description="about how many rows there are")
     most_rows: int | None = Field(None, description="about the number of rows that hardly any unit exceeds")
+    means: dict[str, FiniteFloat] = Field(
+        {},
+        description="column or measure that is summed: about the mean of its values, not 0; one digit is kept",
+    )
 
     @model_validator(mode="after")
     def _of_one_digit(self) -> Self:
@@ -190,7 +193,8 @@ class PublicGuess(Model):
             raise ValueError("`most_rows` is at least rows / units, and at most rows")
         for key in ("units", "rows", "most_rows"):
             if (number := getattr(self, key)) is not None:
-                object.__setattr__(self, key, one_digit(number))
+                object.__setattr__(self, key, int(one_digit(number)))
+        object.__setattr__(self, "means", {name: one_digit(mean) for name, mean in self.means.items()})
         return self
 
 
@@ -253,6 +257,11 @@ class Table(Model):
         return {**self.written, **self.summaries} if self.summaries else self.written
 
     @property
+    def summable(self) -> tuple[str, ...]:
+        """Names of all that may be summed of its rows."""
+        return (*(name for name, column in self.written.items() if column.measure), *self.measures)
+
+    @property
     def marked(self) -> Mapping[str, Mapping[str, Column | Measure]]:
         """Places where `confirm` may stand, section by section."""
         return {"columns": self.written, "summaries": self.summaries, "measures": self.measures}
@@ -294,10 +303,12 @@ class Table(Model):
     @model_validator(mode="after")
     def _role_fits(self) -> Self:
         clash = sorted({*self.measures} & {*self.written})
+        unknown = sorted({*self.guess.means} - {*self.summable}) if self.guess else []
         refuse({
             "a fact table is private; a public list of values is `role: domain`":
                 self.role.counted and self.private is False,
             "a public table needs no `guess`; remove it": self.guess is not None and self.is_public,
+            f"`guess.means`: `{''.join(unknown[:1])}` is no measure of the table": bool(unknown),
             "a domain table is published; remove `private: true` or use `role: dimension`":
                 self.role.listed and bool(self.private),
             "a dimension needs `key: <column>`": self.role.named and self.key is None,

@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from dpsql.axis import Axis
 from dpsql.catalog import Catalog
-from dpsql.catalog.tables import PublicGuess
+from dpsql.catalog.tables import PublicGuess, one_digit
 from dpsql.central.placed_rows import leaf_of_row
 from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step
 from dpsql.contributions.clipping import CLIPPINGS
@@ -134,9 +134,10 @@ class Guess:
         """Assumed average of a value, in stored units; never 0, since errors are relative to it."""
         if measure in self.means:
             told = self.means[measure] * 10.0**bounds.scale
-            if not bounds.lower <= told <= bounds.upper or not told:
+            # one digit of a mean may lie beyond a bound that the mean does not pass
+            if not one_digit(bounds.lower) <= one_digit(told) <= one_digit(bounds.upper) or not told:
                 raise InterfaceError(f"mean of {measure}: state a number within its bounds that is not 0")
-            return told
+            return min(max(told, bounds.lower), bounds.upper)
         return (3 * bounds.lower + bounds.upper) / 4 or (bounds.upper - bounds.lower) / 4 or 1.0
 
 
@@ -168,16 +169,17 @@ def stated_guess(catalog: Catalog) -> Guess | None:
     **Privacy**: a function of the catalog alone.
     """
     tables = {of: catalog.tables[of] for of in catalog.star.tables}
-    guesses = {of: _of_table(table.guess) for of, table in tables.items() if table.guess is not None}
+    guesses = {of: _of_table(of, table.guess) for of, table in tables.items() if table.guess is not None}
     if not guesses or any(table.chooses_rows and of not in guesses for of, table in tables.items()):
         return None
-    return replace(max(guesses.values(), key=lambda guess: guess.rows), tables=guesses)
+    means = {name: mean for guess in guesses.values() for name, mean in guess.means.items()}
+    return replace(max(guesses.values(), key=lambda guess: guess.rows), means=means, tables=guesses)
 
 
-def _of_table(stated: PublicGuess) -> Guess:
+def _of_table(of: str, stated: PublicGuess) -> Guess:
     units, rows = min(stated.units, stated.rows), stated.rows
     most = None if stated.most_rows is None else float(min(max(stated.most_rows, rows / units), rows))
-    return Guess(units, rows, most=most)
+    return Guess(units, rows, most=most, means={f"{of}.{name}": mean for name, mean in stated.means.items()})
 
 
 def crowds(catalog: Catalog, public: Engine, plan: ReleasePlan) -> Crowds:

@@ -1,7 +1,7 @@
 """Rows and values beyond declared bounds, as a plan tells of them.
 
-How noisy their numbers will be is public. A dry release has as many rows beyond as a guess of units and rows makes
-likely, else none, and no values: predicted intervals reach as far as they will then.
+How noisy their numbers will be is public. A dry release counts as many rows, and as many beyond, as a guess of units
+and rows makes likely, else very many and none beyond, and no values: predicted intervals reach as far as they will.
 
 `plan` takes the number of a stated guess, `design` and `buy` none. Rows are spread evenly over the values of each axis,
 with 2% in each special leaf; means are as stated, else a quarter up their bounds.
@@ -27,7 +27,7 @@ from dpsql.executor.predict import HALF
 from dpsql.release.format import RowsBeyondBound, ValuesBeyondBounds
 
 ROWS = float(1 << 30)
-"""Rows of a table in a dry release: only shares of them decide how far the rows beyond may move an answer."""
+"""Rows of a table of which nobody says how many it has: shares of them decide how far rows beyond move an answer."""
 
 MADE_UP = 10_000
 """Units at most whose rows are made up; each stands for as many others."""
@@ -110,7 +110,8 @@ def no_excess(plan: ReleasePlan, guess: Guess | None) -> Iterator[ValuesBeyondBo
             stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
             counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
             mean = (guess or Guess(1, 1)).mean_of(measure, bounds) * 10.0**-bounds.scale
-            yield replace(stated, counted=ROWS if counts else None, mean=mean)
+            counted, _, _ = _rows(guess, of, plan.catalog.star.tables[of].bounding.max_ids)
+            yield replace(stated, counted=counted if counts else None, mean=mean)
 
 
 def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyondBound]:
@@ -118,21 +119,23 @@ def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyo
     for bound in bound_forecasts(plan):
         if bound.stderr is not None:
             counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
-            rows, units = _rows_and_units(guess, bound)
+            counted, beyond, units = _rows(guess, bound.of, bound.tau)
             yield replace(
-                unmeasured(plan.catalog, bound.of), counted=ROWS if counts else None, rows=rows, stderr=bound.stderr,
-                at_most=reach(bound.tau), units=units, units_stderr=bound.units_stderr,
+                unmeasured(plan.catalog, bound.of), counted=counted if counts else None, rows=beyond,
+                stderr=bound.stderr, at_most=reach(bound.tau), units=units, units_stderr=bound.units_stderr,
             )  # fmt: skip
 
 
-def _rows_and_units(guess: Guess | None, bound: BoundForecast) -> tuple[int, int]:
-    """Rows within reach beyond a bound, and units with more, by a guess; none where nothing is said of the table."""
-    own = guess if guess is None or not guess.tables else guess.tables.get(bound.of)
+def _rows(guess: Guess | None, of: str, tau: int) -> tuple[float, int, int]:
+    """Rows within a bound, 0 for none, those beyond within reach, and units with more, by a guess."""
+    own = guess if guess is None or not guess.tables else guess.tables.get(of)
     if own is None:
-        return 0, 0
-    beyond = np.maximum(own.amounts(min(own.units, MADE_UP)) - bound.tau, 0)
-    share, most = own.units / len(beyond), reach(bound.tau)
-    return round(share * np.minimum(beyond, most).sum()), round(share * (beyond > most).sum())
+        return ROWS, 0, 0
+    amounts = own.amounts(min(own.units, MADE_UP))
+    beyond = np.maximum(amounts - (tau or own.rows), 0)
+    share, most = own.units / len(beyond), reach(tau)
+    near, units = np.minimum(beyond, most).sum(), (beyond > most).sum()
+    return share * float((amounts - beyond).sum()), round(share * near), round(share * units)
 
 
 def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:

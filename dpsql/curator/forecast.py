@@ -453,7 +453,7 @@ def _answered(
             statistics[i] = replace(statistics[i], typical=error * 10.0 ** -statistics[i].scale)
         for sql in workload:
             try:
-                predictions.append(predict(answerer, sql, means={} if guess is None else guess.means))
+                predictions.append(predict(answerer, sql, means=None if guess is None else guess.means))
             except Error as error:
                 predictions.append(str(error))
         return tuple(statistics), tuple(predictions)

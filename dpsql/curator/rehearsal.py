@@ -402,7 +402,7 @@ def foresee(
         InterfaceError: a mean is stated of what is no measure of these tables, or lies outside its bounds.
     """
     plan, ask = priced.plan, partial(_rehearsed, priced, catalog, crowds)
-    known = [s.measure.name for s in plan.statistics if s.bounds is not None]
+    known = [f"{of}.{name}" for of, table in catalog.tables.items() for name in table.summable]
     for name in guess.means:
         if name not in known:
             raise InterfaceError(f"mean of {name}: no such measure", hint=nearest(name, tuple(known)))

@@ -37,7 +37,7 @@ import duckdb
 from dpsql.catalog import Catalog
 from dpsql.catalog.model import MOST
 from dpsql.central.central import publish_release
-from dpsql.contributions.rehearsal import Guess
+from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.prove.layouts import OneFile
 from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
 from dpsql.errors import CatalogError, Error, InterfaceError
@@ -191,10 +191,9 @@ def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_row
 
     **Privacy**: a function of the catalog and of public numbers.
     """
-    stated = [table.guess for table in catalog.tables.values() if table.guess is not None]
-    if units is None and rows is None and stated:
-        largest = max(stated, key=lambda guess: guess.rows)
-        units, rows, most_rows = largest.units, largest.rows, most_rows or largest.most_rows
+    guess = stated_guess(catalog)
+    if units is None and rows is None and guess is not None:
+        units, rows, most_rows = guess.units, guess.rows, most_rows or guess.most
     if units is None or rows is None:
         raise InterfaceError(
             "rehearse: the number of rows is unknown",

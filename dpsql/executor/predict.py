@@ -5,8 +5,9 @@ made-up rows; a statement over it goes the way of every statement.
 
 The rows beyond a declared bound move an answer by its share of all rows (`dpsql.intervals.excess`), which is
 private until the release is there. For predictions rows lie evenly over the values of axes, few of them without one
-(`WITHOUT`), and the mean of a measure lies a quarter up its bounds, where `Guess.mean_of` supposes it too. A COUNT over
-all rows needs no such assumption.
+(`WITHOUT`), and the mean of a measure is as stated, or a quarter up its bounds, where `Guess.mean_of` supposes it too.
+Groups by categories of a private column are as large as 1, 1/2, 1/3 and so on: the middle one of unequal groups is
+smaller than their mean, and how unequal they are is private. A COUNT over all rows needs no such assumption.
 
 **Privacy**: a prediction is a function of the statement and of public facts; it works on a release whose estimates are
 absent, or made up.
@@ -27,7 +28,8 @@ from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
+from dpsql.intervals.estimated import quantile
 from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
 from dpsql.planner.axis_query import FloatArray, special_leaves
@@ -42,7 +44,6 @@ HALF = 1.96
 """Half of a 95% interval in standard errors."""
 # `table.column` -> the mean of a measure
 Means = Mapping[str, float]
-NO_MEANS: Means = {}
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ class PredictedColumn:
     name: str
     view: str
     groups: int
-    least: float | None
-    median: float | None
-    most: float | None
-    counts: bool
-    cells: int
+    least: float | None = None
+    median: float | None = None
+    most: float | None = None
+    counts: bool = False
+    cells: int = 0
     cut: bool = False
     cut_bins: int = 0
     interpolated: float = 0.0
@@ -87,14 +88,15 @@ class PredictedColumn:
     wants_guess: str = ""
 
 
-def predict(answerer: ReleaseEngine, text: str, means: Means = NO_MEANS) -> tuple[PredictedColumn, ...]:
+def predict(answerer: ReleaseEngine, text: str, means: Means | None = None) -> tuple[PredictedColumn, ...]:
     """Predicted standard errors of a statement's noisy columns.
 
     Args:
         answerer: over a release; its estimates are not used. Where rows beyond a declared bound were measured, the
             intervals reach as far as these may move them if rows lie evenly over the values of the axes.
         text: one statement, in DuckDB's dialect.
-        means: by a public guess; each a quarter up its bounds without one.
+        means: by a public guess that also says how many rows there are: low ends then meet what is possible; None
+            without one.
 
     Returns:
         One entry for each output column that has an error. HAVING and LIMIT are not applied: they depend on
@@ -117,34 +119,39 @@ def predict(answerer: ReleaseEngine, text: str, means: Means = NO_MEANS) -> tupl
         _column(name, f, relations[b], means) for name, forms in columns for b, f in sorted(forms.items())
     ]
     groups = len(relations[0].columns[0]) if relations else 0
-    composed = [PredictedColumn(name, "", groups, None, None, None, False, 0) for name in statement.composed]
+    composed = [PredictedColumn(name, "", groups) for name in statement.composed]
     return (*predicted, *composed)
 
 
-def _column(name: str, form: Form, relation: Relation, means: Means) -> PredictedColumn:
+def _column(name: str, form: Form, relation: Relation, means: Means | None) -> PredictedColumn:
     answered = relation.answered_for(form) if is_summed(form) else None
     groups = len(relation.columns[0])
     if answered is None or not is_summed(form):
-        return PredictedColumn(name, "", groups, None, None, None, False, 0)
+        return PredictedColumn(name, "", groups)
     view = answered.plan.view
     cut = interpolated(answered.plan, form.terms, answered.errors.release)
-    facts = (bool(cut), sum(axis.bins for axis in cut), overall(cut),
-             mixed_axes(answered.plan, form.terms, answered.errors.release))  # fmt: skip
+    mixed = mixed_axes(answered.plan, form.terms, answered.errors.release)
     rehearsed, ratio = view.of in answered.errors.release.scales, len(form.sides) > 1
+    unsaid = PredictedColumn(
+        name, view.name, groups, cut=bool(cut), cut_bins=sum(axis.bins for axis in cut),
+        interpolated=overall(cut), mixed=mixed, ratio=ratio,
+    )  # fmt: skip
     chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
     if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
-        return PredictedColumn(
-            name, view.name, groups, None, None, None, False, 0, *facts, ratio=ratio, wants_guess=view.of
-        )
+        return replace(unsaid, wants_guess=view.of)
     if ratio and not rehearsed:
-        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts, ratio=True)
+        return unsaid
     beyond = measured_beyond(answered.errors.release, view.of)
     excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
     if counted is not None:
-        answered = with_even_rows(answered, counted, means)
-    estimated = replace(Composite.of_form(form, answered), dry=not rehearsed)
-    errors = STDERR.values(estimated, DEFAULT_LEVEL)
+        answered = with_even_rows(answered, counted, means or {})
+    without_size = not rehearsed and (means is None or counted is None)
+    estimated = replace(Composite.of_form(form, answered), dry=without_size)
+    low, high = (end.values(estimated, DEFAULT_LEVEL) for end in (LOW, HIGH))
+    errors = (high - low) / (
+        2 * quantile(DEFAULT_LEVEL)
+    )  # of the interval that is printed: cut where a count is near 0
     relative = _relative(errors, estimated.central()) if rehearsed else None
     errors = errors[~np.isnan(errors)]
     plain = (
@@ -155,22 +162,10 @@ def _column(name: str, form: Form, relation: Relation, means: Means) -> Predicte
     closed = errors[np.isfinite(errors)]
     spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
     smallest, median, largest = (None if value is None else float(value) for value in spread)
-    unbounded = len(errors) - len(closed)
-    return PredictedColumn(
-        name,
-        view.name,
-        groups,
-        smallest,
-        median,
-        largest,
-        plain,
-        view.cells,
-        *facts,
-        unbounded,
-        ratio,
-        relative,
-        _components(estimated),
-    )
+    return replace(
+        unsaid, least=smallest, median=median, most=largest, counts=plain, cells=view.cells,
+        open_groups=len(errors) - len(closed), relative=relative, components=_components(estimated),
+    )  # fmt: skip
 
 
 def _components(estimated: Composite) -> dict[str, float]:
@@ -196,7 +191,8 @@ a column may have none does not say how often."""
 def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEstimates:
     """Answers of a view that counts so many rows, evenly over the values of each axis."""
     release, view = answered.errors.release, answered.plan.view
-    shares = [_leaf_shares(release, axis) for axis in view.axes]
+    grouped = [len(np.unique(classes)) > 1 for classes in answered.errors.index]
+    shares = [_leaf_shares(release, *axis) for axis in zip(view.axes, grouped, strict=True)]
     per_share = rows / _counted_share(release, view, shares)
     totals = {
         term: per_share * _mean(answered.plan, term, release, means) * _share(answered, term, shares)
@@ -207,11 +203,13 @@ def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEs
     return replace(answered, totals=totals)
 
 
-def _leaf_shares(release: Release, axis: int) -> FloatArray:
-    """The share of rows in each leaf of an axis."""
+def _leaf_shares(release: Release, axis: int, grouped: bool) -> FloatArray:
+    """The share of rows in each leaf of an axis; which category is the largest matters where groups are shown."""
     meta, leaves = release.axes[axis], np.asarray(release.atoms(axis)["leaf"])
     shares = np.bincount(leaves, minlength=meta.leaves).astype(np.float64)
     special = list(special_leaves(meta))
+    if grouped and meta.columns[0].type == "VARCHAR" and not release.catalog.tables[meta.table].is_public:
+        shares /= np.arange(1, meta.leaves + 1)
     shares[special] = 0.0
     shares *= (1 - WITHOUT * len(special)) / max(1.0, shares.sum())
     shares[special] = WITHOUT

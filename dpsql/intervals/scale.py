@@ -88,7 +88,7 @@ from dpsql.intervals.linear import (
     joined_lines,
 )
 from dpsql.intervals.possible import moves
-from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, masks, special_leaves
+from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, special_leaves
 from dpsql.planner.plan import presence
 from dpsql.planner.terms import Condition, Term
 from dpsql.release import Release, StatisticMeta
@@ -182,7 +182,7 @@ def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Mov
     boxes = plan.boxes_for(counting)
     variance = sum((errors.product(count.id, box, box).noise for box in boxes), np.zeros(errors.rows))
     noise = np.sqrt(np.maximum(variance, 0.0)) + 1e-9
-    taken = sum((_leaves(key, at, box[at]) for box in boxes), np.zeros((1, 1))) > 0
+    taken = sum((plan.box_masks(box)[at] for box in boxes), np.zeros((1, 1))) > 0
     runs = _runs(amounts, taken).of_rows(errors.index[at])
     share = np.clip((rows + noise) / (np.maximum(amounts.factor * runs.onwards, 0.0) + noise), 0.0, 1.0)
     beyond = (amounts.factor - 1.0) / amounts.factor * np.maximum(rows, 0.0)
@@ -203,13 +203,6 @@ def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Mov
     raised, lowered = factored * max(0.0, 1.0 / relative - 1.0), factored * max(0.0, 1.0 - 1.0 / relative)
     shown = _Moved(weights.number, -1 - place, raised, lowered, np.zeros(len(cell)))
     return _Moved(*(np.concatenate(column) for column in zip(counted, shown, strict=True)))
-
-
-def _leaves(key: MeasuredTerm, at: int, taken: object) -> FloatArray:
-    """Coverage of an axis's leaves by a box, group by group."""
-    plan = key.answered.plan
-    truths = taken.truths if isinstance(taken, WeightedValues) else taken
-    return masks(plan.cells[at], truths)  # type: ignore[arg-type]
 
 
 class _Runs(NamedTuple):

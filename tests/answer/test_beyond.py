@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.forecast import plan_catalog
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
@@ -337,13 +336,6 @@ def test_predictions_are_what_answers_show_when_nobody_has_rows_beyond_the_bound
             noise = float(np.median([row[at] for row in result.noise_rows]))
             assert column.median is not None and 0.67 < column.median / shown < 1.5, sql
             assert shown > 1.5 * noise or "DISTINCT" in sql
-    few, many = (  # the noise of the rows beyond moves a sum by its mean
-        plan_catalog(
-            load_catalog(tmp_path / "shop.yaml"), statements, guess=Guess(2000, 9000, most=10, means=mean)
-        )
-        for mean in ({"sales.amount": 3}, {"sales.amount": 30})
-    )
-    assert few.queries[1].columns[0].components["tail"] * 2 < many.queries[1].columns[0].components["tail"]
     total, people = planned.queries[0].columns[0], planned.queries[-1].columns[0]
     assert total.median == pytest.approx(asked.query(statements[0]).stderr_rows[0][0], rel=1e-3)
     assert people.median == pytest.approx(asked.query(statements[-1]).stderr_rows[0][0], rel=1e-6)

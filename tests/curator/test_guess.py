@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.catalog import load_catalog, parse_catalog
+from dpsql.catalog.tables import PublicGuess
 from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
@@ -36,7 +37,7 @@ QUESTIONS = {
         ["SELECT COUNT(*) FROM rows WHERE day >= '2024-07-01'"],
     ),
 }  # fmt: skip
-GUESS = (60, 3000, 90)
+GUESS = PublicGuess(units=60, rows=3000, most_rows=90)
 
 
 def source(folder: Path, columns: str, people: int, each: int) -> Path:
@@ -48,7 +49,7 @@ def source(folder: Path, columns: str, people: int, each: int) -> Path:
     })  # fmt: skip
 
 
-def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ...]) -> tuple[str, str]:
+def drafted(folder: Path, data: Path, questions: list[str], guess: PublicGuess | None) -> tuple[str, str]:
     """The text of a draft, and what is printed of its design."""
     choices = CuratorChoices(
         "people.person_id",
@@ -56,7 +57,7 @@ def drafted(folder: Path, data: Path, questions: list[str], guess: tuple[int, ..
         "1",
         "4",
         data_dependent=False,
-        guesses={"rows": guess} if guess else {},
+        guesses={} if guess is None else {"rows": guess},
     )
     made = draft_from_source(data, folder / "c.yaml", "c", lambda _: choices, DraftWorkload(questions))
     assert made.design is not None
@@ -85,11 +86,20 @@ def test_files_that_differ_in_all_counts_give_one_draft_and_one_forecast(tmp_pat
     assert "±" in sides[0][2]
 
 
+def test_a_view_along_its_own_measure_is_rehearsed(tmp_path: Path):
+    columns, _ = QUESTIONS["a library"]
+    data = source(tmp_path / "data", columns, 60, 50)
+    questions = ["SELECT SUM(fee) FROM rows WHERE fee < 6", "SELECT AVG(fee) FROM rows"]
+    text, _ = drafted(tmp_path, data, questions, GUESS)
+    report = plan_catalog(parse_catalog(confirmed(text, data)), questions)
+    assert report.classes and all(query.refusal is None for query in report.queries)
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_without_a_guess_no_number_is_printed_at_user_level(tmp_path: Path, name: str):
     columns, questions = QUESTIONS[name]
     data = source(tmp_path / "data", columns, 300, 10)
-    text, printed = drafted(tmp_path, data, questions, ())
+    text, printed = drafted(tmp_path, data, questions, None)
     assert "guess:" not in text and "±" not in printed and "+-" not in printed
     report = plan_catalog(parse_catalog(confirmed(text, data)), questions)
     assert all(
@@ -105,7 +115,8 @@ def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people
     columns, _ = QUESTIONS["a library"]
     data = source(tmp_path / "data", columns, people, each)
     questions = ["SELECT COUNT(*) AS n FROM rows WHERE days < 20"]
-    text, _ = drafted(tmp_path, data, questions, (people, people * each, each))
+    guess = PublicGuess(units=people, rows=people * each, most_rows=each)
+    text, _ = drafted(tmp_path, data, questions, guess)
     for word, other in (
         ("max_ids: auto", "max_ids: 3"),
         ("cap: 4", "cap: 40"),
@@ -125,15 +136,35 @@ def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people
 def test_a_guess_keeps_one_digit(tmp_path: Path):
     columns, questions = QUESTIONS["a course"]
     data = source(tmp_path / "data", columns, 300, 10)
-    text, _ = drafted(tmp_path, data, questions, (599, 16049, 44))
-    catalog = parse_catalog(text)
-    assert "guess: {units: 600, rows: 20000, most_rows: 40}" in text
+    guess = PublicGuess(units=599, rows=16049, most_rows=44, means={"clicks": 12.7, "module": 3})
+    text, _ = drafted(tmp_path, data, questions, guess)
+    catalog, written = parse_catalog(text), "{units: 600, rows: 20000, most_rows: 40, means: {clicks: 10.0}}"
+    assert f"guess: {written}" in text  # no mean of a column that is not summed
     typed = parse_catalog(
-        text.replace("{units: 600, rows: 20000, most_rows: 40}", "{units: 599, rows: 16049, most_rows: 44}")
+        text.replace(written, "{units: 599, rows: 16049, most_rows: 44, means: {clicks: 12.7}}")
     )
     assert typed.to_json() == catalog.to_json()
-    said = Guess(600, 20000, most=40.0)
+    said = Guess(600, 20000, most=40.0, means={"rows.clicks": 10.0})
     assert stated_guess(typed) == replace(said, tables={"rows": said})
-    for wrong in ("{units: 9, rows: 2}", "{units: 2, rows: 100, most_rows: 3}", "{units: 0, rows: 1}"):
+    many = "units: 9, rows: 90, means"
+    for wrong in (
+        "{units: 9, rows: 2}", "{units: 2, rows: 100, most_rows: 3}", "{units: 0, rows: 1}",
+        f"{{{many}: {{module: 2}}}}", f"{{{many}: {{clicks: .nan}}}}",
+    ):  # fmt: skip
         with pytest.raises(CatalogError, match="guess"):
-            parse_catalog(text.replace("{units: 600, rows: 20000, most_rows: 40}", wrong))
+            parse_catalog(text.replace(written, wrong))
+
+
+def test_a_stated_mean_moves_forecasts_of_sums_as_an_option_does(tmp_path: Path):
+    columns, questions = QUESTIONS["a course"]
+    data = source(tmp_path / "data", columns, 2000, 10)
+    guesses = [
+        PublicGuess(units=2000, rows=20000, most_rows=10, means={"clicks": mean} if mean else {})
+        for mean in (0, 3, 20)
+    ]
+    texts = [drafted(tmp_path / f"{i}", data, questions, guess)[0] for i, guess in enumerate(guesses)]
+    catalogs = [parse_catalog(confirmed(text.replace("max_ids: auto", "max_ids: 3"), data)) for text in texts]
+    unsaid, low, high = (plan_catalog(c, questions).queries[0].columns[0].median for c in catalogs)
+    assert low is not None and high is not None and 2 * low < high
+    said = Guess(2000, 20000, most=10.0, means={"rows.clicks": 20.0})
+    assert plan_catalog(catalogs[0], questions, guess=said).queries[0].columns[0].median == high != unsaid

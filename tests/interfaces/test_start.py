@@ -16,7 +16,7 @@ QUESTIONS = """SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_
 SELECT AVG(amount) FROM sales;
 SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age < 40;
 """
-DRAFT = ["", "", "", "4", "1", "", "800 3000 40"]
+DRAFT = ["", "", "", "4", "1", "", "800 3000 40 amount=43"]
 """Where the catalog goes, whose privacy, which tables are lists of things, the most, what is spent, whether noisy
 numbers may choose, and guesses; an empty line takes the proposal."""
 
@@ -45,7 +45,9 @@ def test_a_folder_becomes_a_release_that_answers_the_questions(folder: Path) -> 
     ):
         assert f"$ {step}" in told
     assert "lists of things, not of people" in told and "product: " in told
-    assert not load_catalog(folder / "data.yaml").public_tables
+    catalog = load_catalog(folder / "data.yaml")
+    guess = catalog.tables["sales"].guess
+    assert not catalog.public_tables and guess is not None and guess.means == {"amount": 40}
     result = dpsql.query(QUESTIONS.split(";")[0], release=folder / "data.dpsql")
     assert len(result.rows) >= 4 and result.noisy
     assert "dpsql explore data.dpsql" in told

@@ -30,7 +30,7 @@ from dpsql.catalog.graph import max_ids, sums_rows
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.known_keys import planning_maker
-from dpsql.contributions.rehearsal import Guess, crowds
+from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.design.axes import grains_of, new_summaries, with_summaries, without_unused
 from dpsql.curator.design.questions import (
     DesignQuestion,
@@ -180,7 +180,11 @@ def _designed(
     best = {name: _as_asked(view, catalog) for name, view in best.items()}
     new_text = with_views(text, best, used, str(unit), new, unused)
     left_out = (f"{name} is left out: no question uses it" for name in unused)
-    notes = (*_unheard(catalog), *left_out, *_coarse(foreseen))
+    unheard = (
+        f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
+        for name, view in catalog.views.items() for axis in view.axes if axis.workload
+    )  # fmt: skip
+    notes = (*unheard, *left_out, *_coarse(foreseen))
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
 
@@ -195,13 +199,6 @@ def _coarse(questions: Sequence[QuestionForecast]) -> Iterator[str]:
                     f"question {number}: {column.name} comes from {what} (view {column.view}), and its interval "
                     "includes the error of spreading them evenly; finer `cuts` narrow it"
                 )
-
-
-def _unheard(catalog: Catalog) -> Iterator[str]:
-    """Views whose `asked` is dropped, since a workload says it better."""
-    for name, view in catalog.views.items():
-        for axis in (axis for axis in view.axes if axis.workload):
-            yield f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
 
 
 def _unless_refused(question: DesignQuestion, refused: Mapping[Need, str]) -> DesignQuestion:
@@ -354,12 +351,14 @@ def _foreseen(
     squared = _errors(new_catalog, public, questions)
     priced = priced_plan(new_catalog, planning_maker(new_catalog, public))
     forecasts = []
-    with dry_answerer(priced) as answerer:
+    guess = guess or stated_guess(new_catalog)
+    means = None if guess is None else guess.means
+    with dry_answerer(priced, guess=guess) as answerer:
         for question, error in zip(questions, squared, strict=True):
             columns: tuple[PredictedColumn, ...] = ()
             refusal = question.refusal
             try:
-                columns = predict(answerer, question.sql) if refusal is None else ()
+                columns = predict(answerer, question.sql, means) if refusal is None else ()
             except Error as why:
                 refusal = str(why)
             relative = None

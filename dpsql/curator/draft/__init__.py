@@ -29,10 +29,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from dpsql.axis.model import ABSENT
 from dpsql.catalog import parse_catalog
 from dpsql.catalog.source import CSV, POSTGRESQL
-from dpsql.catalog.tables import one_digit
+from dpsql.catalog.tables import PublicGuess
 from dpsql.central.excess import MOST_SPENT
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
@@ -84,7 +86,7 @@ class CuratorChoices:
         epsilon: what one release spends.
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
-        guesses: of a fact, or of all of them under an empty name: units, rows, and rows that hardly any unit passes.
+        guesses: of a fact, or of all of them under an empty name.
     """
 
     unit: str | None = None
@@ -92,7 +94,7 @@ class CuratorChoices:
     epsilon: str | None = None
     cap: str | None = None
     data_dependent: bool | None = None
-    guesses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    guesses: Mapping[str, PublicGuess] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def draft(
     summaries, of_people = ([], []) if statements else drafted_summaries(tables, links, roles)
     fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
     for table in tables:
-        guess = choices.guesses.get(table.name, choices.guesses.get("", ()))
+        guess = choices.guesses.get(table.name, choices.guesses.get(""))
         lines += _table(table, links, roles, fields, guess)
         if table.name == roles.unit_table and summaries:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
@@ -208,7 +210,11 @@ def draft(
     link_count = sum(len(targets) for targets in links.foreign.values())
     public = tuple(t.name for t in tables if t.name in roles.public)
     notes += [f"{t} is public since you named it, though {reasons[t]}" for t in public if t in reasons]
-    dropped = [column for table in tables for column in _dropped(table, links, roles)]
+    dropped = [
+        DroppedColumn(table.name, column.name, why, keeping(column))
+        for table in tables if table.name not in roles.public for column in links.values(table)
+        if (why := left_out(column, of_people=table.name in roles.people).why)
+    ]  # fmt: skip
     dropped += [
         column
         for table in every_table
@@ -231,13 +237,6 @@ def _to_be_named(candidates: Sequence[str]) -> list[str]:
         "private, their columns need declared domains, a value that nobody listed counts as (other), and groups are "
         "the declared values",
     ]
-
-
-def _dropped(table: TableFacts, links: Links, roles: TableRoles) -> Iterator[DroppedColumn]:
-    """Columns of a private table that the draft leaves out."""
-    for column in links.values(table) if table.name not in roles.public else ():
-        if why := left_out(column, of_people=table.name in roles.people).why:
-            yield DroppedColumn(table.name, column.name, why, keeping(column))
 
 
 def _unread(
@@ -370,7 +369,7 @@ def _table(
     links: Links,
     roles: TableRoles,
     fields: Sequence[CalendarField],
-    guess: Sequence[int],
+    guess: PublicGuess | None,
 ) -> list[str]:
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
@@ -400,18 +399,21 @@ def _table(
         "Private: remove this line too."
         for column, share in unlisted.items()
     ]
-    if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
-        lines.append(
-            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
-        )
-        numbers = zip(("units", "rows", "most_rows"), map(one_digit, guess), strict=False)
-        lines += [f"    guess: {{{', '.join(f'{key}: {n}' for key, n in numbers)}}}"] if guess else []
     counted = table.name in roles.counted
     drafted = (
         public_domain(column) if is_public else domain_of(column, counted=counted, of_people=of_people)
         for column in value_columns
     )
     domains = [domain for domain in drafted if domain is not None]
+    if roles.unit_table in links.reached(table.name) and counted:
+        lines.append(
+            "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"
+        )
+        if guess is not None:
+            means = {d.name: guess.means[d.name] for d in domains if d.measure and d.name in guess.means}
+            stated = guess.model_copy(update={"means": means}).model_dump(exclude_defaults=True)
+            text = yaml.safe_dump(stated, default_flow_style=True, sort_keys=False, width=float("inf"))
+            lines.append(f"    guess: {text.strip()}")
     measures = sum(domain.measure for domain in domains)
     if 0 < measures * EXCESS_SHARE <= MOST_SPENT:
         lines.append(

@@ -34,6 +34,7 @@ from dpsql.interfaces.cli.plan import HALF, stated_guess, statements
 
 if TYPE_CHECKING:
     from dpsql.catalog import Catalog
+    from dpsql.catalog.tables import PublicGuess
     from dpsql.curator.confirm import Mark
     from dpsql.curator.design import CatalogDesign
     from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
@@ -77,13 +78,14 @@ def init(
     until you have replaced or confirmed each of them. What you say here is not marked. Every table is private unless
     --public names it; the draft names those that look like lists of things.
     """
+    from dpsql.catalog.tables import PublicGuess
     from dpsql.curator.draft import CuratorChoices, DraftWorkload
 
     guess = stated_guess(said["units"], said["rows"], said["most_rows"])
     allows = None if said["data_dependent"] is None else bool(SELECTED.index(said["data_dependent"]))
     public = frozenset(said["public"]) - {"none"} if said["public"] else None
-    numbers = tuple(n for n in (said["units"], said["rows"], said["most_rows"]) if n is not None)
-    guesses = {"": numbers} if numbers else {}
+    numbers = {key: said[key] for key in ("units", "rows", "most_rows") if said[key] is not None}
+    guesses = {"": PublicGuess.model_validate(numbers)} if numbers else {}
     choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses)
     if interactive and workload is None:
         workload = _questions()
@@ -265,28 +267,27 @@ def _unit(sketch: Sketch) -> str:
 
 GUESS = (
     "About how many of {unit} own rows of {table}, how many rows are there, and what number do hardly any exceed: "
-    "two or three numbers that are public anyway (one digit of each is kept, the release shows it; empty: no forecast)"
+    "two or three numbers that are public anyway, then means of what is summed, such as amount=40 (one digit of each "
+    "is kept, the release shows it; empty: no forecast)"
 )
 
 
-def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
+def _guesses(sketch: Sketch, unit: str) -> dict[str, PublicGuess]:
     """Public guesses about each table that leads to the people; nothing is proposed."""
 
-    def read(text: str) -> tuple[int, ...]:
-        from pydantic import ValidationError
-
+    def read(text: str) -> PublicGuess | None:
         from dpsql.catalog.tables import PublicGuess
 
         words = text.replace(",", " ").split()
-        numbers = tuple(int(word) for word in words if word.isdecimal())
-        if words and (len(numbers) != len(words) or len(numbers) not in (2, 3)):
-            raise click.UsageError("write two or three whole numbers, such as 600 20000 50")
+        means = dict(word.split("=", 1) for word in words if "=" in word)
+        whole = (word for word in words if "=" not in word)
+        numbers = dict(zip(("units", "rows", "most_rows", "too many"), whole, strict=False))
         try:
-            if numbers:
-                PublicGuess.model_validate(dict(zip(("units", "rows", "most_rows"), numbers, strict=False)))
-        except ValidationError as error:
-            raise click.UsageError("there must be at least as many rows as units") from error
-        return numbers
+            return PublicGuess.model_validate({**numbers, "means": means}) if words else None
+        except ValueError as error:
+            raise click.UsageError(
+                "write two or three whole numbers, at least as many rows as units, then means: 600 20000 50 fee=4"
+            ) from error
 
     people = unit.partition(".")[0]
     guesses = {}
@@ -296,7 +297,7 @@ def _guesses(sketch: Sketch, unit: str) -> dict[str, tuple[int, ...]]:
             guesses[table.name] = click.prompt(
                 prompt, default="", show_default=False, value_proc=read, err=True
             )
-    return {table: numbers for table, numbers in guesses.items() if numbers}
+    return {table: guess for table, guess in guesses.items() if guess is not None}
 
 
 PUBLIC = "Which of these are lists of things, not of people (anybody may see their rows; empty: none)? {}"
