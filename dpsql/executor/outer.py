@@ -439,7 +439,8 @@ class OuterStatement:
                 errors += numbers.column(error, level)
             else:
                 errors += error.column(numbers, level)
-        return errors[:row_limit]
+        hidden = self._judged.hidden.get(number, [False] * len(errors))
+        return [None if h else error for h, error in zip(hidden, errors[:row_limit], strict=False)]
 
     @Lazy
     def _blocks(self) -> list[range]:

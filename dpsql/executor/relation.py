@@ -257,14 +257,27 @@ class Relation:
 
     @property
     def min_people(self) -> int:
-        """The release's number of people below which no number is shown."""
         return self.answered[0].errors.release.min_people if self.answered else 0
 
     def hidden(self, form: Form) -> small_numbers.BoolArray:
-        """The groups whose number is of fewer people."""
         if form not in self._hidden:
-            self._hidden[form] = small_numbers.hidden_rows(form, self)
+            of, rows, release = self.block.root, self.answered[0].errors.rows, self.answered[0].errors.release
+            prefixes = self.prefixes.get(form, ("", []))[1] if isinstance(form, CatalogValue) else []
+            few = small_numbers.few_counted([prefix.counts for prefix in prefixes], of, release)
+            self._hidden[form] = (
+                few if prefixes else small_numbers.hidden_rows(form, self.answered_for(form), rows)
+            )
         return self._hidden[form]
+
+    @property
+    def concealed(self) -> Relation:
+        """The same with its hidden numbers, and their errors, NULL."""
+        columns, conceals = list(self.columns), False
+        for at, value in enumerate(self.block.values, 1 + len(self.block.groups)):
+            if self.min_people and value.subject is not None and value.subject.is_noisy:
+                columns[at] = small_numbers.without(columns[at], self.hidden(value.subject))
+                conceals |= bool(self.hidden(value.subject).any())
+        return replace(self, columns=tuple(columns), conceals=conceals)
 
     def answered_for(self, form: Value) -> TermEstimates | None:
         """The plan that holds all terms of a form, or None."""
@@ -313,11 +326,11 @@ class Relation:
             (DuckDB type, values); no values where the error is not defined, none of hidden numbers.
         """
         if form is not None and error is FEW:
-            return error.type, small_numbers.marks(form, self)
+            return error.type, small_numbers.marks(form, self.hidden(form), self.answered_for(form))
         kind, values = self._errors_of(error, form, level)
         if form is None or values is None or not self.min_people:
             return kind, values
-        return kind, [None if h else v for h, v in zip(self.hidden(form), values, strict=True)]
+        return kind, small_numbers.without(values, self.hidden(form))
 
     def _errors_of(
         self, error: ErrorFunction, form: Form | None, level: float
@@ -369,7 +382,7 @@ def answer_block(
             notes += bounding_notes(of, release) if of.lower() == block.root.lower() else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is dropped"))
-        return small_numbers.conceal(_assemble(block, [(plan, [])], release, schema, notes, asked))
+        return _assemble(block, [(plan, [])], release, schema, notes, asked).concealed
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)
     for plan, plan_terms in plans:
@@ -387,7 +400,7 @@ def answer_block(
     notes += [Note(line, flag=True) for plan, _ in plans for line in partial_bins.coarse_notes(plan)]
     relation = _assemble(block, plans, release, schema, notes, asked)
     # a quantile needs the counts of all steps
-    return relation if quantile_of is not None else small_numbers.conceal(relation)
+    return relation if quantile_of is not None else relation.concealed
 
 
 def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> bool:

@@ -105,6 +105,7 @@ class Extremes:
     rows: int
     least: bool
 
+    @np.errstate(invalid="ignore")  # a hidden value is NaN
     def column(self, error: errorfunctions.ErrorFunction, level: float) -> list[Any]:
         """One value of an error function for each row; the noise is the whole error, as of a quantile."""
         if error in (errorfunctions.LOW, errorfunctions.HIGH):
