@@ -152,6 +152,7 @@ KEYS: Mapping[str, Place] = {
         "releases": ("4", "12", {"privacy.epsilon": "1"}),
         "delta": ("1e-6", "0.5"),
         "key_delta": ("1e-7", "1e-5", DELTA),
+        "min_people": ("11", "-1"),
         "rows": ("public", "maybe"),
         "confirm": CONFIRM,
     }),

@@ -273,6 +273,12 @@ class Privacy(Model):
         description="the part of delta that finding `categories: private` may ever spend; a tenth of delta where the "
         "lineage's first catalog has such a column, else 0",
     )
+    min_people: int = Field(
+        0,
+        ge=0,
+        le=MOST,
+        description="readers hide numbers of fewer people by the noisy estimate; no privacy claim rests on it",
+    )
     rows: Annotated[RowNumber, OneOf(SECRET, TOLD)] = Field(
         SECRET, description="public: the number of rows may be published"
     )

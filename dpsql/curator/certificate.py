@@ -30,7 +30,7 @@ from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.ledger import budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.release import Release
-from dpsql.release.promises import has_key_rounds, promise_words
+from dpsql.release.promises import RULE, has_key_rounds, promise_words
 from dpsql.release.read import release_file
 from dpsql.release.signature import check_signature, held
 
@@ -257,4 +257,6 @@ def _not_promised(release: Release, by_address: Sequence[str]) -> Iterator[str]:
             f"One cap under another address: {', '.join(by_address)} is known by host, port and database, since the "
             "identifier of their database cluster could not be read."
         )
+    if catalog.privacy.min_people:
+        yield f"Hidden small numbers. {RULE.format(catalog.privacy.min_people)}"
     yield "Secrecy of raw rows where they are kept, while publishing too. Erasing a person there changes no release."

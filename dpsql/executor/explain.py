@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsql.executor import small_numbers
 from dpsql.executor.recombine import AxisNodes, TermEstimates, axis_nodes, runs
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
@@ -70,7 +71,7 @@ def explain_relation(number: int, relation: Relation, release: Release) -> tuple
     if block.groups:
         lines.append(f"grouped by {', '.join(group.words() for group in block.groups)}")
     lines += [note.text for note in relation.notes]
-    for answered in relation.answered:
+    for answered in map(small_numbers.shown, relation.answered):
         lines += _plan_words(answered, block, release)
     return lines, [lookup.sql for answered in relation.answered for lookup in answered.lookups]
 
@@ -318,7 +319,7 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
                 ],
             }
             | error_json(value_words(value), numbers, release)
-            for value, numbers in composites(answered, block)
+            for value, numbers in composites(answered, block) if not relation.conceals
         ]  # fmt: skip
         views.append({
             "view": answered.plan.view.name,
@@ -364,7 +365,8 @@ def _combinations(
         [of_axis[i[row]] for of_axis, i in zip(places, index, strict=True)]
         for row in range(answered.errors.rows)
     ]
-    if sum(math.prod(len(each) for each in row) for row in rows) > MOST_NODES:
+    # a node may be of fewer people than the answer that it is a part of
+    if release.min_people or sum(math.prod(len(each) for each in row) for row in rows) > MOST_NODES:
         return None
     # a combination without a line has the estimate 0
     columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]

@@ -10,7 +10,7 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -19,15 +19,18 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
-from dpsql.executor import readings
+from dpsql.executor import readings, small_numbers
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
 from dpsql.intervals.cells import (
+    CELL,
     NOTHING,
     UNCOUNTED,
     Candidates,
     Extremes,
     NoisySelection,
+    blocks_of_rows,
+    cell_count,
     choice,
     composite,
     extremes,
@@ -37,6 +40,7 @@ from dpsql.intervals.cells import (
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import (
     DEFAULT_LEVEL,
+    FEW,
     HIGH,
     LOW,
     MODEL_BOUND,
@@ -64,10 +68,6 @@ MOST_PAIRS = 2**29
 """Pairs of cells that the rows of one column follow: some fifteen seconds, as of a running sum of 1,170 groups."""
 TOO_MUCH = Unknown("its rows depend on too many groups to compute their errors in the memory and time given")
 TOO_DEEP = Unknown("the statement is nested too deeply to compute its errors")
-BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
-"""Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
-CELL = 100
-"""Bytes that a row's cell takes in a `Composite`: number, cell and weight, as cells, as terms and as reads."""
 
 NARROW = (
     "functions of an error inside the statement decide which rows it keeps: their intervals are not widened"
@@ -130,7 +130,28 @@ class OuterStatement:
     def _own_answer(self) -> Rowset:
         """The answer of this reading alone."""
         with self._held.request(self.limit):
-            return self._answer(self._inside)
+            return self._unjudged._replace(rows=self._judged.rows)
+
+    @Lazy
+    def _unjudged(self) -> Rowset:
+        return self._answer(self._inside)
+
+    @property
+    def _min_people(self) -> int:
+        return max((relation.min_people for relation in self.relations), default=0)
+
+    @Lazy
+    def _judged(self) -> small_numbers.Judged:
+        """The rows by the rule of small numbers; those of a block alone were judged when it was answered."""
+        rows = self._unjudged.rows
+        if not self._min_people or self.statement.direct:
+            return small_numbers.Judged(rows, [], {})
+        columns = [
+            forms if self._settled(forms) else self._columns[number]
+            for number, forms in enumerate(self.statement.forms)
+        ]
+        lines = self._in_order if any(isinstance(column, LineageColumns) for column in columns) else []
+        return small_numbers.judge(rows, lines, columns, self.statement.carriers, self.relations)
 
     @Lazy
     def _unseen(self) -> tuple[readings.BoolArray, ...]:
@@ -231,7 +252,7 @@ class OuterStatement:
         def intervals(indices: IntArray, level: float) -> Interval:
             nearest = [rows[i] for i in indices]
             ends = []
-            for block in _blocks_of([score], nearest):
+            for block in blocks_of_rows([score], nearest):
                 check()
                 numbers = composite(score, nearest[block.start : block.stop], self.relations)
                 ends.append(interval(numbers, level))
@@ -265,6 +286,8 @@ class OuterStatement:
         notes = [*self.choice.notes, *([Note(NARROW, flag=True)] if narrow else [])]
         if self.statement.counting:
             notes += readings.left_out_notes(self.relations)
+        if any(r.conceals for r in self.relations) or any(map(any, self._judged.hidden.values())):
+            notes.append(Note(small_numbers.REASON.format(self._min_people), flag=True))
         return [*notes, *([readings.domain_note(self.relations, self._unseen)] if self._unseen else [])]
 
     def grid(self, error: ErrorFunction, level: float, most: int | None = None) -> Grid:
@@ -277,6 +300,8 @@ class OuterStatement:
         """
         with self._held.request(self.limit):
             level = self.choice.level(level)
+            if error is FEW:
+                return self._marks(most)
             columns = [
                 self._both_readings(number, error, level, most)
                 if number in self._readings
@@ -284,6 +309,14 @@ class OuterStatement:
                 for number in range(len(self.statement.forms))
             ]
             return tuple(paced(zip(*columns, strict=True), size_of)) if columns else ()
+
+    def _marks(self, most: int | None) -> Grid:
+        count, columns = len(self.answer.rows[:most]), list[list[Any]]()
+        for number, forms in enumerate(self.statement.forms):
+            marks = self._column(number, FEW, DEFAULT_LEVEL, most) if self._settled(forms) else [0] * count
+            hidden = self._judged.hidden.get(number, [False] * count)[:most]
+            columns.append([self._min_people if h else m or 0 for m, h in zip(marks, hidden, strict=True)])
+        return tuple(zip(*columns, strict=True))
 
     def _column(self, number: int, error: ErrorFunction, level: float, most: int | None) -> list[Any]:
         """A column's errors in one reading."""
@@ -398,7 +431,7 @@ class OuterStatement:
             check()
             if (number, block.start) not in self._composites:
                 rows = self._ordered[block.start : block.stop]
-                take(CELL * sum(_cells(column, row) for row in rows))
+                take(CELL * sum(cell_count(column, row) for row in rows))
                 made = composite if column.extreme is None else extremes
                 self._composites[number, block.start] = made(column, rows, self.relations)
             numbers = self._composites[number, block.start]
@@ -406,12 +439,15 @@ class OuterStatement:
                 errors += numbers.column(error, level)
             else:
                 errors += error.column(numbers, level)
-        return errors[:row_limit]
+        hidden = self._judged.hidden.get(number, [False] * len(errors))
+        return [None if h else error for h, error in zip(hidden, errors[:row_limit], strict=False)]
 
     @Lazy
     def _blocks(self) -> list[range]:
         """Rows whose errors are worked out together; the same whichever of them are shown."""
-        return list(_blocks_of([c for c in self._columns if isinstance(c, LineageColumns)], self._ordered))
+        return list(
+            blocks_of_rows([c for c in self._columns if isinstance(c, LineageColumns)], self._ordered)
+        )
 
     @Lazy
     def _columns(self) -> Sequence[LineageColumns | Unknown | None]:
@@ -442,7 +478,7 @@ class OuterStatement:
         except NotSupportedError as error:
             return Unknown(error.args[0])
         columns = [column for column in self.carried.columns if isinstance(column, LineageColumns)]
-        followed = [[_cells(column, row) for row in rows] for column in columns]
+        followed = [[cell_count(column, row) for row in rows] for column in columns]
         with requested() as request:
             full = request.bytes + CELL * sum(map(sum, followed)) > request.most_bytes
         pairs = max(sum((cells // 2) ** 2 for cells in each) for each in followed)  # numbers and weights
@@ -454,10 +490,15 @@ class OuterStatement:
         return carry(self.statement)
 
     @Lazy
-    def _ordered(self) -> list[Row | None]:
+    def _in_order(self) -> list[Row | None]:
         """Rows with their cells, in the order of the answer's rows."""
         width = len(self.statement.names)
-        return in_order([row[:width] for row in self._own_answer.rows], self._carried_answer.rows)
+        return in_order([row[:width] for row in self._unjudged.rows], self._carried_answer.rows)
+
+    @property
+    def _ordered(self) -> Sequence[Row | None]:
+        """The same, of sums of groups with their hidden ones."""
+        return self._judged.lines or self._in_order
 
     def _tables_for(self, inside: NoisySelection) -> list[AnswerRelation]:
         tables = [
@@ -496,10 +537,11 @@ class OuterStatement:
             keys = list({row[0]: row for row in rows}.values())
             level = inside.level(probe.level)
             values: list[Any] = []
-            for block in _blocks_of([probe.column], keys):
+            for block in blocks_of_rows([probe.column], keys):
                 check()
                 numbers = composite(probe.column, keys[block.start : block.stop], self.relations)
                 values += probe.error.column(numbers, level)
+            values = small_numbers.of_shown(values, probe.column, keys, self.relations)
             columns = [[row[0] for row in keys], values]
             tables.append(
                 AnswerRelation(f"dp_error_{number}", ("k", "e"), ("UBIGINT", probe.error.type), columns)
@@ -532,26 +574,6 @@ def _widened(relation: Relation, inside: NoisySelection) -> tuple[list[Any], ...
     return tuple(columns)
 
 
-def _blocks_of(columns: Sequence[LineageColumns], rows: Sequence[Row | None]) -> Iterator[range]:
-    """Rows one block after another."""
-    start = cells = 0
-    for r, row in enumerate(rows):
-        row_cells = max((_cells(column, row) for column in columns), default=0)
-        if r > start and (r - start == BLOCK_ROWS or cells + row_cells > BLOCK_CELLS):
-            yield range(start, r)
-            start, cells = r, 0
-        cells += row_cells
-    if start < len(rows):
-        yield range(start, len(rows))
-
-
-def _cells(column: LineageColumns, row: Row | None) -> int:
-    """Cells that a row's value of a column follows."""
-    if row is not None and column.extreme is not None:
-        return sum(_cells(column.member, tuple(value.values())) for value in row[column.at[0]] or ())
-    return 0 if row is None else sum(len(row[at]) for at in column.at if isinstance(row[at], list))
-
-
 def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
     """A block's relation with both sides of its ratios beside them."""
     columns, values, rows = list(table.columns), list(table.values), len(relation.columns[0])
@@ -560,7 +582,8 @@ def _with_sides(table: AnswerRelation, relation: Relation) -> AnswerRelation:
             columns += [f"v{number}{letter}" for letter in RATIO]
             answered = relation.answered_for(value)
             for side in value.sides:  # NaN where no plan holds all of the ratio
-                values.append([math.nan] * rows if answered is None else answered.value(side).tolist())
+                sides = np.full(rows, math.nan) if answered is None else answered.value(side)
+                values.append(np.where(relation.hidden(value.subject), math.nan, sides).tolist())  # type: ignore[arg-type]
     types = [*table.types, *["DOUBLE"] * (len(columns) - len(table.columns))]
     return AnswerRelation(table.name, columns, types, values)
 

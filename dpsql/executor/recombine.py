@@ -10,7 +10,7 @@ the scan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -445,6 +445,7 @@ class TermEstimates:
         wanted: id of a statistic -> the boxes that were added up of it.
         errors: variances for the groups that are shown.
         cuts: term -> what of it lies in cut bins, for each group.
+        people: estimates of the people behind terms (`small_numbers`), made when they are needed; of these groups.
     """
 
     plan: ViewPlan
@@ -452,6 +453,7 @@ class TermEstimates:
     wanted: Mapping[int, Sequence[Box]]
     errors: PlanVariances
     cuts: dict[Term, CutMass]
+    people: dict[Term, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def whole(self) -> TermEstimates:

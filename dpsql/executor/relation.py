@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from dpsql.errors import NotSupportedError, NoViewError, PartialBinError
+from dpsql.executor import small_numbers
 from dpsql.executor.recombine import TermEstimates, answer_terms
 from dpsql.intervals import partial_bins
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
-from dpsql.intervals.errorfunctions import ErrorFunction
+from dpsql.intervals.errorfunctions import FEW, ErrorFunction
 from dpsql.intervals.estimated import nullable
 from dpsql.planner import answerability, domain_values
 from dpsql.planner.axis_query import AxisCells
@@ -239,6 +240,7 @@ class Relation:
         prefixes: for each quantile asked its type and every group's running counts.
         added: for each group the bits of the keys whose leaves all are such as the catalog adds: values outside of the
             domain, foreign keys without a row, NULL in a column that is not `nullable`.
+        conceals: whether the rule of small numbers hides some number.
     """
 
     block: Block
@@ -249,7 +251,33 @@ class Relation:
     notes: tuple[Note, ...] = ()
     prefixes: dict[CatalogValue, tuple[str, list[Prefix]]] = field(default_factory=dict)
     added: tuple[int, ...] = ()
-    _composites: dict[Noisy, Composite] = field(default_factory=dict, repr=False)
+    conceals: bool = False
+    _composites: dict[Noisy, Composite] = field(default_factory=dict, init=False, repr=False)
+    _hidden: dict[Form, small_numbers.BoolArray] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def min_people(self) -> int:
+        return self.answered[0].errors.release.min_people if self.answered else 0
+
+    def hidden(self, form: Form) -> small_numbers.BoolArray:
+        if form not in self._hidden:
+            of, rows, release = self.block.root, self.answered[0].errors.rows, self.answered[0].errors.release
+            prefixes = self.prefixes.get(form, ("", []))[1] if isinstance(form, CatalogValue) else []
+            few = small_numbers.few_counted([prefix.counts for prefix in prefixes], of, release)
+            self._hidden[form] = (
+                few if prefixes else small_numbers.hidden_rows(form, self.answered_for(form), rows)
+            )
+        return self._hidden[form]
+
+    @property
+    def concealed(self) -> Relation:
+        """The same with its hidden numbers, and their errors, NULL."""
+        columns, conceals = list(self.columns), False
+        for at, value in enumerate(self.block.values, 1 + len(self.block.groups)):
+            if self.min_people and value.subject is not None and value.subject.is_noisy:
+                columns[at] = small_numbers.without(columns[at], self.hidden(value.subject))
+                conceals |= bool(self.hidden(value.subject).any())
+        return replace(self, columns=tuple(columns), conceals=conceals)
 
     def answered_for(self, form: Value) -> TermEstimates | None:
         """The plan that holds all terms of a form, or None."""
@@ -282,7 +310,7 @@ class Relation:
             for form, (kind, counts) in self.prefixes.items()
         }
         answered = tuple(terms.at(rows) for terms in self.answered)
-        return replace(self, answered=answered, prefixes=prefixes, _composites={})
+        return replace(self, answered=answered, prefixes=prefixes)
 
     def errors_of(
         self, error: ErrorFunction, form: Form | None, level: float
@@ -295,8 +323,18 @@ class Relation:
             level: of the interval.
 
         Returns:
-            (DuckDB type, values); no values where the error is not defined.
+            (DuckDB type, values); no values where the error is not defined, none of hidden numbers.
         """
+        if form is not None and error is FEW:
+            return error.type, small_numbers.marks(form, self.hidden(form), self.answered_for(form))
+        kind, values = self._errors_of(error, form, level)
+        if form is None or values is None or not self.min_people:
+            return kind, values
+        return kind, small_numbers.without(values, self.hidden(form))
+
+    def _errors_of(
+        self, error: ErrorFunction, form: Form | None, level: float
+    ) -> tuple[str, list[Any] | None]:
         if isinstance(form, CatalogValue):
             kind, prefixes = self.prefixes.get(form, ("DOUBLE", []))
             of = error.of_quantile
@@ -344,7 +382,7 @@ def answer_block(
             notes += bounding_notes(of, release) if of.lower() == block.root.lower() else []
         if terms:
             notes.append(Note("no view can order them by a count; that order is dropped"))
-        return _assemble(block, [(plan, [])], release, schema, notes, asked)
+        return _assemble(block, [(plan, [])], release, schema, notes, asked).concealed
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)
     for plan, plan_terms in plans:
@@ -360,7 +398,9 @@ def answer_block(
     notes += absent_value_notes(plans[0][0], release)
     notes += counted_null_notes(block, release)
     notes += [Note(line, flag=True) for plan, _ in plans for line in partial_bins.coarse_notes(plan)]
-    return _assemble(block, plans, release, schema, notes, asked)
+    relation = _assemble(block, plans, release, schema, notes, asked)
+    # a quantile needs the counts of all steps
+    return relation if quantile_of is not None else relation.concealed
 
 
 def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> bool:
@@ -416,7 +456,7 @@ def _assemble(
     )
     # the rows of a sum are added up with it, so its plan may answer a later value too
     noted: set[Term] = set()
-    for a, (p, _) in zip(answered, plans, strict=True):
+    for a, (p, _) in zip(map(small_numbers.shown, answered), plans, strict=True):
         terms = [term for _, t in plans for term in t if term in a.totals and term not in noted]
         notes += [
             Note(line) for line in partial_bins.cut_notes(p, list(dict.fromkeys(terms)), a.cuts, release)

@@ -116,6 +116,9 @@ class PopulationSources:
         for release, held in pooled:
             like = _like(answerers[0], release)
             candidates.append(RouteCandidate(" and ".join(held), like, frozenset(Reads), held))
+        for candidate in candidates:  # a table made of several is as strict as the strictest of them
+            if not any(candidate.answerer is answerer for answerer in answerers):
+                candidate.answerer.release.min_people = max(a.release.min_people for a in answerers)
         self.candidates, self.tests = tuple(candidates), tuple(tests)
 
 

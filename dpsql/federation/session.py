@@ -23,7 +23,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.route import Router
 from dpsql.intervals.partial_bins import checked
 from dpsql.release import Release, open_release
-from dpsql.release.read import release_file
+from dpsql.release.read import raised_min_people, release_file
 from dpsql.release.request import requested
 from dpsql.release.signature import required_signers
 from dpsql.results.result import Result, hide
@@ -239,6 +239,7 @@ class FileState(NamedTuple):
     file: int
     nonnegative: bool | None
     signers: frozenset[str] | None
+    min_people: int
 
 
 class ReleaseCache:
@@ -270,7 +271,11 @@ class ReleaseCache:
             InterfaceError: none is named.
             ReleaseError: it cannot be opened.
         """
-        path, signers = release_file(self.path(release), as_of), required_signers()
+        path, signers, least = (
+            release_file(self.path(release), as_of),
+            required_signers(),
+            raised_min_people(),
+        )
         try:
             status = path.stat()
             # cached by the file behind the path: resolving links looks into every folder
@@ -282,9 +287,9 @@ class ReleaseCache:
                     self._paths[path, status.st_dev, status.st_ino] = resolved
                     while len(self._paths) > 4 * self.most:
                         self._paths.popitem(last=False)
-            state = FileState(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers)
+            state = FileState(resolved, status.st_mtime_ns, status.st_ino, nonnegative, signers, least)
         except OSError:
-            state = FileState(path, 0, 0, nonnegative, signers)
+            state = FileState(path, 0, 0, nonnegative, signers, least)
         with self._lock:
             if state not in self._answerers:
                 # what the path held before is closed: DuckDB would go on answering from it

@@ -30,7 +30,7 @@ rows are candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -105,6 +105,7 @@ class Extremes:
     rows: int
     least: bool
 
+    @np.errstate(invalid="ignore")  # a hidden value is NaN
     def column(self, error: errorfunctions.ErrorFunction, level: float) -> list[Any]:
         """One value of an error function for each row; the noise is the whole error, as of a quantile."""
         if error in (errorfunctions.LOW, errorfunctions.HIGH):
@@ -155,6 +156,32 @@ def extremes(column: LineageColumns, rows: Sequence[Row | None], relations: Sequ
     ]
     values = composite(column.member, [value for _, value in pairs], relations)
     return Extremes(values, np.array([r for r, _ in pairs], np.int64), len(rows), column.extreme.least)
+
+
+BLOCK_ROWS, BLOCK_CELLS = 2**10, 2**14
+"""Rows whose errors are worked out together, and cells that they follow: some tenths of a second."""
+CELL = 100
+"""Bytes that a row's cell takes in a `Composite`: number, cell and weight, as cells, as terms and as reads."""
+
+
+def blocks_of_rows(columns: Sequence[LineageColumns], rows: Sequence[Row | None]) -> Iterator[range]:
+    """Rows one block after another."""
+    start = cells = 0
+    for r, row in enumerate(rows):
+        row_cells = max((cell_count(column, row) for column in columns), default=0)
+        if r > start and (r - start == BLOCK_ROWS or cells + row_cells > BLOCK_CELLS):
+            yield range(start, r)
+            start, cells = r, 0
+        cells += row_cells
+    if start < len(rows):
+        yield range(start, len(rows))
+
+
+def cell_count(column: LineageColumns, row: Row | None) -> int:
+    """Cells that a row's value of a column follows."""
+    if row is not None and column.extreme is not None:
+        return sum(cell_count(column.member, tuple(value.values())) for value in row[column.at[0]] or ())
+    return 0 if row is None else sum(len(row[at]) for at in column.at if isinstance(row[at], list))
 
 
 def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominators:

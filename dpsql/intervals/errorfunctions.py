@@ -349,6 +349,11 @@ DIFFERS = ErrorFunction(
     _differs, takes_level=True, compares=True, type="BOOLEAN",
 )  # fmt: skip
 
+FEW = ErrorFunction(
+    "marks of the rule of small numbers (`small_numbers.marks`)", lambda numbers, _: numbers.noise() * 0
+)
+"""No SQL function: a grid of it says which numbers are hidden, and which are of perhaps too few people."""
+
 ERRORS = {
     "dp_stderr": STDERR, "dp_interval_low": LOW, "dp_interval_high": HIGH, "dp_model_bound": MODEL_BOUND,
     "dp_bias_hint": BIAS_HINT, "dp_differs": DIFFERS,

@@ -21,6 +21,7 @@ import numpy as np
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.errors import NoViewError, PartialBinError
 from dpsql.executor.recombine import answer_terms
+from dpsql.executor.small_numbers import is_few
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.matrices.boxes import BoxReading
@@ -185,7 +186,7 @@ class LeafCount(NamedTuple):
 
 
 def leaf_count(release: Release, view: ReleaseView, axis: int, leaves: range) -> LeafCount | None:
-    """The rows of some leaves of one axis of a view; None where it counts nothing.
+    """The rows of some leaves of one axis of a view; None where it counts nothing, or few people.
 
     Args:
         release, view: an open release and one of its views.
@@ -200,6 +201,8 @@ def leaf_count(release: Release, view: ReleaseView, axis: int, leaves: range) ->
     answered = answer_terms(
         plan_of_leaves(release, view, selections), [Term(measure)], one_group(view), release
     )
+    if is_few(Term(measure), answered)[0]:
+        return None
     composite = Composite.of_form(one(Term(measure)), answered)
     stderr, low, high = (float(error.values(composite, DEFAULT_LEVEL)[0]) for error in (STDERR, LOW, HIGH))
     return LeafCount(float(answered.totals[Term(measure)][0]), stderr, low, high)

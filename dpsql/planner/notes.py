@@ -41,7 +41,7 @@ from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
 from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.release import Release
-from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, ScaleMeta
+from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, RowsBeyondBound, ScaleMeta
 from dpsql.row_expressions import identifier
 
 
@@ -308,8 +308,18 @@ def bounding_notes(of: str, release: Release) -> list[Note]:
     """Notes on contribution bounding of a table's rows."""
     weighed = [*nobody_notes(of, release)]
     weighed += [Note(WEIGHED.format(of))] if release.catalog.tables[of].bounding.weighs else []
-    tables = [table for table in release.meta.bounding if table.of == of]
-    return [*weighed, *(Note(table.note(), table.misread) for table in tables)]
+    return [*weighed, *beyond_notes(of, release)]
+
+
+def beyond_notes(of: str, release: Release) -> Iterator[Note]:
+    """Rows of a table beyond its contribution bound."""
+    for table in release.meta.bounding:
+        if table.of != of:
+            continue
+        if isinstance(table, RowsBeyondBound) and table.people < release.min_people:
+            yield Note(FEW_BEYOND.format(of, "max_ids", release.min_people), flag=True)
+        else:
+            yield Note(table.note(), table.misread)
 
 
 def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
@@ -319,13 +329,16 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):
         beyond = release.meta.excess_of(plan.view.of, measure)
-        if beyond is not None:
+        if beyond is not None and beyond.units < release.min_people:
+            notes.append(Note(FEW_BEYOND.format(measure, "its bounds", release.min_people), flag=True))
+        elif beyond is not None:
             notes.append(Note(beyond.note(), beyond.misread))
         elif release.meta.local is None:
             notes.append(Note(UNKNOWN_EXCESS.format(measure), flag=True))
     return notes
 
 
+FEW_BEYOND = "{}: what lies beyond {} is of fewer than {} people by the estimate; intervals allow for it"
 UNKNOWN_EXCESS = "{}: values beyond its bounds count as the nearest bound; their number was not measured"
 WEIGHED = "rows of {} are weighted: all rows of one unit together count as at most max_ids rows"
 

@@ -29,6 +29,7 @@ from dpsql.catalog.graph import COUNTS
 from dpsql.errors import NoViewError
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
+from dpsql.executor.small_numbers import is_few
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, STDERR
 from dpsql.intervals.estimated import nullable
@@ -179,7 +180,7 @@ def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRo
 def _error(release: Release, view: ReleaseView, term: Term, ranges: Sequence[range]) -> float | None:
     """`DP_STDERR` of a view's own count over some leaves of each axis; None where its interval has an open end."""
     answered = answer_terms(plan_of_leaves(release, view, ranges), [term], one_group(view), release)
-    if unanswerable_reason(answered.plan, [term], release):
+    if unanswerable_reason(answered.plan, [term], release) or is_few(term, answered)[0]:
         return None
     return nullable(STDERR.values(Composite.of_form(one(term), answered), DEFAULT_LEVEL))[0]
 

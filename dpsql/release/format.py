@@ -19,6 +19,7 @@ Every row count follows from the catalog and the lists of keys, and so does ever
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -368,6 +369,12 @@ class RowsBeyondBound:
     at_most: int | None = None
     units: int | None = None
     units_stderr: float | None = None
+
+    @property
+    def people(self) -> float:
+        """Fewest units that own the rows beyond, by the noisy numbers; infinite where they were not measured."""
+        units = [math.inf if self.rows is None else self.rows / max(1, self.at_most or 1)]
+        return min([*units, self.units] if self.units is not None and self.unbounded else units)
 
     @property
     def unbounded(self) -> bool:

@@ -24,6 +24,10 @@ FOUND = (
     "that is the chance, at most, that a key is shown which one unit alone holds. For groups of k units the general "
     "rule holds: k epsilon, and delta (exp(k epsilon) - 1) / (exp(epsilon) - 1)."
 )
+RULE = (
+    "Readers show no number of fewer than {} people by its noisy estimate (min_people). Whoever opens the file sees "
+    "every noisy cell, and no privacy claim rests on this rule."
+)
 FREE = "Questions cost nothing: the budget was spent once, when the release was made."
 
 

@@ -7,6 +7,7 @@ no temporary files, one thread (faster here than two), and its configuration can
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -81,6 +82,8 @@ class Release:
         path: the file.
         connection: read-only DuckDB connection to it.
         meta: the `meta` table.
+        min_people: fewest people of whom a number is shown (`executor.small_numbers`); 0 of a release that no interface
+            opened, such as that of a forecast.
         nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored; None
             takes the unbiased ones, and leaves it to whoever answers a whole statement to turn to the others.
         signer: whose signature it carries; None where it carries none.
@@ -101,6 +104,7 @@ class Release:
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
     margins: Margins = field(default_factory=lambda: Margins(LOCKDOWN), repr=False)
+    min_people: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _readers: int = field(default=0, repr=False)
     _reads: int = field(default=0, repr=False)
@@ -512,7 +516,29 @@ def open_release(
             raise MachineFault(f"{path} was not opened: no memory", hint="close other programs") from error
         except (duckdb.Error, UnicodeDecodeError) as error:
             raise damaged(Path(path)) from error
-    return Release(file, connection, meta, nonnegative, signer)
+    release = Release(file, connection, meta, nonnegative, signer)
+    try:
+        release.min_people = max(release.catalog.privacy.min_people, raised_min_people())
+    except BaseException:
+        connection.close()
+        raise
+    return release
+
+
+MIN_PEOPLE = "DPSQL_MIN_PEOPLE"
+"""The environment variable by which an interface raises the rule of small numbers of every release that it opens."""
+
+
+def raised_min_people() -> int:
+    """The least `min_people` of this process.
+
+    Raises:
+        InterfaceError: the variable is no whole number.
+    """
+    text = os.environ.get(MIN_PEOPLE, "0")
+    if not text.isdecimal():
+        raise InterfaceError(f"{MIN_PEOPLE} is a whole number", hint="for instance 11")
+    return int(text)
 
 
 def filled_release(fill: Callable[[duckdb.DuckDBPyConnection], None], name: str) -> Release:

@@ -47,6 +47,7 @@ from dpsql.errors import InterfaceError, NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
+from dpsql.executor.small_numbers import REASON, is_few
 from dpsql.faults import ANEW, machine
 from dpsql.federation.session import OpenReleases
 from dpsql.intervals.composite import Composite
@@ -55,7 +56,7 @@ from dpsql.planner.answerability import entropy_caveat, estimates_kind, unanswer
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import AxisQuery, bounds_of
-from dpsql.planner.notes import bias_notes, reported_notes
+from dpsql.planner.notes import Note, bias_notes, reported_notes
 from dpsql.planner.plan import ReleaseView, ViewPlan, needed_measures, views_of
 from dpsql.planner.terms import TRUE, Term
 from dpsql.progress import Progress, Stage
@@ -454,11 +455,12 @@ class ViewFile:
             group + leaves.start for group, leaves in zip(index, ranges, strict=True)
         ]
         for term in self.terms:
-            numbers = Composite.of_form(one(term), answered)
-            columns.append(numbers.central())
-            columns += [
+            numbers, few = Composite.of_form(one(term), answered), is_few(term, answered)
+            values = [numbers.central()]
+            values += [
                 error.values(numbers, DEFAULT_LEVEL if error is STDERR else level) for _, error in VALUES
             ]
+            columns += [np.where(few, np.nan, column) for column in values]
         return columns
 
     def described(self) -> dict[str, Any]:
@@ -467,6 +469,7 @@ class ViewFile:
         plan = self.plan([range(0, 1) for _ in self.sizes])
         block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in self.terms))
         notes = [*reported_notes(release.meta, block), *bias_notes(plan, self.terms, release)]
+        notes += [Note(REASON.format(release.min_people))] * (release.min_people > 0)
         positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
         columns = [(c.name, c.type, c.means) for axis in self.axes for c in axis]
         for name, term in zip(self.names, self.terms, strict=True):

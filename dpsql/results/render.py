@@ -127,9 +127,10 @@ MARKUP = re.compile(r"[\\`|*\[\]<&@]|(?<=\w):(?=//)|(?<=www)\.", re.IGNORECASE)
 LITERAL = {"<": "&lt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", ".": "&#46;"}
 """What Markdown would take for markup, or for an address to link to; characters that are not here get a backslash."""
 MIDNIGHT = datetime.time()
-WEAK, CUT = "?", "~"
+WEAK, FEW, CUT = "?", "*", "~"
 LEGEND = {
     WEAK: "? = too noisy to tell from zero",
+    FEW: "* = perhaps of fewer people than are shown",
     CUT: "~ = the part of the margin that interpolating a cut bin may add",
 }
 
@@ -179,6 +180,10 @@ class Renderable(Protocol):
     @property
     def marked(self) -> tuple[tuple[bool, ...], ...]:
         """Cells to be read with care."""
+
+    @property
+    def few(self) -> Grid:
+        """Marks of the rule of small numbers."""
 
     @property
     def undefined(self) -> Mapping[str, str]:
@@ -353,11 +358,13 @@ def _cells(answer: Renderable, level: float) -> Iterator[list[str]]:
     low, high = answer.interval_rows(level)
     for r, row in enumerate(_days(answer)):
         bounds = answer.model_bound[r] if r < len(answer.model_bound) else (None,) * len(row)
-        noise, marked = answer.noise_rows[r], answer.marked[r]
+        noise, marked, few = answer.noise_rows[r], answer.marked[r], [mark or 0 for mark in answer.few[r]]
         yield [
-            _cell(value, (low[r][c], high[r][c]), bounds[c], noisy=noise[c] is not None, marked=marked[c])
+            f"<{few[c]}" if few[c] > 0
+            else _cell(value, (low[r][c], high[r][c]), bounds[c], noisy=noise[c] is not None, marked=marked[c])
+            + (f" {FEW}" if few[c] < 0 else "")
             for c, value in enumerate(row)
-        ]
+        ]  # fmt: skip
 
 
 def _days(answer: Renderable) -> Grid:

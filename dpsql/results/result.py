@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import DataError, InterfaceError
 from dpsql.extras import extra
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, MODEL_BOUND, PARTS, STDERR, ErrorFunction
+from dpsql.intervals.errorfunctions import (
+    DEFAULT_LEVEL,
+    FEW,
+    HIGH,
+    LOW,
+    MODEL_BOUND,
+    PARTS,
+    STDERR,
+    ErrorFunction,
+)
 from dpsql.planner.notes import Reads
 from dpsql.release.request import paced, requested
 from dpsql.results import render
@@ -289,6 +298,11 @@ class Result:
     def noise_rows(self) -> Grid:
         """Standard errors of the noise alone; None where a cell has none."""
         return self.grid(PARTS["noise"], DEFAULT_LEVEL, None)
+
+    @cached_property
+    def few(self) -> Grid:
+        """Marks of the rule of small numbers: `min_people` of a hidden number, below 0 of a doubtful one, or 0."""
+        return self.grid(FEW, DEFAULT_LEVEL, None)
 
     @cached_property
     def marked(self) -> tuple[tuple[bool, ...], ...]:

@@ -456,7 +456,7 @@ def value_cells(value: Value, block: int, number: int, alias: str) -> Dependence
         return f"[{{'c': {table}{AT} * {STEP} + {code(block, number, part)}, 'w': {weight}}}]"
 
     if len(value.sides) == 1:
-        return NoisyLineage(cell(WHOLE))
+        return NoisyLineage(cell(WHOLE), plain=True)
     above, below = (
         MovingOperand(f"{table}v{number}{letter}", NoisyLineage(cell(part))) for letter, part in RATIO.items()
     )
@@ -485,7 +485,7 @@ def _either(column: Sequence[Dependence]) -> Dependence:
     if not isinstance(noisy, list):
         return noisy
     if len(noisy) == len(column) and all(dependence.shape == noisy[0].shape for dependence in noisy):
-        return noisy[0]
+        return replace(noisy[0], plain=all(dependence.plain for dependence in noisy))
     linear = all(dependence.linear for dependence in noisy)
     return NoisyLineage(EMPTY, None, "" if linear else NOWHERE, linear=linear)
 

@@ -34,6 +34,7 @@ class NoisyLineage:
         near: text of a list {b, g} of denominators and their cells; empty where there are none.
         linear: whether the weights are exact however far the cells are off.
         curve: where it is a function of one noisy value, which one.
+        plain: whether it is a value of a block, or a sum of such, each with the weight 1.
     """
 
     cells: str
@@ -41,6 +42,7 @@ class NoisyLineage:
     near: str = ""
     linear: bool = True
     curve: Curve | None = None
+    plain: bool = False
 
     @property
     def denominators(self) -> str:
@@ -73,7 +75,7 @@ class NoisyLineage:
         if curve is not None:
             value, argument = next(texts), curve.argument._of_parts(texts)
             curve = Curve(value, argument, curve.steps, tuple(islice(texts, len(curve.steps))))
-        return NoisyLineage(cells, quotient, near, self.linear, curve)
+        return NoisyLineage(cells, quotient, near, self.linear, curve, self.plain)
 
 
 class Curve(NamedTuple):
@@ -145,7 +147,7 @@ def scaled(value: NoisyLineage, factor: str) -> NoisyLineage:
         above=f"({unscaled.above} * {factor})", above_cells=times(unscaled.above_cells, factor)
     )
     curve = value.curve and value.curve.then("times", factor)
-    return replace(value, cells=times(value.cells, factor), quotient=quotient, curve=curve)
+    return replace(value, cells=times(value.cells, factor), quotient=quotient, curve=curve, plain=False)
 
 
 class MovingOperand(NamedTuple):

@@ -15,6 +15,7 @@ Where the choice of rows or branches hangs on noise there is no derivative, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from sqlglot import exp
@@ -75,11 +76,16 @@ def follow(node: Node, names: NameResolver) -> Dependence:
     """
     node = unguarded(node)
     rule = RULES.get(type(node))
-    if rule is not None:
-        return rule(node, names)
-    if isinstance(node, (exp.Window, exp.Filter, exp.AggFunc)):
-        return _call(node, names)
-    return _any_other(node, names)
+    if rule is None:
+        rule = _call if isinstance(node, (exp.Window, exp.Filter, exp.AggFunc)) else _any_other
+    dependence: Dependence = rule(node, names)
+    if isinstance(dependence, NoisyLineage) and dependence.plain and not isinstance(node, PLAIN):
+        return replace(dependence, plain=False)
+    return dependence
+
+
+PLAIN = (exp.Column, exp.Subquery, exp.Paren, exp.Alias, exp.Window, exp.Filter, exp.Sum)
+"""What hands values of blocks on as they are, or adds them up."""
 
 
 def moves(node: Node, names: NameResolver) -> bool:
@@ -421,7 +427,7 @@ def _summed(call: Call, value: NoisyLineage) -> NoisyLineage:
         return f"FLATTEN({call.around(f'LIST({text})')})"
 
     if value.linear:
-        return NoisyLineage(collected(cells))
+        return NoisyLineage(collected(cells), plain=value.plain)
     near = collected(value.denominators) if value.denominators else ""
     return NoisyLineage(collected(cells), None, near, linear=False)
 
@@ -443,7 +449,7 @@ def _shifted(call: Call, value: NoisyLineage) -> NoisyLineage:
             copy.set("default", verbatim(EMPTY if text == value.cells else "NULL"))
         return call.around(copy.sql(dialect="duckdb"))
 
-    return value.mapped(taken)
+    return replace(value.mapped(taken), plain=False)
 
 
 CALLS: dict[type[Node], Callable[[Call, NoisyLineage], NoisyLineage]] = {

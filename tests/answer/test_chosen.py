@@ -13,6 +13,7 @@ from dpsql.executor import outer
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.outer import Row
 from dpsql.executor.relation import Relation
+from dpsql.intervals import cells
 from dpsql.intervals.cells import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import Interval
@@ -200,7 +201,7 @@ def test_intervals_of_candidates_go_by_blocks_and_end_with_their_request(
 ) -> None:
     top = f"{GROUPS} ORDER BY n DESC LIMIT 5"
     unblocked = candidates(answerer.query(top))
-    monkeypatch.setattr(outer, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(cells, "BLOCK_ROWS", 4)
     request, plain, sizes = Request(), outer.composite, list[int]()
 
     def counted(

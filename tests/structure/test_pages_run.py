@@ -34,6 +34,7 @@ def test_the_curator_s_release_is_asked_by_the_analyst(
         ("tutorial/stream.md", 8),
         ("how-it-works.md", 1),
         ("walk.md", 7),
+        ("small-numbers.md", 3),
         ("five-minutes.md", 5),
     ],
 )

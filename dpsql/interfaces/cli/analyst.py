@@ -26,6 +26,7 @@ from dpsql.interfaces.cli import (
     write_text,
 )
 from dpsql.progress import silent
+from dpsql.release.read import MIN_PEOPLE, raised_min_people
 from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
 from dpsql.results.render import FORMATS, STYLES, notes_beside, render
@@ -47,6 +48,16 @@ def _require(context: click.Context, option: click.Parameter, value: str | None)
         os.environ[REQUIRED] = value
 
 
+def _hide(context: click.Context, option: click.Parameter, value: int | None) -> None:
+    """Let every release that this process and those it starts open hide numbers of fewer people."""
+    if value is not None:
+        os.environ[MIN_PEOPLE] = str(max(value, raised_min_people()))
+
+
+rule = click.option(
+    "--min-people", type=click.IntRange(1), expose_value=False, callback=_hide,
+    help="show no number of fewer people by its noisy estimate; raises the release's own, never lowers it",
+)  # fmt: skip
 signed = click.option(
     "--require-signature", metavar="KEY", expose_value=False, callback=_require,
     help=f"a public key, or a file of them, of which one must have signed each release; else ${REQUIRED}",
@@ -65,6 +76,7 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
 @of_intervals
 @as_of
+@rule
 @signed
 @estimates
 @combine
@@ -139,6 +151,7 @@ def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) 
 )  # fmt: skip
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of margins")
 @as_of
+@rule
 @signed
 @click.pass_context
 def shell(
@@ -192,6 +205,7 @@ def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
 @click.option("--dbt", is_flag=True, help="write sources.yml too, for dbt-duckdb")
 @of_intervals
 @as_of
+@rule
 @signed
 @estimates
 @tells
@@ -221,6 +235,7 @@ def export(
 @several
 @click.option("--port", type=PORT, default=0, show_default=True, help="to listen on; 0 takes a free one")
 @as_of
+@rule
 @signed
 @click.option("--json", "as_json", is_flag=True, help="print the address as JSON")
 def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: bool) -> None:
@@ -245,6 +260,7 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 @several
 @click.option("-o", "--output", required=True, type=FILE, help="folder to make")
 @as_of
+@rule
 @signed
 @estimates
 @tells
@@ -375,6 +391,7 @@ def _address(context: click.Context, option: click.Parameter, written: str | Non
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
 )
 @as_of
+@rule
 @signed
 @click.option("--together", "siblings", type=FILE, hidden=True)
 @click.option("--socket", "clients_socket", type=int, hidden=True)

@@ -18,11 +18,11 @@ from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.questions import RatedQuestion, totals, well_answered
 from dpsql.interfaces.web.page import SHARED, asset, document
 from dpsql.interfaces.web.report.model import page_model
-from dpsql.planner.notes import PARTICIPATIONS
+from dpsql.planner.notes import PARTICIPATIONS, beyond_notes
 from dpsql.release import Release
-from dpsql.release.format import Promise, RowsBeyondBound, ScaleMeta, SpentAmount, to_json
-from dpsql.release.promises import FREE, promise_together, promise_words, short
-from dpsql.release.reports import BitLeftOut, LocalMeta, ShuffledMeta, SlotsLeftOut
+from dpsql.release.format import Promise, ScaleMeta, SpentAmount, to_json
+from dpsql.release.promises import FREE, RULE, promise_together, promise_words, short
+from dpsql.release.reports import LocalMeta, ShuffledMeta
 from dpsql.results.render import shown, split_margin
 
 HERE = "dpsql.interfaces.web.report"
@@ -66,13 +66,14 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         '<div id="ask"></div><div id="answer" aria-live="polite"></div>',
         "<h2>What is promised</h2>",
         *_promise(release.meta.privacy),
+        *([f"<p>{RULE.format(release.min_people)}</p>"] if release.min_people else []),
         *collected(release.meta.local),
         *(_together(beside) if beside is not None else ()),
         "<h2>What was spent</h2>",
         table(("on", "part"), _spent(release.meta.spends)),
         f"<p>{FREE}</p>",
         *_scales(release.meta.scales, model["weight_error"] > 0),
-        *_bounding(release.meta.bounding),
+        *_bounding(release),
         *(_view(view, model) for view in model["views"]),
     ]
     model_json = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
@@ -247,9 +248,10 @@ def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def _bounding(tables: Sequence[RowsBeyondBound | SlotsLeftOut | BitLeftOut]) -> list[str]:
+def _bounding(release: Release) -> list[str]:
     """Rows of a unit beyond the contribution bound, table by table, as far as known."""
-    notes = [f"<p>{escape(bounded.note())}</p>" for bounded in tables]
+    tables = dict.fromkeys(bounded.of for bounded in release.meta.bounding)
+    notes = [f"<p>{escape(note.text)}</p>" for of in tables for note in beyond_notes(of, release)]
     return ["<h2>Rows beyond the contribution bound</h2>", *notes] if notes else []
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dpsql.catalog.graph import sums_rows
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
+from dpsql.executor.small_numbers import BoolArray, is_few
 from dpsql.interfaces.python.describe import TableInfo, asked_name, describe, widest
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval
@@ -207,12 +208,14 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
     step = -(-meta.leaves // MOST_BARS)
     starts = np.arange(0, meta.leaves, step)
     counts = np.add.reduceat(_marginal(release, statistic, position), starts)
-    low, high = _ends(release, statistic, position, np.arange(meta.leaves) // step)
+    few, low, high = _ends(release, statistic, position, np.arange(meta.leaves) // step)
     names = [first for first, _ in axis_labels(release, axis).ends]
     special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
     return {
         "axis": axis,
-        "bars": [_short(float(value), 7) for value in counts],
+        "bars": [
+            None if hidden else _short(float(value), 7) for value, hidden in zip(counts, few, strict=True)
+        ],
         "low": low,
         "high": high,
         "labels": [special.get(int(i)) or (names[i] if i < len(names) else "") for i in starts],
@@ -221,8 +224,8 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
 
 def _ends(
     release: Release, statistic: StatisticMeta, position: int, group: npt.NDArray[np.int64]
-) -> tuple[list[float | None], list[float | None]]:
-    """Ends of 95% intervals of the counts of groups of one axis's leaves, as answers have them; None where open."""
+) -> tuple[BoolArray, list[float | None], list[float | None]]:
+    """Groups of one axis's leaves whose counts are hidden, and ends of 95% intervals of counts; None where open."""
     cells, index, groups = [], [], int(group[-1]) + 1
     for place, number in enumerate(statistic.axes):
         leaves = release.axes[number].leaves
@@ -238,7 +241,12 @@ def _ends(
     term = Term(statistic.measure)
     answered = answer_terms(plan, [term], tuple(index), release)
     ends = interval(Composite.of_form(one(term), answered), DEFAULT_LEVEL)
-    return tuple([None if end is None else _short(end, 7) for end in nullable(side)] for side in ends)  # type: ignore[return-value]
+    few = is_few(term, answered)
+    low, high = (
+        [None if end is None else _short(end, 7) for end in nullable(np.where(few, np.nan, side))]
+        for side in ends
+    )
+    return few, low, high
 
 
 def _marginal(release: Release, statistic: StatisticMeta, position: int) -> FloatArray:

@@ -136,7 +136,7 @@ function element(name, attributes = {}, ...children) {
 // Noisy counts along one axis.
 function histogram(view, axis, data) {
   const points = data.bars.map((value, i) => {
-    return { value, low: data.low[i], high: data.high[i] };
+    return value === null ? null : { value, low: data.low[i], high: data.high[i] };
   });
   return figure({ kind: "bars", x: data.labels, series: [{ name: "", points }], across: axis.name, up: `count of ${view.of}` },
     `Noisy counts of ${view.of} by ${axis.name}; error bars are 95% intervals.`);

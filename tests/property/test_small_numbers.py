@@ -1,0 +1,143 @@
+"""The rule of small numbers: no statement at any interface shows a number, or an end, of fewer people than its k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.federation.session import OpenReleases, open_session
+from tests.interfaces.wire_client import Wire, running
+from tests.property.small_numbers import SALES, Asked, K, ruled_shop, statements
+from tests.thinned import by_default
+
+BATCH = 25
+
+
+@pytest.fixture(scope="module")
+def release(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ruled_shop(tmp_path_factory.mktemp("ruled"))
+
+
+@pytest.fixture(scope="module")
+def opened(release: Path) -> Iterator[OpenReleases]:
+    session = open_session([release])
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="module")
+def asked(release: Path, opened: OpenReleases) -> Iterator[Asked]:
+    with running(release) as server:
+        wire = Wire(server.port)
+        wire.until_ready()
+        yield Asked(opened, wire)
+
+
+@pytest.mark.parametrize("seed", by_default(range(40), 2))
+def test_random_statements_show_nothing_of_fewer_people(asked: Asked, seed: int) -> None:
+    answers = [asked.faults(statement) for statement in islice(statements(seed), BATCH)]
+    assert sum(map(bool, answers)) > BATCH / 2
+    assert not [fault for answer in answers for of_interface in answer.values() for fault in of_interface]
+
+
+def test_the_judge_sees_a_release_without_the_rule(asked: Asked, opened: OpenReleases) -> None:
+    free = Asked(opened, None)
+    free.releases = OpenReleases((free.free.release,), (free.free,))
+    free.connection.session = free.releases
+    faults = [free.faults(statement) for statement in islice(statements(0), BATCH)]
+    assert {name for answer in faults for name, lines in answer.items() if lines} == set(free.interfaces)
+
+
+def test_an_interface_raises_the_rule_and_never_lowers_it(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = f"SELECT region, COUNT(*) AS n FROM {SALES} GROUP BY region"
+    shown = []
+    for least in ("1", "60"):
+        monkeypatch.setenv("DPSQL_MIN_PEOPLE", least)
+        answer = dpsql.query(sql, release)
+        shown.append([row[1] is not None for row in answer.rows])
+        assert (f"<{max(K, int(least))}" in str(answer)) == (False in shown[-1])
+    assert shown == [[True, True, True, False], [False, True, False, False]]
+    monkeypatch.setenv("DPSQL_MIN_PEOPLE", "few")
+    with pytest.raises(dpsql.Error, match="whole number"):
+        dpsql.query(sql, release)
+
+
+@pytest.mark.parametrize(
+    ("sql", "hidden"),
+    [
+        (f"SELECT COUNT(*) FROM {SALES} WHERE age = 30", "all"),
+        (f"SELECT age, COUNT(*) AS n FROM {SALES} GROUP BY age", "all"),
+        (f"SELECT MEDIAN(age) FROM {SALES} WHERE region = 'east' AND age < 23", "all"),
+        (f"SELECT MIN(age), MAX(age), COUNT(DISTINCT age) FROM {SALES}", ""),
+        (f"SELECT SUM(n) FROM (SELECT age, COUNT(*) AS n FROM {SALES} GROUP BY age)", ""),
+        (f"SELECT SUM(n) FROM (SELECT age, COUNT(*) AS n FROM {SALES} GROUP BY age) WHERE age < 22", "all"),
+        (f"SELECT COUNT(*) - COUNT(*) FILTER (WHERE age <> 30) FROM {SALES}", "all"),
+        ("SELECT (SELECT COUNT(*) FROM sales) - (SELECT COUNT(*) FROM "
+         f"{SALES} WHERE age <> 30)", "all"),
+        (f"SELECT SUM(CASE WHEN age = 30 THEN 1000000 ELSE 1 END) FROM {SALES}", "all"),
+        (f"SELECT SUM(GREATEST(age - 58, 0)) FROM {SALES}", "all"),
+        (f"SELECT a.n - b.n FROM (SELECT COUNT(*) AS n FROM {SALES} WHERE age < 40) AS a, "
+         f"(SELECT COUNT(*) AS n FROM {SALES} WHERE age < 39) AS b", "all"),
+    ],
+)  # fmt: skip
+def test_what_an_attacker_types(opened: OpenReleases, sql: str, hidden: str) -> None:
+    answer = opened.query(sql)
+    low, high = answer.interval_rows()
+    ends = [row[-1] for grid in (answer.rows, low, high, answer.stderr_rows) for row in grid]
+    assert all(end is None for end in ends) == (hidden == "all")
+    assert hidden == "" or any("fewer than 11 people" in flag for flag in answer.flags)
+
+
+def test_a_sum_of_groups_has_its_own_number_and_ends(opened: OpenReleases) -> None:
+    groups = f"(SELECT age, COUNT(*) AS n FROM {SALES} GROUP BY age)"
+    by_groups, whole = (
+        opened.query(f"SELECT SUM(n) FROM {groups}"),
+        opened.query(f"SELECT COUNT(*) FROM {SALES}"),
+    )
+    assert by_groups.scalar() == pytest.approx(whole.scalar())
+    for low, high in zip(by_groups.interval_rows(), whole.interval_rows(), strict=True):
+        assert low[0][0] == pytest.approx(high[0][0])
+
+
+def test_numbers_near_the_rule_are_marked(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = f"SELECT age // 4 AS band, COUNT(*) AS n FROM {SALES} GROUP BY 1"
+    shown = [row[1] for row in dpsql.query(sql, release).rows if row[1] is not None]
+    monkeypatch.setenv("DPSQL_MIN_PEOPLE", str(int(min(shown) / 20)))  # its interval reaches below
+    text = str(dpsql.query(sql, release))
+    assert "* = perhaps of fewer people" in text
+
+
+def test_plans_and_notes_hold_no_hidden_number(opened: OpenReleases, asked: Asked) -> None:
+    sql = f"SELECT region, age, SUM(amount) AS s, COUNT(*) AS n FROM {SALES} GROUP BY region, age"
+    answer, free = opened.query(sql), asked.free.query(sql)
+    printed = " ".join([*answer.plan, *answer.notes, repr(answer.decomposition)])
+    for row in free.rows:
+        assert not any(f"{value:.6g}" in printed for value in row[2:] if abs(value) > 100)
+    assert "'estimate'" not in printed
+
+
+def test_files_and_pages_hide_them_too(opened: OpenReleases, tmp_path: Path) -> None:
+    from dpsql.interfaces.web.report import report_page
+    from dpsql.interfaces.web.report.model import page_model
+    from dpsql.results.export import export
+
+    export(opened, tmp_path / "tables", (), 0.95, lambda step: None)
+    sql = f"SELECT count, count_low FROM '{tmp_path}/tables/demand.parquet'"
+    rows = duckdb.sql(sql).fetchall()
+    assert all(count is None or count / 20 >= K for count, _ in rows)
+    assert any(low is None for _, low in rows)
+    bars = [
+        (bar, histogram["low"][i])
+        for view in page_model(opened.releases[0])["views"] if view["name"] == "demand"
+        for histogram in view["histograms"] for i, bar in enumerate(histogram["bars"])
+    ]  # fmt: skip
+    assert any(bar is None for bar, _ in bars)
+    assert all(low is None if bar is None else bar / 20 >= K for bar, low in bars)
+    assert "no privacy claim rests on this rule" in report_page(opened.releases[0])
