@@ -34,7 +34,7 @@ Right, or marked as not | answers | totals, words
 What BI tools send | bi | measure
 Accuracy of central releases | central | expected, joint, trees, cubes, text_cubes, measure, blocks, unseen_planes
 Accuracy of central releases | central | unseen_planes held, unseen_lines
-Accuracy about people | userlevel | measure, predicted, made_up, nulls, short
+Accuracy about people | userlevel | measure, forecasts, made_up, nulls, short
 Facts about people | people | measure
 Keys that nobody listed | keys | measure
 Reports of devices | local | {", ".join(f"measure --only {part}" for part in LOCAL_PARTS)}, collect, columns, totals

@@ -35,7 +35,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Bound(NamedTuple):
-    """A bound, and the ceiling until it is reached."""
+    """A bound, and the ceiling until it is reached.
+
+    Ceilings of code, its classes and its tests were raised once, for what `min_people` and crowds of logins take.
+    """
 
     bound: float
     ceiling: float | None = None
@@ -203,12 +206,12 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 349),
-    "code-lines": Bound(62500, 64696),
+    "modules": Bound(250, 348),
+    "code-lines": Bound(62500, 64982),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 866),
-    "value-classes-built-in-at-most-one-place": Bound(120, 248),
-    "functions-of-one-statement": Bound(1300, 1704),
+    "classes": Bound(650, 870),
+    "value-classes-built-in-at-most-one-place": Bound(120, 249),
+    "functions-of-one-statement": Bound(1300, 1720),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 11),
     "modules-above-600-lines": Bound(0),
@@ -239,10 +242,10 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 9.8)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_308)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_242)),
-    "words of docs": (_words, Bound(90_000)),
+    "imports, % of code lines": (_imports, Bound(8, 9.7)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_424)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_198)),
+    "words of docs": (_words, Bound(50_000, 52_900)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
         Bound(15),
