@@ -26,6 +26,7 @@ from benchmarks.figures import Figures
 from benchmarks.firsthour.drafts import UNITS
 from dpsql.api import init
 from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.derived import PREFIX
 from dpsql.curator.confirm import confirm_file, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices
 from dpsql.curator.forecast import plan_catalog
@@ -59,8 +60,12 @@ def guessed(catalog: Catalog, data: Path, table: str) -> dict[str, Any]:
             database.execute(f"SELECT count(*), sum(n), max(n) FROM ({owned})").fetchone() or ()
         )
         means = {}
-        for name in catalog.tables[table].summable:
-            (mean,) = database.execute(f'SELECT avg("{name}") FROM {joined}').fetchone() or (None,)
+        for name in (n for n in catalog.tables[table].summable if not n.startswith(PREFIX)):
+            written = catalog.tables[table].measures.get(name)
+            value = f'"{name}"' if written is None else written.expr
+            (mean,) = database.execute(f"SELECT avg({value}) FROM '{data}/{table}.parquet'").fetchone() or (
+                None,
+            )
             means |= {name: float(mean)} if mean else {}
     return {"units": units, "rows": int(rows), "most_rows": most, "means": means}
 
