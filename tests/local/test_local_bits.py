@@ -182,6 +182,15 @@ def test_the_mix_lies_between_the_two_laws() -> None:
     assert bars[1] == pytest.approx(bars[0] * (BEYOND_MIXED / BEYOND) ** 2)
 
 
+def test_estimated_covariances_without_a_root_are_taken_by_their_size() -> None:
+    """6,000 people, R = 3: the difference's covariance had a direction below 0, and `collect` ended in LinAlgError."""
+    share = np.arange(1.0, 7.0) / 21
+    noise = (np.diag(share) - np.outer(share, share)) * 1e-3
+    found, at_random = shrink(TwoLaws(share, share[::-1].copy(), noise, noise, 1.01 * noise), 6)
+    assert found.shares.sum() == pytest.approx(1) and min(found.shares) >= 0 <= at_random <= 1
+    assert np.linalg.eigvalsh(found.covariance).min() > -1e-12
+
+
 def test_a_clip_bar_widens_axes_and_interactions_and_scales_follow_the_bits(tmp_path: Path) -> None:
     _, plan = town(tmp_path)
     people = visitors(0.8)

@@ -145,17 +145,18 @@ def shrink(laws: TwoLaws, smooth: int) -> tuple[blue.ShareEstimate, float]:
     """
     size = laws.rows.size
     free, prior = slice(0, size - 1), _tilt_prior(laws.person, smooth)
-    joint_covariance = np.block([[laws.own[free, free], laws.cross[free, free]],
-                     [laws.cross[free, free].T, laws.plain[free, free]]])  # fmt: skip
+    joint_covariance = _proper(
+        np.block([[laws.own[free, free], laws.cross[free, free]],
+                  [laws.cross[free, free].T, laws.plain[free, free]]])
+    )  # fmt: skip
     seen = np.concatenate([laws.rows[free], laws.person[free]])
-    twice = np.vstack([np.eye(size - 1), np.eye(size - 1)])
-    shift, noise = laws.apart.shares[free], laws.apart.covariance[free, free]
-    ridge = 1e-10 * float(np.trace(joint_covariance)) / len(joint_covariance)
+    twice, apart = np.vstack([np.eye(size - 1)] * 2), np.hstack([np.eye(size - 1), -np.eye(size - 1)])
+    shift, noise = laws.apart.shares[free], apart @ joint_covariance @ apart.T
     logs, means, spreads = [], [], []
     for strength in STRENGTHS:
         tilt = strength * prior[free, free]
-        logs.append(_log_likelihood(shift, noise + tilt + ridge * np.eye(size - 1)))
-        tilted_covariance = joint_covariance + ridge * np.eye(len(joint_covariance))
+        logs.append(_log_likelihood(shift, noise + tilt))
+        tilted_covariance = joint_covariance.copy()
         tilted_covariance[size - 1 :, size - 1 :] += tilt
         solved = np.linalg.solve(tilted_covariance, np.column_stack([twice, seen]))
         spread = np.linalg.inv(twice.T @ solved[:, :-1])
@@ -172,6 +173,13 @@ def shrink(laws: TwoLaws, smooth: int) -> tuple[blue.ShareEstimate, float]:
     covariance = np.asarray(lift @ inner @ lift.T)
     precision = blue.constrained_inverse(covariance)
     return blue.ShareEstimate(blue.simplex_fit(precision, precision @ last), covariance), float(weights[0])
+
+
+def _proper(covariance: FloatArray) -> FloatArray:
+    """A covariance that is estimated at noisy shares, which may have directions of negative variance: their size."""
+    sizes, directions = np.linalg.eigh(covariance)
+    least = 1e-10 * float(np.trace(covariance)) / len(covariance)
+    return np.asarray((directions * np.maximum(np.abs(sizes), least)) @ directions.T)
 
 
 def _tilt_prior(person: FloatArray, smooth: int) -> FloatArray:
