@@ -164,66 +164,64 @@ def write_plan(
             if after is not None:
                 collection, _ = _tallied(files.plan_file(after.plan), after, silent)
                 first = collection.plan, forecast.row_reports(collection)
-            plans = _Plans(survey, label, first)
-            if largest_error is not None:
-                people = forecast.people_needed(plans.worst, largest_error, people)
-            expected = plans.all_of(people)
+            expected = _device_forecast(survey, people, label, first, largest_error)
     if expected.plan is not None:
         files.write_plan_file(target, expected.plan.raw)
     return expected
 
 
-class _Plans(NamedTuple):
-    """Plans of one catalog for any number of people."""
+def _device_forecast(
+    survey: Survey,
+    people: int,
+    label: str,
+    first: tuple[Plan, RowReports] | None,
+    largest_error: float | None,
+) -> forecast.CollectionForecast:
+    """The plan that goes out next, for as many people as the largest error needs, and all that can be said of it."""
 
-    survey: Survey
-    label: str
-    first: tuple[Plan, RowReports] | None
-
-    def plan(self, design: CollectionDesign) -> Plan:
-        """The plan that goes out next."""
-        if self.first is None:
+    def planned(design: CollectionDesign) -> Plan:
+        if first is None:
             return read_plan(forecast.first_plan(design))
-        return read_plan(forecast.second_plan(design, *self.first))
+        return read_plan(forecast.second_plan(design, *first))
 
-    def predictions(self, design: CollectionDesign) -> list[forecast.Prediction]:
-        plan = self.plan(design)
+    def predictions_of(design: CollectionDesign) -> list[forecast.Prediction]:
+        plan = planned(design)
         # the part of the people who belong to the plan's round
         in_round = plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
         return forecast.predict(plan, max(round(design.people * in_round), 1))
 
-    def worst(self, people: int) -> float:
+    def worst(people: int) -> float:
         """The largest error, as a share of the people."""
-        design = design_of(self.survey, people, self.label)
-        if forecast.asks_rows_alone(self.plan(design)):
+        design = design_of(survey, people, label)
+        if forecast.asks_rows_alone(planned(design)):
             raise InterfaceError(
                 "the first round of `tau: estimate` asks for row counts alone, which have no target",
                 hint="give the target with --after, or a number as tau",
             )
-        return max(prediction.error for prediction in self.predictions(design))
+        return max(prediction.error for prediction in predictions_of(design))
 
-    def all_of(self, people: int) -> forecast.CollectionForecast:
-        """All that can be said of the plan."""
-        design = design_of(self.survey, people, self.label)
-        plan, predictions = self.plan(design), self.predictions(design)
+    if largest_error is not None:
+        people = forecast.people_needed(worst, largest_error, people)
+    design = design_of(survey, people, label)
+    plan, predictions = planned(design), predictions_of(design)
 
-        def at_epsilon(epsilon: float) -> list[forecast.Prediction]:
-            return self.predictions(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
+    def at_epsilon(epsilon: float) -> list[forecast.Prediction]:
+        return predictions_of(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
 
-        unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
-        unguessed &= not self.survey.collection.row_guess
-        views = {name: axes for name, (axes, _) in self.survey.views.items()}
-        helped = {
-            prediction.question: [
-                *(forecast.free_ways(design, prediction, self.predictions) if unguessed else ()),
-                *forecast.ways_out(plan, people, prediction, at_epsilon),
-            ]
-            for prediction in predictions
-            if prediction.axes and forecast.is_noise(prediction)
-        }
-        seconds = 0.0 if forecast.asks_rows_alone(plan) else joint_seconds(plan, self.survey.tables)
-        costs = forecast.view_costs(plan, views, predictions)
-        return forecast.CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
+    unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
+    unguessed &= not survey.collection.row_guess
+    views = {name: axes for name, (axes, _) in survey.views.items()}
+    helped = {
+        prediction.question: [
+            *(forecast.free_ways(design, prediction, predictions_of) if unguessed else ()),
+            *forecast.ways_out(plan, people, prediction, at_epsilon),
+        ]
+        for prediction in predictions
+        if prediction.axes and forecast.is_noise(prediction)
+    }
+    seconds = 0.0 if forecast.asks_rows_alone(plan) else joint_seconds(plan, survey.tables)
+    costs = forecast.view_costs(plan, views, predictions)
+    return forecast.CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
 
 
 def _service_forecast(

@@ -75,17 +75,17 @@ def test_python_threads_take_turns() -> None:
 def test_planning_and_collecting_solve_on_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, set[int]] = {}
 
-    def watched(name: str) -> None:
-        former = getattr(run, name)
+    def watched(module: Any, name: str) -> None:
+        former = getattr(module, name)
 
         def inside(*given: Any, **options: Any) -> Any:
             seen[name] = blas_threads()
             return former(*given, **options)
 
-        monkeypatch.setattr(run, name, inside)
+        monkeypatch.setattr(module, name, inside)
 
-    watched("predict")
-    watched("release_content")
+    watched(run.forecast, "predict")
+    watched(run, "release_content")
     catalog, plan, spool = tmp_path / "c.yaml", tmp_path / "plan.json", tmp_path / "r.parquet"
     catalog.write_text(CATALOG)
     run.write_plan(catalog, plan, 500)
