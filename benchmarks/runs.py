@@ -30,7 +30,7 @@ _MODULES = f"""\
 Privacy proved, files that attack, faults | withstand | prove, hostile, fuzz, frames, soak, kills, faults, damage, exits
 One value, one table from every source | sources | places, stars, pairs, mutants, witness
 Right, or marked as not | answers | measure, quantiles, moments, selected, bounds, samples, catalogs, limits, distinct
-Right, or marked as not | answers | totals, words
+Right, or marked as not | answers | totals, words, small_numbers
 What BI tools send | bi | measure
 Accuracy of central releases | central | expected, joint, trees, cubes, text_cubes, measure, blocks, unseen_planes
 Accuracy of central releases | central | unseen_planes held, unseen_lines

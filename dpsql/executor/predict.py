@@ -146,12 +146,14 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
     if counted is not None:
         answered = with_even_rows(answered, counted, means or {})
-    without_size = not rehearsed and (means is None or counted is None)
+    of_rows = all(
+        sums_rows(term.measure) for term in form.terms
+    )  # a guess of rows says not how many people there are
+    without_size = not rehearsed and (means is None or counted is None or not of_rows)
     estimated = replace(Composite.of_form(form, answered), dry=without_size)
     low, high = (end.values(estimated, DEFAULT_LEVEL) for end in (LOW, HIGH))
-    errors = (high - low) / (
-        2 * quantile(DEFAULT_LEVEL)
-    )  # of the interval that is printed: cut where a count is near 0
+    # of the interval that is printed, which is cut where a count is near 0
+    errors = (high - low) / (2 * quantile(DEFAULT_LEVEL))
     relative = _relative(errors, estimated.central()) if rehearsed else None
     errors = errors[~np.isnan(errors)]
     plain = (

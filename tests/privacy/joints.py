@@ -40,9 +40,10 @@ MORE
 HOP = """  TABLE: {role: dimension, key: key, private: true, foreign_keys: {link: NEXT},
     columns: {kind: {type: int, lower: 0, upper: 2}}}
 """
-RETURNS = """  returns: {role: fact, foreign_keys: {link: person}, max_ids: 2,
+RETURNS = """  returns: {role: fact, foreign_keys: {link: person}, max_ids: 2, clipped_share: 0.01,
     columns: {size: {type: int, lower: 0, upper: 7}}}
 """
+WEIGHTS = "max_ids: 4, bounding: weight, clipped_share: 0.01,"
 SALES = "link INT, code INT, day DATE, size INT, amount INT"
 
 
@@ -67,7 +68,7 @@ def catalog(
     way: Sequence[str] = (),
     unit: str = "person.id",
     promise: str = "delta: 0",
-    bounds: str = "max_ids: 4,",
+    bounds: str = "max_ids: 4, clipped_share: 0.01,",
     axes: str = "sales.size",
     measures: str = "[count, sales.amount]",
     mechanism: str = ", mechanism: identity",
@@ -282,7 +283,7 @@ STREAM = "stream: {column: sales.day, grain: day, horizon: 4, max_batches: LIFE,
 
 def stream(life: int, promise: str, strategy: str = "auto", way: Sequence[str] = ()) -> str:
     return catalog(
-        way=way, axes="sales.day, sales.size", promise=promise, mechanism="", bounds="max_ids: 2,",
+        way=way, axes="sales.day, sales.size", promise=promise, mechanism="", bounds="max_ids: 2, clipped_share: 0.01,",
         stream=STREAM.replace("LIFE", str(life)).replace("STRATEGY", strategy),
     )  # fmt: skip
 
@@ -339,7 +340,7 @@ JOINTS = (
     Joint("shared keys, hers before everybody's", one_more(
         catalog(way=WAY[:1], axes="orders.kind", measures="[count]"), 9, WAY[:1], unit=-1), TIGHT),
     Joint("shared keys, weighted rows, a person who stands twice", one_more(catalog(
-        way=WAY[:1], axes="person.age", measures="[count]", bounds="max_ids: 4, bounding: weight,"), 9, WAY[:1]),
+        way=WAY[:1], axes="person.age", measures="[count]", bounds=WEIGHTS), 9, WAY[:1]),
         TIGHT),
     Joint("shared keys, bounds chosen from data", one_more(
         catalog(way=WAY[:1], axes="orders.kind", bounds="max_ids: auto,", mechanism=""), 9, WAY[:1]), ANY),
@@ -354,7 +355,7 @@ JOINTS = (
         catalog(promise=DELTA, mechanism=", mechanism: gaussian")), TIGHT),
     Joint("hundreds of rows, Gaussian cells", one_more(catalog(promise=DELTA)), TIGHT),
     Joint("weighted rows over two axes", one_more(
-        catalog(bounds="max_ids: 4, bounding: weight,", axes="sales.day, sales.size")), TIGHT),
+        catalog(bounds=WEIGHTS, axes="sales.day, sales.size")), TIGHT),
     Joint("rows beyond the bound are measured", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT),
     Joint("values beyond the bounds are measured", values_beyond(
@@ -396,7 +397,7 @@ JOINTS = (
         catalog(promise=DELTA, axes=PLANE, mechanism=", ways: 2")), TIGHT),
     Joint("bought", one_more(catalog(axes="sales.day, person.age", mechanism=BOUGHT)), TIGHT),
     Joint("bought under a delta, weighted rows", one_more(catalog(
-        axes="sales.day, person.age", mechanism=BOUGHT, promise=DELTA, bounds="max_ids: 4, bounding: weight,")), TIGHT),
+        axes="sales.day, person.age", mechanism=BOUGHT, promise=DELTA, bounds=WEIGHTS)), TIGHT),
     Joint("different people", one_more(
         catalog(axes="sales.size, person.age", measures="{count: 0.5, people: 0.5}", mechanism="")), TIGHT, slow=True),
     Joint("a stream", in_each_batch(stream(2, PURE)), TIGHT),
