@@ -283,7 +283,7 @@ STREAM = "stream: {column: sales.day, grain: day, horizon: 4, max_batches: LIFE,
 
 def stream(life: int, promise: str, strategy: str = "auto", way: Sequence[str] = ()) -> str:
     return catalog(
-        way=way, axes="sales.day, sales.size", promise=promise, mechanism="", bounds="max_ids: 2, clipped_share: 0.01,",
+        way=way, axes="sales.day, sales.size", promise=promise, mechanism="", bounds="max_ids: 2,",
         stream=STREAM.replace("LIFE", str(life)).replace("STRATEGY", strategy),
     )  # fmt: skip
 

@@ -211,9 +211,9 @@ def _tight(
     base = {name: _without(table, (VICTIM, 901)) for name, table in right.items()}
     if "unit: row" in text:
         return text, base | {"sales": base["sales"].plus((0, *CELL))}, base
-    mine = {"sales": [(VICTIM, *CELL)] * 40, "person": [(VICTIM, 1)]}
+    mine = {"sales": [(VICTIM, *CELL)] * 80, "person": [(VICTIM, 1)]}
     mine |= {name: [(VICTIM, VICTIM, 1)] for name in way}
-    mine |= {"returns": [(VICTIM, 3)] * 9} if "returns" in base else {}
+    mine |= {"returns": [(VICTIM, 3)] * 80} if "returns" in base else {}
     return text, base | {name: base[name].plus(*rows) for name, rows in mine.items()}, base
 
 
