@@ -207,10 +207,10 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 348),
-    "code-lines": Bound(62500, 64982),
+    "code-lines": Bound(62500, 64989),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 870),
-    "value-classes-built-in-at-most-one-place": Bound(120, 249),
+    "classes": Bound(650, 869),
+    "value-classes-built-in-at-most-one-place": Bound(120, 248),
     "functions-of-one-statement": Bound(1300, 1720),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 11),
@@ -243,9 +243,9 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 9.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_424)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_198)),
-    "words of docs": (_words, Bound(50_000, 52_900)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_434)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_203)),
+    "words of docs": (_words, Bound(50_000, 52_829)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
         Bound(15),
