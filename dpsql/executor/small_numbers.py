@@ -16,7 +16,7 @@ or opens the file, sees more: no privacy claim rests on this rule.
 
 **Privacy**: post-processing of released numbers. The estimates carry noise: a group of k people may be hidden, and one
 of k - 1 shown.
-**Source**: docs/small-numbers.md.
+**Source**: docs/small-numbers.md, "What the rule does, and what it does not".
 """
 
 from __future__ import annotations

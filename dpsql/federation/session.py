@@ -23,7 +23,8 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.route import Router
 from dpsql.intervals.partial_bins import checked
 from dpsql.release import Release, open_release
-from dpsql.release.read import raised_min_people, release_file
+from dpsql.release.promises import raised_min_people
+from dpsql.release.read import release_file
 from dpsql.release.request import requested
 from dpsql.release.signature import required_signers
 from dpsql.results.result import Result, hide

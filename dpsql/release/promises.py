@@ -1,14 +1,16 @@
-"""Promises of a release in sentences for people, and the joint one of several.
+"""Promises of a release in sentences for people, the joint one of several, and its rule of small numbers.
 
 Noise of one release is independent of every other's, unless both were made of one collection's reports.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.budget import NEIGHBOURS
+from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.release.format import Meta, Promise
 
 CHANGES = {
@@ -116,3 +118,32 @@ def promise_together(metas: Sequence[Meta]) -> dict[str, str] | None:
         return None
     unit = ROW if ROW in units else min(units, default="person")
     return {"neighbours": REPLACE_ONE, "unit": unit, "epsilon": str(sum(costs.values()))}
+
+
+def stated_min_people(meta: Meta) -> int:
+    """The catalog's number, without reading the whole catalog.
+
+    Raises:
+        ReleaseError: it is none.
+    """
+    privacy = meta.catalog.get("privacy")
+    stated = privacy.get("min_people", 0) if isinstance(privacy, dict) else 0
+    if not isinstance(stated, int):
+        raise ReleaseError("min_people of the release is no whole number", hint="ask its curator")
+    return stated
+
+
+MIN_PEOPLE = "DPSQL_MIN_PEOPLE"
+"""The environment variable by which an interface raises the rule of small numbers of every release that it opens."""
+
+
+def raised_min_people() -> int:
+    """The least `min_people` of this process.
+
+    Raises:
+        InterfaceError: the variable is no whole number.
+    """
+    text = os.environ.get(MIN_PEOPLE, "0")
+    if not text.isdecimal():
+        raise InterfaceError(f"{MIN_PEOPLE} is a whole number", hint="for instance 11")
+    return int(text)

@@ -7,7 +7,6 @@ no temporary files, one thread (faster here than two), and its configuration can
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, p
 from dpsql.matrices.stack import StackReading
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
+from dpsql.release.promises import raised_min_people, stated_min_people
 from dpsql.release.request import check, executed
 from dpsql.release.signature import Signer, check_signature, held, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
@@ -518,27 +518,11 @@ def open_release(
             raise damaged(Path(path)) from error
     release = Release(file, connection, meta, nonnegative, signer)
     try:
-        release.min_people = max(release.catalog.privacy.min_people, raised_min_people())
+        release.min_people = max(stated_min_people(meta), raised_min_people())
     except BaseException:
         connection.close()
         raise
     return release
-
-
-MIN_PEOPLE = "DPSQL_MIN_PEOPLE"
-"""The environment variable by which an interface raises the rule of small numbers of every release that it opens."""
-
-
-def raised_min_people() -> int:
-    """The least `min_people` of this process.
-
-    Raises:
-        InterfaceError: the variable is no whole number.
-    """
-    text = os.environ.get(MIN_PEOPLE, "0")
-    if not text.isdecimal():
-        raise InterfaceError(f"{MIN_PEOPLE} is a whole number", hint="for instance 11")
-    return int(text)
 
 
 def filled_release(fill: Callable[[duckdb.DuckDBPyConnection], None], name: str) -> Release:

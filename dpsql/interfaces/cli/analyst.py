@@ -26,7 +26,7 @@ from dpsql.interfaces.cli import (
     write_text,
 )
 from dpsql.progress import silent
-from dpsql.release.read import MIN_PEOPLE, raised_min_people
+from dpsql.release.promises import MIN_PEOPLE, raised_min_people
 from dpsql.release.request import Request, heeding_keys
 from dpsql.release.signature import REQUIRED
 from dpsql.results.render import FORMATS, STYLES, notes_beside, render
