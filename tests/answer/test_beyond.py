@@ -25,6 +25,7 @@ from dpsql.noise import Noise, ZeroNoise
 from dpsql.progress import silent
 from dpsql.release import open_release
 from dpsql.release.format import RowsBeyondBound
+from dpsql.release.reports import BIT
 from dpsql.results.export import export
 from tests import releases
 from tests.interfaces_release import CATALOG, build
@@ -246,6 +247,16 @@ def lines(amount: float, rows: float) -> list[Grown]:
     place = np.zeros(1, np.int64)
     columns = (np.array([value]) for value in (amount, rows, 0.0, 0.0, True, False, 1.0))
     return [Grown(place, place, *columns)]
+
+
+def test_where_the_rows_lie_that_a_bit_leaves_out_shifts_both_ends():
+    declared, bit = (
+        reach_of(lines(100, 100), 1, RowsBeyondBound("sales", how, 10, 1000.0, 200, 10.0, 30))
+        for how in ("truncate", BIT)
+    )
+    lie = np.sqrt(declared.up - (0.01**2 + (UNSEEN * 0.2) ** 2) * 100**2)
+    assert lie > 10 and bit.shift_high == -bit.shift_low == pytest.approx(1.96 * lie, rel=1e-3)
+    assert (bit.up, bit.down) == (0, 0), "no values differ"
 
 
 def test_reach_of_the_whole_is_the_measure_and_groups_reach_further():

@@ -243,7 +243,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 9.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_435)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_446)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_203)),
     "words of docs": (_words, Bound(50_000, 52_829)),
     "targets of the Makefile": (
