@@ -45,6 +45,9 @@ The interval reaches from the noise's end to `shift` and this variance on the si
 all: a count only grows, a sum of amounts that are never negative too. Where units with more rows than are measured
 stand out of the noise of their number, nothing bounds those sides.
 
+Rows that people's reports leave out by a bit are in the numbers by their scale, so they shift both ends, by 1.96 times
+the root of rate times k(F)^2 amounts^2: where they lie is no noise. The variance has `values` alone.
+
 What is proven is only that one group may hold all of L. A group that a few heavy units own is in no such variance; a
 note under the answer says so.
 

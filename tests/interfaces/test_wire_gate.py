@@ -320,6 +320,13 @@ def test_logins_that_come_at_one_moment_are_all_let_in(port: int) -> None:
     assert logins_at_once(port, crowd) == crowd
 
 
+def test_clients_that_go_at_once_do_not_end_the_accepting(port: int) -> None:
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", port), timeout=SOON) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    assert log_in(port, "ana", "correct horse").greeting[-1:] == "Z"
+
+
 def test_places_of_clients_come_back() -> None:
     places = ConnectionSlots(Options(connections=1))
     with places.client() as first:

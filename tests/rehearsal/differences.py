@@ -70,16 +70,7 @@ class KnownMiss(NamedTuple):
     reason: str
 
 
-KNOWN = (
-    KnownMiss(
-        "one trait of the heavy", 302, "scores", "n", 18,
-        "rows beyond the low bound may hold more than twice a group's share: NULLs grow with exp(z), and so do rows",
-    ),
-    KnownMiss(
-        "hidden owners", 311, "child", "n", 18,
-        "a bound of 2 rows is chosen where noise hides the few units that own most rows",
-    ),
-)  # fmt: skip
+KNOWN: tuple[KnownMiss, ...] = ()
 
 
 def difference_of(verdict: Verdict) -> Difference | None:

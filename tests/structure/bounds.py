@@ -207,7 +207,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 348),
-    "code-lines": Bound(62500, 64998),
+    "code-lines": Bound(62500, 64997),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 869),
     "value-classes-built-in-at-most-one-place": Bound(120, 248),
@@ -243,7 +243,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 9.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_446)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_444)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_203)),
     "words of docs": (_words, Bound(50_000, 52_829)),
     "targets of the Makefile": (

@@ -379,12 +379,12 @@ async def _listen(
             await service.places.room()
             try:
                 connection, _ = await loop.sock_accept(socket)
-            except OSError:  # no descriptors or memory are left, or the client has gone
-                await asyncio.sleep(PAUSE)
-                continue
-            # asyncio does it for sockets made with a protocol number alone: a login would wait 40 ms for an ACK
-            connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(streams, connection)
+                # asyncio does it for sockets made with a protocol number alone: a login would wait 40 ms for an ACK
+                connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+                await loop.connect_accepted_socket(streams, connection)
+            except OSError as error:
+                # the client has gone again; or no descriptors or memory are left
+                await asyncio.sleep(0 if isinstance(error, ConnectionError) else PAUSE)
 
     socket.setblocking(False)
     socket.listen(BACKLOG)
