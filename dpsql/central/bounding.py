@@ -7,15 +7,15 @@
 | `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
 Where tau is `DeclaredBound` and a unit may own more rows, `clipped_share` of the table's charges measures the rows
-beyond tau, at most `reach` of one unit, and the units with more. Intervals reach as far as these rows may move an
-answer, and have no end where units with more are seen (`dpsql.intervals.excess`).
+beyond tau of units that own at most `reach` of them, and the number of all other units, which own more. Intervals reach
+as far as these rows may move an answer, and have no end where units with more are seen (`dpsql.intervals.excess`).
 
-At five percent of a pure epsilon the rows beyond have the noise sqrt(2) reach / (.045 epsilon), however many rows
-there are. A curator who knows that nobody owns more rows than `max_ids` writes `clipped_share: 0`.
+At five percent of a pure epsilon the rows beyond have the noise 2 reach / (.05 epsilon), however many rows there are.
+A curator who knows that nobody owns more rows than `max_ids` writes `clipped_share: 0`.
 
-**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is
-itself private: one unit changes it by at most `reach`, and the number of units with more by at most 1. Their two
-draws share a line of the ledger.
+**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is itself
+private: a unit changes it by at most `reach`, or the number of units with more by 1, never both. Their two draws have
+one line of the ledger, and each its whole spend.
 **Source**: docs/method/rows.md, "At most tau rows of a unit".
 """
 
@@ -59,11 +59,6 @@ def reach(tau: int) -> int:
     [15, 45, 45, 150]
     """
     return max(3 * tau, min(15 * tau, 45))
-
-
-FARTHER = Fraction(1, 10)
-"""Part of that measure's spend for the number of units that own more: the noise of the rows, which every total has,
-grows by 11% under pure epsilon and by 5% under a delta."""
 
 
 class OpenSource(NamedTuple):
@@ -367,7 +362,8 @@ def unmeasured(catalog: Catalog, of: str) -> RowsBeyondBound:
 def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBound, ...]:
     """Measure the rows beyond the contribution bound, where the table pays for it.
 
-    **Privacy**: the step's spend, in two parts that add up to it; sensitivities `reach(tau)` and 1.
+    **Privacy**: the step's spend. Sensitivities are `reach(tau)` and 1, and a unit is in one of the two numbers or in
+    none, so that either draw may have the whole.
     """
     scan, of, tau, most = run.scan, bounding.of, bounding.tau, reach(bounding.tau)
     step = scan.plan.step(of, BEYOND)
@@ -377,10 +373,10 @@ def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBoun
         beyond_bound(run.counted.rows, tau, most, scan.raw.dialect)
     )
     draw, exact = bounding.law.draw_bounded, [Exact(columns[name]) for name in ("v0", "v1")]
-    rows = draw(exact[0], most, (1 - FARTHER) * step.spend, scan.noise)
-    units = draw(exact[1], 1, FARTHER * step.spend, scan.noise)
+    rows = draw(exact[0], most, step.spend, scan.noise)
+    units = draw(exact[1], 1, step.spend, scan.noise)
     measured = replace(
         unmeasured(scan.plan.catalog, of), rows=int(rows.value[0]), stderr=rows.sd, at_most=most,
-        units=int(units.value[0]), units_stderr=units.sd,
+        units=int(units.value[0]), units_stderr=bounding.law.bounded_noise(1, step.spend),
     )  # fmt: skip
     return (measured,)

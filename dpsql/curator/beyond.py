@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import hypot
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.central.bounding import BEYOND, FARTHER, reach, unmeasured
+from dpsql.central.bounding import BEYOND, reach, unmeasured
 from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan, law_of
@@ -41,7 +42,7 @@ class BoundForecast(NamedTuple):
         tau: rows of a unit that count.
         charge: what measuring the rows beyond is charged, in `currency`; None where they are not measured.
         currency: epsilon or mu2.
-        stderr: standard error of their number.
+        stderr: standard error of their number, of units with at most `reach` of them.
         units_stderr: standard error of the number of units with more rows than `reach` beyond.
     """
 
@@ -56,8 +57,9 @@ class BoundForecast(NamedTuple):
         """As `dpsql plan` prints it."""
         if self.stderr is None or self.units_stderr is None:
             return f"  {self.of}: rows beyond max_ids ({self.tau}) are not measured, and every answer says so"
+        error = hypot(self.stderr, (reach(self.tau) + 1) * self.units_stderr)
         return (
-            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * self.stderr:,.0f} rows; "
+            f"  {self.of}: rows beyond max_ids ({self.tau}) are measured to ± {HALF * error:,.0f} rows; "
             "intervals of its counts, sums and averages allow for them, and have no end where more than "
             f"{3 * self.units_stderr:,.0f} units own more than {self.tau + reach(self.tau):,} rows"
         )
@@ -134,7 +136,7 @@ def _rows(guess: Guess | None, of: str, tau: int) -> tuple[float, int, int]:
     amounts = own.amounts(min(own.units, MADE_UP))
     beyond = np.maximum(amounts - (tau or own.rows), 0)
     share, most = own.units / len(beyond), reach(tau)
-    near, units = np.minimum(beyond, most).sum(), (beyond > most).sum()
+    near, units = beyond[beyond <= most].sum(), (beyond > most).sum()
     return share * float((amounts - beyond).sum()), round(share * near), round(share * units)
 
 
@@ -148,7 +150,7 @@ def bound_forecasts(plan: ReleasePlan) -> tuple[BoundForecast, ...]:
             forecasts.append(BoundForecast(table.name, table.bounding.max_ids, None, currency, None))
             continue
         law, tau = law_of(plan.catalog), table.bounding.max_ids
-        stderr = law.bounded_noise(reach(tau), (1 - FARTHER) * step.spend)
-        units_stderr = law.bounded_noise(1, FARTHER * step.spend)
+        stderr = law.bounded_noise(reach(tau), step.spend)
+        units_stderr = law.bounded_noise(1, step.spend)
         forecasts.append(BoundForecast(table.name, tau, str(step.charge), currency, stderr, units_stderr))
     return tuple(forecasts)

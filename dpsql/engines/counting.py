@@ -345,11 +345,11 @@ def _values(rows: PlacedRows) -> list[str]:
 
 
 def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str:
-    """The statement of the rows beyond tau, at most so many of one unit, and of the units with more: `v0` and `v1`.
+    """The statement of the rows beyond tau of units with at most so many, and of the units with more: `v0` and `v1`.
 
-    **Privacy**: one unit changes the first by at most `most`, the second by at most 1.
+    **Privacy**: one unit changes the first by at most `most`, or the second by 1; n decides which.
     """
-    beyond = f"CASE WHEN n > {tau + most} THEN {most} WHEN n > {tau} THEN n - {tau} ELSE 0 END"
+    beyond = f"CASE WHEN n > {tau + most} THEN 0 WHEN n > {tau} THEN n - {tau} ELSE 0 END"
     farther = f"CASE WHEN n > {tau + most} THEN 1 ELSE 0 END"
     per_unit = "SELECT unit, count(*) AS n FROM t GROUP BY unit"
     return with_tables(

@@ -30,7 +30,8 @@ bounds either side.
 Rows beyond a declared contribution bound: how far they may move an answer that is made of the bounded rows.
 
 A table with `max_ids: 20` counts at most twenty rows of a unit. A release measures the rows beyond (`clipped_share`)
-as one number for the table, L with its standard error s, beside the B rows that count. A count of C bounded rows then
+of units with few of them and the number of the others, each of which stands for one row more than few: together L with
+its standard error s, beside the B rows that count. A count of C bounded rows then
 lies below the exact answer over all rows by about C L / B, a sum likewise, and an average moves only as far as the
 rows beyond differ from the others. With net the part of an answer that grows with the rows of one group, P and M the
 sums of positive and of negative ones, and F the part of B that such groups hold,
@@ -53,7 +54,7 @@ note under the answer says so.
 
 | here | there | unit |
 |---|---|---|
-| `RowsBeyondBound.rows`, `stderr`, `counted` | L, s, B | rows |
+| `RowsBeyondBound.rows_beyond`, `counted` | L and s, B | rows |
 | `Grown.amount` | net, line by line | units of the answer |
 | UNSEEN | how many more rows one unit may own above `at_most` of hers, relative to L | 1 |
 | TASTE | how far the rows beyond of heavy units may favour a group, relative | 1 |
@@ -181,12 +182,13 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
         unknown = np.full(numbers, np.nan)
         return _sided(joined, numbers, unknown, unknown)
     counted = max(1.0, beyond.counted)
-    units = max(1.0, max(beyond.rows, beyond.stderr) / beyond.at_most)
+    rows, stderr = beyond.rows_beyond
+    units = max(1.0, max(rows, stderr) / beyond.at_most)
     net, spread = _by_place(joined, numbers, counted, units)
     values = _squares(joined, numbers, VALUES * joined.varying)
     values = values + _squares(joined, numbers, joined.values / np.sqrt(12.0 * units))
-    seen = max(beyond.rows, 0) / counted
-    error = (beyond.stderr / counted) ** 2 + (UNSEEN * seen) ** 2
+    seen = max(rows, 0.0) / counted
+    error = (stderr / counted) ** 2 + (UNSEEN * seen) ** 2
     rate = seen**2 + error
     if beyond.bounding == BIT:
         # Rows left out are in the numbers by their scale, so any of them may be too high. Where they lie is the same in
@@ -194,7 +196,7 @@ def reach_of(lines: Sequence[Grown], numbers: int, beyond: RowsBeyondBound) -> E
         far, none = quantile(0.95) * np.sqrt(rate * spread), np.zeros(numbers)
         return ErrorComponents(none, none, rate * values, rate * values, -far, far)
     variance = np.full(numbers, inf) if beyond.unbounded else error * net**2 + rate * (spread + values)
-    return _sided(joined, numbers, beyond.rows / counted * net, variance)
+    return _sided(joined, numbers, rows / counted * net, variance)
 
 
 def reach_of_weights(terms: Mapping[MeasuredTerm, Weights], numbers: int) -> ErrorComponents | None:

@@ -356,7 +356,8 @@ class RowsBeyondBound:
         bounding: `truncate` or `weight`; of reports `slots` or `bit`.
         tau: rows of a unit that count.
         counted: released number of rows within the bound; None where no view counts rows.
-        rows: noisy number of rows beyond it, with `stderr`, at most `at_most` of one unit; None where not measured.
+        rows: noisy number of rows beyond it of units with at most `at_most` of them, with `stderr`; None where not
+            measured.
         units: noisy number of units with more rows beyond it than `at_most`, with `units_stderr`.
     """
 
@@ -373,8 +374,20 @@ class RowsBeyondBound:
     @property
     def people(self) -> float:
         """Fewest units that own the rows beyond, by the noisy numbers; infinite where they were not measured."""
-        units = [math.inf if self.rows is None else self.rows / max(1, self.at_most or 1)]
+        units = [math.inf if self.rows is None else self.rows_beyond[0] / max(1, self.at_most or 1)]
         return min([*units, self.units] if self.units is not None and self.unbounded else units)
+
+    @property
+    def rows_beyond(self) -> tuple[float, float]:
+        """Rows beyond, with their standard error: at least `at_most` + 1 of each unit with more, on average.
+
+        >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 100, 3.0, 4, 2, 1.0).rows_beyond
+        (110.0, 5.830951894845301)
+        """
+        most, units = (self.at_most or 0) + 1, self.units or 0
+        return (self.rows or 0) + float(most * units), math.hypot(
+            self.stderr or 0.0, most * (self.units_stderr or 0.0)
+        )
 
     @property
     def unbounded(self) -> bool:
@@ -390,9 +403,10 @@ class RowsBeyondBound:
         >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 35, 20.0, 12).clipped_fraction is None
         True
         """
-        if self.rows is None or self.stderr is None or self.counted is None or self.rows <= 2 * self.stderr:
+        rows, error = self.rows_beyond
+        if self.rows is None or self.stderr is None or self.counted is None or rows <= 2 * error:
             return None
-        return None if self.unbounded else self.rows / max(1.0, self.rows + self.counted)
+        return None if self.unbounded else rows / max(1.0, rows + self.counted)
 
     @property
     def misread(self) -> bool:
@@ -409,11 +423,11 @@ class RowsBeyondBound:
                 f"{self.of}: about {self.units:,} +- {1.96 * self.units_stderr:,.0f} units own more than {most:,} "
                 f"rows, of which {self.tau:,} count (max_ids), so intervals are open; raise max_ids, or write auto"
             )
-        share = self.clipped_fraction
+        share, (rows, error) = self.clipped_fraction, self.rows_beyond
         if share is None:
-            size = f"at most about {max(0.0, self.rows + 2 * self.stderr):,.0f} rows, hidden by noise,"
+            size = f"at most about {max(0.0, rows + 2 * error):,.0f} rows, hidden by noise,"
         else:
-            size = f"about {self.rows:,} +- {1.96 * self.stderr:,.0f} rows ({100 * share:.2g}% of all)"
+            size = f"about {rows:,.0f} +- {1.96 * error:,.0f} rows ({100 * share:.2g}% of all)"
         return (
             f"{self.of}: {size} of up to {most:,} rows a unit lie beyond max_ids ({self.tau}); intervals allow for "
             "them, but not for units with more that noise hides or for groups of very few units"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dpsql.central.bounding import reach
 from tests.privacy.csv_case import HOSTILE
 from tests.privacy.loss import Bytes, Loss, RawRows, Tables, measure
 from tests.privacy.test_hybrid_release import CASES, PROMISES, one_person_more
@@ -148,6 +149,13 @@ def one_more(
     left = joined(base, owned(unit, rows, way))
     right = joined(base, owned(RIVAL, rows, way, last=False)) if replaced else base
     return lambda folder: measure(text, left, right, folder, batches=batches, seed=seed)
+
+
+def row_counts(text: str, rows: int, others: int) -> Callable[[Path], Loss]:
+    """A person with some rows, and another one in her place with other ones."""
+    left = joined(crowd(), owned(VICTIM, rows, ()))
+    right = joined(crowd(), owned(RIVAL, others, (), last=False))
+    return lambda folder: measure(text, left, right, folder)
 
 
 def person(
@@ -357,7 +365,13 @@ JOINTS = (
     Joint("weighted rows over two axes", one_more(
         catalog(bounds=WEIGHTS, axes="sales.day, sales.size")), TIGHT),
     Joint("rows beyond the bound are measured", one_more(
-        catalog(bounds="max_ids: 4, clipped_share: 0.05,")), TIGHT),
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 400), TIGHT),
+    Joint("rows beyond the bound, as many as are measured", one_more(
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 4 + reach(4)), TIGHT),
+    Joint("rows beyond the bound, one more than is measured, under a delta", one_more(
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=DELTA), 4 + reach(4) + 1), TIGHT),
+    Joint("rows beyond the bound of another person in her place", row_counts(
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=REPLACED), 4 + reach(4), 5 + reach(4)), TIGHT),
     Joint("values beyond the bounds are measured", values_beyond(
         catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}"), 400), TIGHT),
     Joint("values beyond both bounds, weighted rows", values_beyond(

@@ -177,6 +177,12 @@ PLANTS = (
         by_name("rows beyond the bound are measured"),
     ),
     Plant(
+        "units far beyond the bound are in both numbers",
+        (bounding, "beyond_bound"),
+        lambda was: lambda rows, tau, most, dialect: was(rows, tau, most, dialect).replace("THEN 0", f"THEN {most}"),
+        by_name("rows beyond the bound are measured"),
+    ),
+    Plant(
         "units far beyond the bound are counted twice",
         (bounding, "beyond_bound"),
         lambda was: lambda *given: was(*given).replace("THEN 1 ELSE 0", "THEN 2 ELSE 0"),
