@@ -316,7 +316,7 @@ def beyond_notes(of: str, release: Release) -> Iterator[Note]:
     for table in release.meta.bounding:
         if table.of != of:
             continue
-        if isinstance(table, RowsBeyondBound) and table.people < release.min_people:
+        if isinstance(table, RowsBeyondBound) and max(table.people, 0) < release.min_people:
             yield Note(FEW_BEYOND.format(of, "max_ids", release.min_people), flag=True)
         else:
             yield Note(table.note(), table.misread)
@@ -329,7 +329,7 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):
         beyond = release.meta.excess_of(plan.view.of, measure)
-        if beyond is not None and beyond.units < release.min_people:
+        if beyond is not None and max(beyond.units, 0) < release.min_people:
             notes.append(Note(FEW_BEYOND.format(measure, "its bounds", release.min_people), flag=True))
         elif beyond is not None:
             notes.append(Note(beyond.note(), beyond.misread))

@@ -356,8 +356,7 @@ class RowsBeyondBound:
         bounding: `truncate` or `weight`; of reports `slots` or `bit`.
         tau: rows of a unit that count.
         counted: released number of rows within the bound; None where no view counts rows.
-        rows: noisy number of rows beyond it of units with at most `at_most` of them, with `stderr`; None where not
-            measured.
+        rows: noisy number of rows beyond it of units with at most `at_most`, with `stderr`; None where not measured.
         units: noisy number of units with more rows beyond it than `at_most`, with `units_stderr`.
     """
 
@@ -374,20 +373,18 @@ class RowsBeyondBound:
     @property
     def people(self) -> float:
         """Fewest units that own the rows beyond, by the noisy numbers; infinite where they were not measured."""
-        units = [math.inf if self.rows is None else self.rows_beyond[0] / max(1, self.at_most or 1)]
-        return min([*units, self.units] if self.units is not None and self.unbounded else units)
+        return math.inf if self.rows is None else self.rows / max(1, self.at_most or 1) + (self.units or 0)
 
     @property
     def rows_beyond(self) -> tuple[float, float]:
-        """Rows beyond, with their standard error: at least `at_most` + 1 of each unit with more, on average.
+        """Rows beyond, with their standard error; `at_most` + 1 of each unit with more.
 
         >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 100, 3.0, 4, 2, 1.0).rows_beyond
         (110.0, 5.830951894845301)
         """
         most, units = (self.at_most or 0) + 1, self.units or 0
-        return (self.rows or 0) + float(most * units), math.hypot(
-            self.stderr or 0.0, most * (self.units_stderr or 0.0)
-        )
+        error = math.hypot(self.stderr or 0, most * (self.units_stderr or 0))
+        return (self.rows or 0) + float(most * units), error
 
     @property
     def unbounded(self) -> bool:
@@ -398,10 +395,8 @@ class RowsBeyondBound:
     def clipped_fraction(self) -> float | None:
         """The part of all rows; None where it is not measured, where noise hides it, or where nothing bounds it.
 
-        >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 100, 20.0, 12).clipped_fraction
-        0.1
-        >>> RowsBeyondBound("sales", "truncate", 4, 900.0, 35, 20.0, 12).clipped_fraction is None
-        True
+        >>> [RowsBeyondBound("sales", "truncate", 4, 900.0, n, 20.0, 12).clipped_fraction for n in (100, 35)]
+        [0.1, None]
         """
         rows, error = self.rows_beyond
         if self.rows is None or self.stderr is None or self.counted is None or rows <= 2 * error:
@@ -594,20 +589,12 @@ class Meta:
         return next((each for each in self.excess if (each.of, each.measure) == (of, measure)), None)
 
 
-def meta_from_json(entries: Mapping[str, Any]) -> Meta:
-    """Read back what `to_json` wrote.
-
-    Raises:
-        pydantic.ValidationError: an entry is missing, or is of another shape.
-    """
-    return _adapter(Meta).validate_python(entries)  # type: ignore[no-any-return]
-
-
 def to_json(value: Any) -> dict[str, Any]:
     """Plain values of anything that stands in `meta`; what is None is left out."""
-    return _adapter(type(value)).dump_python(value, mode="json", exclude_none=True)  # type: ignore[no-any-return, arg-type]
+    return adapter(type(value)).dump_python(value, mode="json", exclude_none=True)  # type: ignore[no-any-return, arg-type]
 
 
 @lru_cache(maxsize=32)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of a class that stands in `meta`; reading raises `pydantic.ValidationError`."""
     return TypeAdapter(kind)

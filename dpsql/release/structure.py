@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from dpsql.errors import InternalError, ReleaseError
 from dpsql.matrices.reading import indices, stored_columns
-from dpsql.release.format import FORMAT, KeyListMeta, Meta, StatisticMeta, meta_from_json, to_json
+from dpsql.release.format import FORMAT, KeyListMeta, Meta, StatisticMeta, adapter, to_json
 from dpsql.release.request import executed
 
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
@@ -264,7 +264,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> Meta:
             f"{path} has format {shown} and this dpsql reads {FORMAT}", hint="publish with this version"
         )
     try:
-        meta = meta_from_json(entries)
+        meta: Meta = adapter(Meta).validate_python(entries)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"])[:80]

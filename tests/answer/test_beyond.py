@@ -322,6 +322,19 @@ def test_an_average_of_an_axis_is_no_wider_in_a_part_of_the_rows(measured: Relea
     assert np.all(part < 1.2 * whole)
 
 
+@pytest.mark.usefixtures("publishes")
+def test_noise_below_zero_is_no_small_number_of_people(tmp_path: Path):
+    measured = set[bool]()
+    for seed in range(6):
+        engine = published(tmp_path / f"{seed}", most=10, noise=releases.seeded(seed))
+        answer = engine.query("SELECT COUNT(*), SUM(amount) FROM sales")
+        assert not any("people by the estimate" in note for note in answer.notes), (
+            "nobody asked for min_people"
+        )
+        measured |= {beyond.people < 0 for beyond in engine.release.meta.bounding}
+    assert measured == {True, False}
+
+
 def test_without_a_count_of_rows_nothing_is_known():
     beyond = RowsBeyondBound("sales", "truncate", 10, None, 200, 10.0, 30)
     assert np.isnan(reach_of(lines(100, 0), 1, beyond).shift_high)
