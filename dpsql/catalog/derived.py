@@ -297,6 +297,15 @@ def _leaves(column: Column) -> Cuts | None:
     return Cuts(width=None, at=tuple(column.text(start) for start in sorted({lower, *starts})))
 
 
+def squared(measure: str) -> str | None:
+    """The measure whose squares a measure sums; None where it sums none.
+
+    >>> squared("sales.squares_of_amount"), squared("sales.amount")
+    ('sales.amount', None)
+    """
+    return measure.replace(PREFIX, "", 1) if f".{PREFIX}" in measure else None
+
+
 def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
     """The table with the declared measure of one column's squares.
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.catalog.derived import squared
 from dpsql.errors import DataError
 from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
@@ -533,7 +534,7 @@ def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Te
         if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
             counts[replace(term, measure=count.measure)] = None
         counting = rows_term(plan, term)
-        measured = release.meta.excess_of(plan.view.of, term.measure) is not None
+        measured = release.meta.excess_of(plan.view.of, squared(term.measure) or term.measure) is not None
         if (measured or (beyond is not None and beyond.rows is not None)) and counting is not None:
             counts[counting] = None
     return [term for term in counts if term not in terms]

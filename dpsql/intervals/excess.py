@@ -68,11 +68,13 @@ note under the answer says so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import hypot, inf
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog.derived import squared
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.bin_bounds import value_bounds
@@ -312,7 +314,9 @@ SQUARES = 4.0
 def excess(
     beyond: ValuesBeyondBounds, units: UnitsBeyondBound, bound: float
 ) -> tuple[float, float, float, bool]:
-    """Sum of the values beyond one bound, in the measure's own unit.
+    """Sum of the values beyond one bound, in the measure's own unit; of a measure of squares that of their excess.
+
+    A square counts up to h^2, h half of the width of the bounds, so a value e beyond leaves out 2 h e + e^2.
 
     Returns:
         E and s_E, about the sum of the squared excesses, and whether nothing bounds it.
@@ -326,6 +330,8 @@ def excess(
     far = beyond.width if beyond.mean is None else abs(bound - beyond.mean)
     mean, likely = max(far, LEAST * beyond.width), max(float(units.near), beyond.stderr)
     unbounded = max(units.far, beyond.both or 0) > SEEN * beyond.stderr
+    if squared(beyond.measure) is not None:
+        mean = beyond.width * mean + SQUARES * mean**2
     return units.near * mean, hypot(beyond.stderr, likely) * mean, SQUARES * likely * mean**2, unbounded
 
 
@@ -367,7 +373,7 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
             slopes = np.divide(moved, part, out=np.zeros(numbers), where=part > 0)
             taste = (TASTE * (1 - part)) ** 2 * (total**2 + error**2)
             variance = moved**2 * (error**2 + taste) + slopes**2 * part * (1 - part) * squares
-            side = way * sign
+            side = sign if squared(beyond.measure) else way * sign
             shifts[side] = shifts[side] + side * moved * total
             errors[side] = errors[side] + np.sqrt(variance)
             if unbounded:
@@ -378,12 +384,14 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
 def by_measure(
     terms: Mapping[MeasuredTerm, Weights],
 ) -> Iterator[tuple[ValuesBeyondBounds, list[ExcessLines]]]:
-    """The lines of every measure of a release whose values beyond the bounds were measured."""
+    """The lines of every measure, or of its squares, whose values beyond the bounds were measured."""
     measures: dict[str, tuple[ValuesBeyondBounds, list[ExcessLines]]] = {}
     for key, weights in terms.items():
-        beyond = key.answered.errors.release.meta.excess_of(key.answered.plan.view.of, key.term.measure)
+        meta, measure = key.answered.errors.release.meta, key.term.measure
+        beyond = meta.excess_of(key.answered.plan.view.of, squared(measure) or measure)
         if beyond is not None and len(weights.cell):
-            measures.setdefault(key.term.measure, (beyond, []))[1].append(excess_lines(key, weights, beyond))
+            lines = excess_lines(key, weights, beyond)
+            measures.setdefault(measure, (replace(beyond, measure=measure), []))[1].append(lines)
     yield from measures.values()
 
 

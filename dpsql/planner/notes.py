@@ -31,6 +31,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from dpsql.catalog.columns import NONRESPONSES
+from dpsql.catalog.derived import squared
 from dpsql.catalog.graph import is_count
 from dpsql.catalog.summaries import counts_for
 from dpsql.executor.run import run
@@ -328,7 +329,7 @@ def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> lis
     for measure in dict.fromkeys(
         term.measure for term in terms if "." in term.measure and not is_count(term.measure)
     ):
-        beyond = release.meta.excess_of(plan.view.of, measure)
+        beyond = release.meta.excess_of(plan.view.of, squared(measure) or measure)
         if beyond is not None and max(beyond.units, 0) < release.min_people:
             notes.append(Note(FEW_BEYOND.format(measure, "its bounds", release.min_people), flag=True))
         elif beyond is not None:

@@ -84,6 +84,27 @@ def test_units_are_counted_once_by_side_and_distance(
     assert (tuple(measured.above), tuple(measured.below), measured.both) == found
 
 
+@pytest.mark.parametrize("unit", [ROW, PERSON])
+@pytest.mark.parametrize(("lower", "upper"), [(0, 10), (8, 40)])
+def test_deviations_reach_values_beyond_the_bounds(
+    tmp_path: Path, publishes: None, unit: str, lower: int, upper: int
+):
+    """Squares count up to the bounds' own: with a note beside it, the interval of 1.59 ended at 1.08."""
+    amounts = np.random.default_rng(6).lognormal(1.5, 0.8, ROWS)
+    file = star(tmp_path, amounts, upper, unit=unit, lower=lower)
+    file.write_text(
+        file.read_text().replace("[count, sales.amount]", "[count, sales.amount, squares(sales.amount)]")
+    )
+    for sql, true in (
+        ("SELECT STDDEV_POP(amount) FROM sales", amounts.std()),
+        ("SELECT VAR_POP(amount) FROM sales", amounts.var()),
+    ):
+        answer = released(file, name=sql.split("(")[0][-3:]).query(sql)
+        (((low,),), ((high,),)) = answer.interval_rows()
+        assert low < true and (high is None or true < high), sql
+        assert not any("squares_of" in note for note in answer.notes)
+
+
 def test_it_is_charged_measure_by_measure_and_foreseen(tmp_path: Path, publishes: None):
     file = star(tmp_path, np.full(100, 5.0), 10, share="0.05")
     measured = released(file).release.meta.excess[0]
