@@ -89,7 +89,7 @@ bench: $(VENV)/.dev data/sales.parquet ## `make bench TOPIC=userlevel`: the figu
 withstand: $(VENV)/.dev ## exact losses of neighbours, hostile files and frames, faults, kills: an hour of one core
 	$(BIN)/python -m benchmarks withstand
 
-figures: $(VENV)/.dev ## every promised figure, kept with commit and date, and docs/figures.md; can be stopped and goes on
+figures: $(VENV)/.dev ## every promised figure, kept with commit and date, and benchmarks/results/figures.md; can be stopped and goes on
 	$(BIN)/python -m benchmarks.kept
 
 # PostgreSQL clients in an environment of their own: psql, Python's and node's drivers; where Debian's `libpostgresql-jdbc-java`

@@ -393,16 +393,8 @@ def engines_page() -> str:
     return with_lists("engines.md", {"stored": stored_types(), "declared": declared_types()})
 
 
-AUDIT = """# Audit path
-
-The code that sees raw rows or entropy. Read the modules of a line from left to right: each imports only earlier ones,
-and none of what answers queries. Engines have lines of their own below. The number is that of code lines, which may only fall (`make structure`).
-
-"""
-
-
 def audit_page() -> str:
-    """docs/audit-path.md: the modules that see raw rows or entropy, in reading order, with their code lines."""
+    """docs/audit.md, its table of the modules that see raw rows or entropy written anew between its marks."""
     package = the_package()
     names = [name for name in reading_order(package) if is_below(package.by_name[name], CORE)]
     parts: dict[str, list[str]] = {place.split(".")[0]: [] for place in CORE}
@@ -416,7 +408,7 @@ def audit_page() -> str:
         _audited(title, [f"dpsql.engines.{module}" for module in own]) for title, own in ENGINES.items()
     ]
     tables = ["\n".join(f"| {' | '.join(row)} |" for row in rows) for rows in (lines, engines)]
-    return f"{AUDIT}{NOTE}{tables[0]}\n\n{tables[1]}\n"
+    return with_lists("audit.md", {"modules": "\n\n".join(tables)})
 
 
 ENGINES = {
@@ -449,4 +441,4 @@ if __name__ == "__main__":
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     (DOCS / "sql.md").write_text(sql_page(), encoding="utf-8")
     (DOCS / "engines.md").write_text(engines_page(), encoding="utf-8")
-    (DOCS / "audit-path.md").write_text(audit_page(), encoding="utf-8")
+    (DOCS / "audit.md").write_text(audit_page(), encoding="utf-8")

@@ -469,7 +469,7 @@ def audit(
         catalog: the curator's YAML file, to check the ledger and public tables too.
         samples: runs of the black-box auditor for each statistic; 0 leaves it out.
         prove: also publish made-up neighbours of this catalog whole, and measure their exact loss; needs `catalog`.
-        witness: a file to write; another program checks the proof from it (docs/privacy/witness.md). Needs `prove`.
+        witness: a file to write; another program checks the proof from it (docs/audit.md). Needs `prove`.
         progress: called with each step of proving.
 
     Returns:

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "dpsql mcp": "tests/interfaces/test_mcp.py",
     "dpsql check": "tests/interfaces/test_mcp.py",
     "superset-env/bin/pip": "python -m tests.superset",
+    "python3.11 -m venv": "python -m tests.superset",
     "curl": "a collector of the reader's own",
 }
 
@@ -286,15 +287,13 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
             "dpsql collect": answered("second.json", "reports/a.parquet"),
         },
         "dpsql collection-plan trio.yaml": {"dpsql collection-plan": trio, "dpsql collect": services},
+        "dpsql collection-plan shop.yaml --for": {"dpsql collection-plan": hybrid, "dpsql collect": devices},
+        "dpsql plan": {"dpsql plan": joined},
     },
     "curator.md": {
         "dpsql design": {"dpsql design": workload},
         "dpsql buy": {"dpsql buy": shop},
         "dpsql certificate": {"dpsql certificate": published},
-    },
-    "hybrid.md": {
-        "dpsql collection-plan": {"dpsql collection-plan": hybrid, "dpsql collect": devices},
-        "dpsql plan": {"dpsql plan": joined},
     },
     "interfaces.md": {
         "dpsql budget shop.yaml": {"dpsql budget": published_shop},

@@ -62,9 +62,9 @@ def test_every_source_can_be_opened() -> None:
     [
         "central.md section 3.",
         "LUE-DPTree, eq. (3.5).",
-        "docs/method/axis.md.",
-        'docs/method/axis.md, "Tentz".',
-        'docs/method/axis.md, "Tents"; notes.md, "Tents".',
+        "docs/method/views.md.",
+        'docs/method/views.md, "Tentz".',
+        'docs/method/views.md, "Tents"; notes.md, "Tents".',
     ],
 )
 def test_a_source_that_nobody_can_open_is_seen(text: str) -> None:
