@@ -61,6 +61,7 @@ ELSEWHERE = {
     "dpsql check": "tests/interfaces/test_mcp.py",
     "superset-env/bin/pip": "python -m tests.superset",
     "python3.11 -m venv": "python -m tests.superset",
+    "node": "tests/privacy/test_witness.py",
     "curl": "a collector of the reader's own",
 }
 
@@ -293,7 +294,10 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
     "curator.md": {
         "dpsql design": {"dpsql design": workload},
         "dpsql buy": {"dpsql buy": shop},
+    },
+    "audit.md": {
         "dpsql certificate": {"dpsql certificate": published},
+        "dpsql audit": {"dpsql audit": published},
     },
     "interfaces.md": {
         "dpsql budget shop.yaml": {"dpsql budget": published_shop},
@@ -330,6 +334,7 @@ def dear(page: str, first: str) -> pytest.param:
         if first.startswith(
             (
                 "dpsql certificate",
+                "dpsql audit",
                 "dpsql simulate",
                 "dpsql design",
                 "dpsql publish catalog",
