@@ -8,8 +8,7 @@ A result stands for the committed files that its run reads: the package, the cat
 written when the run has ended, so a stopped command goes on with the run that it was in. What is not committed is not
 measured: nobody else could measure it again.
 
-benchmarks/results/figures.md has a line a figure, and the reason of each that is short. `table` lines are printed and
-not kept.
+benchmarks/results/figures.md has a line a figure, and the reason of each that is short. `table` lines are not kept.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import yaml
-
 import dpsql
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,8 +87,7 @@ def test_the_bill_of_materials_names_what_the_package_needs() -> None:
 def test_the_version_has_one_source() -> None:
     assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
     assert re.fullmatch(r"\d+\.\d+\.\d+", dpsql.__version__)
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert (cited["version"], cited["license"]) == (dpsql.__version__, PROJECT["license"])
+    assert f"\nversion: {dpsql.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert heads[0].startswith(f"[{dpsql.__version__}] - ")
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - (unreleased|\d{4}-\d\d-\d\d)", head) for head in heads)
