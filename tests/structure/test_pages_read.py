@@ -71,7 +71,7 @@ def test_a_command_or_an_option_that_is_not_there_is_found() -> None:
 
 
 def broken_links(text: str, page: Path) -> list[str]:
-    """Links to files and headings that are not there, and of the site, by Sphinx's rules, to folders and pages elsewhere."""
+    """Links to files and headings that are not there, and of the site, as Sphinx has it, to folders and other pages."""
     broken = []
     for name, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)", text):
         target = (page.parent / name).resolve() if name else page
