@@ -78,7 +78,7 @@ structure: $(VENV)/.dev ## sizes, names, import circles and unreached code of th
 	$(BIN)/python -m tests.structure
 
 docs: $(VENV)/.dev ## generated pages, then the documentation as a site: build/site/index.html
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --group docs
 	PYTHONPATH=. $(BIN)/python docs/make_reference.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs build/site
 	! grep -rlE '(src|srcset)="(https?:)?//|<link[^>]*href="(https?:)?//|(@import|url\() *["'"'"']?(https?:)?//' build/site --include=*.html --include=*.css
@@ -89,7 +89,7 @@ bench: $(VENV)/.dev data/sales.parquet ## `make bench TOPIC=userlevel`: the figu
 withstand: $(VENV)/.dev ## exact losses of neighbours, hostile files and frames, faults, kills: an hour of one core
 	$(BIN)/python -m benchmarks withstand
 
-figures: $(VENV)/.dev ## every promised figure, kept with commit and date, and docs/figures.md; can be stopped and goes on
+figures: $(VENV)/.dev ## every promised figure, kept with commit and date, and benchmarks/results/figures.md; can be stopped and goes on
 	$(BIN)/python -m benchmarks.kept
 
 # PostgreSQL clients in an environment of their own: psql, Python's and node's drivers; where Debian's `libpostgresql-jdbc-java`
@@ -112,7 +112,7 @@ explore: $(VENV)/.dev ## the web pages in headless Chromium: journeys by keyboar
 
 lock: $(VENV)/.dev ## newest versions with hashes for tests/locked.txt, and the bill of materials deploy/dpsql.cdx.json
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra dev --extra stars --extra mcp --output-file tests/locked.txt pyproject.toml
+		--group dev --group stars --extra mcp --output-file tests/locked.txt pyproject.toml
 	rm -rf build/bare && $(PYTHON) -m venv build/bare
 	$(BIN)/uv pip compile --quiet --constraint tests/locked.txt --no-header --no-annotate --output-file build/bare/core.txt pyproject.toml
 	build/bare/bin/python -m pip install --quiet --requirement build/bare/core.txt

@@ -8,7 +8,7 @@ A result stands for the committed files that its run reads: the package, the cat
 written when the run has ended, so a stopped command goes on with the run that it was in. What is not committed is not
 measured: nobody else could measure it again.
 
-docs/figures.md has a line a figure, and the reason of each that is short. `table` lines are printed and not kept.
+benchmarks/results/figures.md has a line a figure, and the reason of each that is short. `table` lines are not kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.runs import RUNS, Run
 
 PROJECT = Path(__file__).resolve().parents[1]
 RESULTS = PROJECT / "benchmarks" / "results"
-PAGE = PROJECT / "docs" / "figures.md"
+PAGE = RESULTS / "figures.md"
 EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py")
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
 HEAD = """# The promised figures

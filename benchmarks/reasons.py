@@ -1,4 +1,4 @@
-"""Reasons of the promised figures that are short, for docs/figures.md."""
+"""Reasons of the promised figures that are short, for benchmarks/results/figures.md."""
 
 from __future__ import annotations
 

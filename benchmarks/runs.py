@@ -1,4 +1,4 @@
-"""Every run that prints `figure` lines, in the order of the page docs/figures.md.
+"""Every run that prints `figure` lines, in the order of the page benchmarks/results/figures.md.
 
 A run is what is measured again as a whole. Long targets are cut into parts, so that a stopped `make figures` loses one.
 """

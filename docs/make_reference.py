@@ -91,8 +91,8 @@ WORDS: dict[Any, str] = {
 
 
 PEP_249 = ("commit", "rollback", "close", "executemany", "fetchone", "fetchmany", "fetchall", "setinputsizes",
-           "setoutputsize")  # fmt: skip
-"""Methods of a connection and a cursor that do what PEP 249 says, and are only named."""
+           "setoutputsize", "cursor", "description", "rowcount", "rownumber")  # fmt: skip
+"""Methods and attributes of a connection and a cursor that do what PEP 249 says, and are only named."""
 
 # Where a YAML author may write less than the whole mapping.
 SHORTHANDS: dict[str, dict[str, Any]] = {
@@ -222,7 +222,7 @@ def catalog_page() -> str:
             page += (
                 f"Or just {kind}" + (f": {short['description']}" if "description" in short else "") + ".\n\n"
             )
-        page += "| key | what one writes | default | meaning | example |\n|---|---|---|---|---|\n"
+        page += "| key | type | default | meaning | example |\n|---|---|---|---|---|\n"
         keys = KEYS[model.__name__].keys
         own, shared = own_fields(model)
         for name, field in own.items():
@@ -290,16 +290,14 @@ def described(name: str, value: Any, level: int) -> str:
     if not inspect.isclass(value):
         return f"{'#' * level} {name}\n\n```python\n{signature(value, name)}\n```\n\n{prose(value.__doc__)}"
     page = f"{'#' * level} {name}\n\n{prose(value.__doc__)}"
-    members = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+    members = {
+        key: item for key, item in vars(value).items() if not key.startswith("_") and key not in PEP_249
+    }
     short = {key: item for key, item in members.items() if isinstance(item, property | cached_property)}
     if short:
         page += "| attribute | |\n|---|---|\n"
         page += "".join(f"| `{key}` | {first_line(item.__doc__)} |\n" for key, item in short.items()) + "\n"
-    methods = {
-        key: item
-        for key, item in members.items()
-        if inspect.isfunction(item) and item.__doc__ and key not in PEP_249
-    }
+    methods = {key: item for key, item in members.items() if inspect.isfunction(item) and item.__doc__}
     return page + "".join(method_line(key, item) for key, item in methods.items()) + "\n" * bool(methods)
 
 
@@ -358,12 +356,19 @@ def error_functions() -> str:
     )
 
 
+def functions_of_rows() -> set[str]:
+    """Pure functions under their SQL names; the parser's own types of conversions between dialects have none."""
+    words = {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in SCALARS | WINDOWS if "OrDs" not in name
+    }
+    return words | NAMED_SCALARS | NAMED_OVER_ROWS
+
+
 def sql_page() -> str:
     """docs/sql.md, its lists written anew between their marks."""
     lists = {
         "errors": error_functions(),
-        "parser": fill(", ".join(sorted(SCALARS | WINDOWS)) + ".", 115),
-        "named": fill(", ".join(f"`{name}`" for name in sorted(NAMED_SCALARS | NAMED_OVER_ROWS)) + ".", 115),
+        "functions": fill(", ".join(f"`{name}`" for name in sorted(functions_of_rows())) + ".", 115),
     }
     return with_lists("sql.md", lists)
 
@@ -393,16 +398,8 @@ def engines_page() -> str:
     return with_lists("engines.md", {"stored": stored_types(), "declared": declared_types()})
 
 
-AUDIT = """# Audit path
-
-The code that sees raw rows or entropy. Read the modules of a line from left to right: each imports only earlier ones,
-and none of what answers queries. Engines have lines of their own below. The number is that of code lines, which may only fall (`make structure`).
-
-"""
-
-
 def audit_page() -> str:
-    """docs/audit-path.md: the modules that see raw rows or entropy, in reading order, with their code lines."""
+    """docs/audit.md, its table of the modules that see raw rows or entropy written anew between its marks."""
     package = the_package()
     names = [name for name in reading_order(package) if is_below(package.by_name[name], CORE)]
     parts: dict[str, list[str]] = {place.split(".")[0]: [] for place in CORE}
@@ -416,7 +413,7 @@ def audit_page() -> str:
         _audited(title, [f"dpsql.engines.{module}" for module in own]) for title, own in ENGINES.items()
     ]
     tables = ["\n".join(f"| {' | '.join(row)} |" for row in rows) for rows in (lines, engines)]
-    return f"{AUDIT}{NOTE}{tables[0]}\n\n{tables[1]}\n"
+    return with_lists("audit.md", {"modules": "\n\n".join(tables)})
 
 
 ENGINES = {
@@ -449,4 +446,4 @@ if __name__ == "__main__":
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     (DOCS / "sql.md").write_text(sql_page(), encoding="utf-8")
     (DOCS / "engines.md").write_text(engines_page(), encoding="utf-8")
-    (DOCS / "audit-path.md").write_text(audit_page(), encoding="utf-8")
+    (DOCS / "audit.md").write_text(audit_page(), encoding="utf-8")

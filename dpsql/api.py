@@ -375,9 +375,8 @@ def query(
             `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
-        nonnegative: True answers counts from non-negative (biased) estimates, False from unbiased ones; None takes the
-            former for one axis of a local release unless the reports reject them. Errors are of these estimates where
-            a release models them (one axis of a local release), else of the unbiased ones.
+        nonnegative: whether counts come from non-negative (biased) estimates; None as without `SET dp_nonnegative`
+            (docs/sql.md, "Settings").
         combine: pool independent releases where that has the least error.
         min_relative_error: suppress groups as noise: the standard error of each of their numbers is at least so many
             times the number. A note says how many.
@@ -469,7 +468,7 @@ def audit(
         catalog: the curator's YAML file, to check the ledger and public tables too.
         samples: runs of the black-box auditor for each statistic; 0 leaves it out.
         prove: also publish made-up neighbours of this catalog whole, and measure their exact loss; needs `catalog`.
-        witness: a file to write; another program checks the proof from it (docs/privacy/witness.md). Needs `prove`.
+        witness: a file to write; another program checks the proof from it (docs/audit.md). Needs `prove`.
         progress: called with each step of proving.
 
     Returns:

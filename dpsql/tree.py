@@ -167,7 +167,7 @@ def kary_tree(n: int, k: int) -> Tree:
     Raises:
         InterfaceError: if n < 1 or k < 2.
 
-    **Source** docs/method/axis.md, "Interval trees".
+    **Source** docs/method/views.md, "Interval trees".
 
     >>> kary_tree(5, 2).hi.tolist()
     [5, 3, 5, 2, 3, 4, 5, 1, 2]
@@ -184,7 +184,7 @@ def levels_tree(n: int, widest: int) -> Tree:
         n: number of leaves, at least 1.
         widest: most children of a node, at least 2.
 
-    **Source** docs/method/axis.md, "Interval trees".
+    **Source** docs/method/views.md, "Interval trees".
 
     >>> [levels_tree(n, 20).depth for n in (20, 365, 4096)], len(levels_tree(100, 8).lo)
     ([2, 3, 4], 131)
@@ -343,7 +343,7 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
     Returns:
         (range index, node id), both of shape (total number of nodes used,).
 
-    **Source** docs/method/axis.md, "Interval trees".
+    **Source** docs/method/views.md, "Interval trees".
 
     >>> cover(kary_tree(4, 2), [0], [3])[1].tolist()
     [1, 5]
@@ -405,7 +405,7 @@ def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -
     Returns:
         Probabilities, shape (size,); they do not sum to 1, a range uses several nodes.
 
-    **Source** docs/method/axis.md, "Coverage"; there 1-based and inclusive.
+    **Source** docs/method/views.md, "Coverage"; there 1-based and inclusive.
 
     >>> coverage(kary_tree(3, 3)).round(4).tolist()
     [0.1667, 0.3333, 0.5, 0.3333]

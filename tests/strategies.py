@@ -67,7 +67,7 @@ def draw_at(
 def svd_bound(n: int) -> float:
     """A lower bound on the mean variance of all ranges under any strategy of column norm 1.
 
-    **Source** docs/method/axis.md, "Dense rows for Gaussian noise"; singular values of all ranges in closed form.
+    **Source** docs/method/views.md, "Dense rows for Gaussian noise"; singular values of all ranges in closed form.
     """
     return float((np.sqrt(n + 1) / (2 * half_angles(n))).sum() ** 2 / n / (n * (n + 1) / 2))
 
@@ -75,7 +75,7 @@ def svd_bound(n: int) -> float:
 def error_before_blue(use: FloatArray, budget: FloatArray) -> float:
     """Mean variance of a range summed from raw node values, Laplace noise at epsilon 1.
 
-    **Source** docs/method/axis.md, "A budget for each node"; there half of it.
+    **Source** docs/method/views.md, "A budget for each node"; there half of it.
     """
     return float(2 * np.sum(use / budget**2))
 

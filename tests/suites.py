@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +103,8 @@ def environment(name: str, *requirements: str) -> str:
 
 def lowest() -> Suite:
     """`quick` with the oldest dependencies that pyproject.toml allows."""
-    python = environment("lowest", "--constraint", "tests/lowest.txt", "--editable", ".[dev]")
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]["dev"]
+    python = environment("lowest", "--constraint", "tests/lowest.txt", "--editable", ".", *tools)
     return suite(python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", QUICK, "tests")
 
 

@@ -1,4 +1,4 @@
-"""What docs/privacy/loss.md promises: no aimed neighbours lose more than is claimed, tight claims are nearly used up.
+"""What docs/audit.md promises: no aimed neighbours lose more than is claimed, tight claims are nearly used up.
 
 Three sources of neighbours: every joint of `tests/privacy/joints.py`, random stars, and `dpsql audit --prove`'s own
 for each shipped catalog under both neighbour relations. Every defect of `tests/privacy/plant.py` is put back once.

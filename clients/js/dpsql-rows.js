@@ -1,7 +1,7 @@
 // From what a page or a device holds to rows of leaves, as in Python's dpsql.client.device. Every value has a leaf, or its
 // row is left out as the catalog says; none makes the client fail, which would tell it.
 
-// What texts say: docs/values.md.
+// What texts say: docs/in-your-app.md.
 const NUMBER =
   /^[ \t\n\v\f\r]*([+-]?)(?:(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?|inf|infinity)[ \t\n\v\f\r]*$/i;
 const MOMENT =

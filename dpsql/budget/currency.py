@@ -7,7 +7,7 @@ mu^2 is what discrete Gaussians cost on the exact Gaussian curve (`curve`). It a
 when what is asked next follows from what was seen. A lineage has one currency, fixed when it is opened: taking the
 better of two afterwards would only promise twice the delta.
 
-**Source**: docs/method/noise.md, "From epsilon and delta to mu^2".
+**Source**: docs/method/rows.md, "From epsilon and delta to mu^2".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Promised(NamedTuple):
 class Currency(Protocol):
     """Currency of a lineage: amounts that add up to the promise of all its releases together.
 
-    **Source**: docs/method/noise.md, "How budgets add up".
+    **Source**: docs/method/rows.md, "How budgets add up".
     """
 
     @property

@@ -22,9 +22,9 @@ not from epsilon, so a cap of 10,000 takes no longer than one of 10.
 A Laplace number would cost (2 Q^-1(1 / (1 + e^epsilon)))^2 of mu^2, about (pi / 2) epsilon^2, and have pi times the
 variance of a Gaussian one. So under a delta all noise is Gaussian, and mechanisms whose noise is Laplace are refused.
 
-**Privacy**: docs/privacy/gaussian.md has the proof; `SLACK` and H are the price of integers. Without them the claim
+**Privacy**: docs/privacy/delta.md has the proof; `SLACK` and H are the price of integers. Without them the claim
 is false.
-**Source**: docs/method/noise.md, "From epsilon and delta to mu^2".
+**Source**: docs/method/rows.md, "From epsilon and delta to mu^2".
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ entry is the chance of a key that one person alone holds, and each pair of neigh
 | `slot_table` | t_1 < t_2 < .., the greedy table | 2^-64 |
 | `slot_inequality` | (S) for every u, decided at finitely many | - |
 
-**Privacy**: docs/privacy/keys.md has the proof. Decimals bound dG from above and from below; floats only add, multiply
+**Privacy**: docs/privacy/delta.md has the proof. Decimals bound dG from above and from below; floats only add, multiply
 and divide positive numbers, and `SPARE` is above what they lose.
 **Source**: docs/method/rows.md, "The step"; greedy tables: Desfontaines, Voss, Gipson and Mandayam (2020).
 """

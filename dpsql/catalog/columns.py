@@ -131,7 +131,7 @@ def is_key(text: str, length: int, other: str) -> bool:
 class PrivateKeys(Model):
     """Values that nobody listed: a part of the budget finds those that enough people have, and they become the leaves.
 
-    **Privacy**: shown values were chosen by chance (docs/privacy/keys.md); all others are one leaf, `other`.
+    **Privacy**: shown values were chosen by chance (docs/privacy/delta.md); all others are one leaf, `other`.
     """
 
     private: Literal[True] = Field(description="written out: the values are private")

@@ -18,7 +18,7 @@ Non-negative estimates of two such counts have no stated covariance: an error ov
 is uncorrelated with both.
 
 **Privacy**: follows from public budgets.
-**Source**: docs/method/noise.md, "Rows with NULL".
+**Source**: docs/method/rows.md, "Rows with NULL".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ How the rows of one person add up, for error bars, is measured in `dpsql.central
 
 Noise, sensitivity, ledger and storage are those of any other column: a unit's rows stand under one item.
 
-**Privacy**: docs/privacy/hybrid.md. For fixed reports the release is an ordinary one of the items; `invert_channel` is
+**Privacy**: docs/privacy/local.md. For fixed reports the release is an ordinary one of the items; `invert_channel` is
 post-processing of it. The stored reports never leave the curator.
 **Source**: docs/method/local.md, "The channel".
 

@@ -30,7 +30,7 @@ numbers. Counts are integers, and weights whole numbers of 2^-20.
 
 Weights of people who touch many cells: the bound K that a released histogram chooses, and what it leaves out.
 
-**Privacy**: docs/privacy/people.md, section 3. Everything here is a function of the catalog and of released numbers.
+**Privacy**: docs/privacy/people.md, "3. Cells with weights": functions of the catalog and of released numbers.
 **Source**: docs/method/views.md, "Cells".
 """
 

@@ -12,8 +12,8 @@ R is how far the measure's bounds lie from its mean, at most. The mean is a rele
 the sums. Half of what the bounds span would cut what lies far off, a fifth of a variance where it was measured.
 Squares take `reported.error_bar`'s part of the table's budget, a ledger line each.
 
-**Privacy**: each line's charge; docs/privacy/hybrid.md section 2. A person's part is a function of her own rows that
-count, cut to what the table says.
+**Privacy**: each line's charge; docs/privacy/local.md, "2. Analysts". A person's part is a function of her own rows
+that count, cut to what the table says.
 **Source**: docs/method/local.md, "Error bars".
 """
 

@@ -4,7 +4,7 @@
 
 A list is then a public fact of the release, as the rows of a public table are: `build_axis` reads both alike.
 
-**Privacy**: docs/privacy/keys.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
+**Privacy**: docs/privacy/delta.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
 are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
 are in no error, no progress line and no return value. Nothing of a list is printed before the release is sealed.
 **Source**: docs/method/rows.md, "The step".

@@ -3,7 +3,7 @@
 A plan's axis says how a value becomes a leaf: by `values` (an ordered list), by `starts` (the first unit of each
 bin), by `keys` (public rows), or by `lower` and `width` (integer bins). `null_leaf`, `missing_leaf` and `other_leaf`
 take what is absent, without a public row, or outside. Integer bins clamp without them; elsewhere such a row is left
-out, as a catalog without these leaves says of raw rows too. What texts say is written in docs/values.md, and
+out, as a catalog without these leaves says of raw rows too. What texts say is written in docs/in-your-app.md, and
 `clients/js` reads them alike.
 
 Every device that is asked reports, whatever its rows are; silence would tell. A row that the plan has no place for
@@ -60,7 +60,7 @@ MOMENT = re.compile(
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(?:Z|([+-])([0-9]{2}):([0-9]{2}))?)?"
     rf"{SPACE}"
 )
-"""What texts say: docs/values.md. `clients/js` has the same."""
+"""What texts say: docs/in-your-app.md. `clients/js` has the same."""
 FAR = 10**9
 MOST_DIGITS = 25
 """Digits of a number of steps that is beyond every bound: a plan's have 16 at most."""

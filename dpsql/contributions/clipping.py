@@ -7,8 +7,8 @@
 
 A clipping answers for all that depends on the distribution: shares, noise, weights.
 
-**Privacy**: docs/privacy/user_level.md, sections 3 (weights under a delta) and 4 (pure).
-**Source**: docs/method/user_level.md, "One weight a person".
+**Privacy**: docs/privacy/people.md, "3. The whitened clip (under a delta)" and "4. The pure twin".
+**Source**: docs/method/rows.md, "One weight a person".
 """
 
 from __future__ import annotations

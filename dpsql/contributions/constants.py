@@ -5,7 +5,7 @@ fixed bound of each star; with all constants as below they are 1.75 for totals a
 share of intervals that contain the exact answer. Nothing here was set on the stars that judge it
 (`benchmarks.userlevel.stars.HELD_BACK`, `FURTHER`).
 
-**Source**: docs/method/user_level.md, "The low bound", "Totals with a high bound", "A factor for each measure".
+**Source**: docs/method/rows.md, "The low bound", "Totals with a high bound", "A factor for each measure".
 """
 
 from __future__ import annotations

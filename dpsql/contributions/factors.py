@@ -32,7 +32,7 @@ Rows are pooled with the measure of least error; other measures then move toward
 hides has the factor of the rows, and averages without an upper end that err by hypot(.06, .12 log R) downwards.
 
 **Privacy**: functions of released values alone.
-**Source**: docs/method/user_level.md, "A factor for each measure".
+**Source**: docs/method/rows.md, "A factor for each measure".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ catches everything above. Quantiles are post-processing, so one draw serves any 
 | `draw_total` | N_clip, S_clip | rows, stored integers |
 | `centre` | mid = S_clip / N_clip within [2%, 98%] of the clip range | stored integers |
 
-**Source**: docs/method/user_level.md, "Selection", "Totals with a high bound", "Centre".
+**Source**: docs/method/rows.md, "Selection", "Totals with a high bound", "Centre".
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ spread of a value and m_i leaves on the axes along which a person's rows differ,
     nu_u^2 = sum over views of b_v [cf |A_v c_u|^2 / t_v^2 + (1 - cf) |A_v y_u|^2 / (t_v d)^2]
     t_v^2 = tau + tau^2 prod_i |A_i 1/m_i|^2
 
-**Privacy**: docs/privacy/user_level.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
+**Privacy**: docs/privacy/people.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
 V_s = UNIT^2 K2 / (mu^2 c_s), which `Gaussian.draw_at` adds 4 to, spends sum_s W^2 Q_s / V_s <= mu^2, whatever the
 coefficients are. A person's norm and weight depend on her rows and on released values alone.
-**Source**: docs/method/user_level.md, "One weight a person".
+**Source**: docs/method/rows.md, "One weight a person".
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Views are reconciled family by family, as the release will be (`ReconciledViews`
 COUNT = R_N c and SUM = R_S (y + mid c). A release stores counts, and sums around mid, so beside R_S y the stored sum
 has (R_S - R_N) mid c.
 
-**Privacy**: docs/privacy/user_level.md.
-**Source**: docs/method/user_level.md, "Shape and scale", "Intervals that cover the exact answer";
+**Privacy**: docs/privacy/people.md.
+**Source**: docs/method/rows.md, "Shape and scale", "Intervals that cover the exact answer";
 docs/method/views.md, "Views that share axes".
 """
 

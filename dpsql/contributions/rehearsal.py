@@ -25,7 +25,7 @@ are told up to sqrt(k) times too large.
 
 **Privacy**: public facts alone; no private table is opened. Its noise is test entropy: nothing that is drawn here may
 be stored as a release of anybody's rows.
-**Source**: docs/method/user_level.md, "Expecting before spending".
+**Source**: docs/method/rows.md, "Expecting before spending".
 """
 
 from __future__ import annotations

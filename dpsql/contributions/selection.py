@@ -19,7 +19,7 @@ are of bins up to the one past the last clear bin: a far bin is noise times many
 
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
-**Source**: docs/method/user_level.md, "The low bound", "Selection", "Totals with a high bound",
+**Source**: docs/method/rows.md, "The low bound", "Selection", "Totals with a high bound",
 "Centre".
 """
 

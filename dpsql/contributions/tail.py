@@ -52,7 +52,7 @@ A sum whose see is below 30 with the median in the first bin takes R of the rows
 | `ClippedTotal` | T with its errors | amount |
 
 **Privacy**: functions of released values alone.
-**Source**: docs/method/user_level.md, "Totals with a high bound".
+**Source**: docs/method/rows.md, "Totals with a high bound".
 """
 
 from __future__ import annotations

@@ -533,7 +533,7 @@ def break_even(stderr: float, privacy: Privacy) -> int:
     Returns:
         The least K at which the other engine's error is larger.
 
-    **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
+    **Source**: docs/method/rows.md, "How budgets add up"; the pure form is what such engines reach.
     """
     ours = MEAN_ABSOLUTE * stderr
     epsilon = float(currency_of(privacy).epsilon(charged(privacy)))

@@ -10,7 +10,7 @@ error is half of the 95% interval over 1.96 and over the answer, as `DP_STDERR` 
 questions, then over rehearsals.
 
 **Privacy**: public facts and guesses alone; nothing private is opened and nothing is spent.
-**Source**: docs/method/user_level.md, "Expecting before spending".
+**Source**: docs/method/rows.md, "Expecting before spending".
 """
 
 from __future__ import annotations

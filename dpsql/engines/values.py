@@ -350,7 +350,7 @@ def _small(value: str) -> str:
 
 
 def canonical_text(value: str, sql_type: str) -> str:
-    """SQL of DuckDB for the one text of a value: of a number the shortest decimal, as docs/values.md writes it.
+    """SQL of DuckDB for the one text of a value: of a number the shortest decimal, as docs/in-your-app.md writes it.
 
     Args:
         value: SQL of a column that left its source.

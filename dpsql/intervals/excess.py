@@ -95,7 +95,7 @@ batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of deviation 1 and 1.
 beyond. Two of these deviations are inside of a 95% interval."""
 
 TASTE = 0.8
-"""As of `max_ids: auto` (docs/method/user_level.md): rows of heavy people do not average out over groups."""
+"""As of `max_ids: auto` (docs/method/rows.md): rows of heavy people do not average out over groups."""
 
 VALUES = 0.5
 """A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""

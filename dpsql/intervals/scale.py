@@ -36,7 +36,7 @@ count may grow, a difference may go both ways, a share and an average as far as 
 values of one sign. The variance of an open end is infinite.
 
 **Privacy**: published values alone.
-**Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
+**Source**: docs/method/rows.md, "Intervals that cover the exact answer".
 
 Rows along an amount's own axis, where people who spend much weigh less: how far their counts may be off.
 

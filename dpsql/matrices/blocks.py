@@ -21,7 +21,7 @@ The model speaks of boxes that were chosen without knowing where rows lie. Where
 intervals are too wide; where they lie along lines some are still too narrow (84 to 89% of ranges of one axis on the
 worst planes).
 
-**Source**: docs/method/data_dependent.md, "Inside a leaf".
+**Source**: docs/method/views.md, "Inside a leaf".
 """
 
 from __future__ import annotations

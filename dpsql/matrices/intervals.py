@@ -20,7 +20,7 @@ row sums that elimination has not yet explained at i, and delta_j = v_i carried 
 where c sums q, A sums y^2/D over eliminated rows, x = M^-1 B q, and Z, x are read at the slots. Only delta
 depends on both ends; products of the elimination's steps over dyadic blocks carry it in O(log rows).
 
-**Source** docs/method/axis.md, "Least squares with interval rows".
+**Source** docs/method/views.md, "Least squares with interval rows".
 """
 
 from __future__ import annotations

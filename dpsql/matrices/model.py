@@ -268,7 +268,7 @@ def mean_variance(model: AxisVariance, workload: Workload | None = None, whole: 
     Returns:
         The mean; twice it is the expected squared error of Laplace noise at epsilon 1.
 
-    **Source** docs/method/axis.md, "Budgets for the error after least squares": (n + 1) sum_i V(0, i) - t' C t.
+    **Source** docs/method/views.md, "Budgets for the error after least squares": (n + 1) sum_i V(0, i) - t' C t.
     """
     n = model.n
     if workload is not None:

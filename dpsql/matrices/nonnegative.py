@@ -3,7 +3,7 @@
 Downwards from the root, the children of every node are projected onto the non-negative numbers that add up to it.
 
 **Privacy**: post-processing of estimates.
-**Source**: docs/method/data_dependent.md, "The non-negative step".
+**Source**: docs/method/views.md, "The non-negative step".
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def nonnegative(tree: Tree, leaf: FloatArray) -> FloatArray:
 
     **Privacy** Post-processing; reads no raw data. Biased: never take a standard error from it.
 
-    **Source** docs/method/data_dependent.md, "The non-negative step". The projection per parent replaces
+    **Source** docs/method/views.md, "The non-negative step". The projection per parent replaces
     "zero the subtree" of Hay et al. (2010), which does not keep sums.
 
     >>> from dpsql.tree import kary_tree

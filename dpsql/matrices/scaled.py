@@ -19,7 +19,7 @@ so that the whole has none of them. `alike` is the correlation that F_both - F F
 Of a question that weighs rows, such as a sum of ages, F is the mean weight and `off` the integral of F_t (1 - F_t) over
 thresholds t of the weight, F_t being the part of the rows above t: people who own many rows may be older throughout.
 
-**Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
+**Source**: docs/method/rows.md, "Intervals that cover the exact answer".
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ScaledReading(Reading):
         shape: that of the view as measured, its variances scaled.
         spread: deviations of shares.
 
-    **Source**: docs/method/user_level.md, "Intervals that cover the exact answer".
+    **Source**: docs/method/rows.md, "Intervals that cover the exact answer".
     """
 
     shape: ProductReading

@@ -11,7 +11,7 @@ least squares over the rows is the strategy's solver, which is its variance mode
 
 Most rows are ones on an interval and store no entry; hats store theirs one after the other.
 
-**Source** docs/method/axis.md, "Rows and budgets".
+**Source** docs/method/views.md, "Rows and budgets".
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ With rates b_l and densities over the integers s of a sum, * convolution,
 Two numbers are two trees at half of the rates, since max(|a|, |b|) = (|a + b| + |a - b|) / 2. That is the limit of
 small rates; whole numbers at larger rates err less, so what a release states is never below the truth.
 
-**Source**: docs/method/noise.md, "Joint trees".
+**Source**: docs/method/rows.md, "Joint trees".
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
 
     **Privacy** Post-processing of noisy measurements.
 
-    **Source** docs/method/axis.md, "Least squares on a tree".
+    **Source** docs/method/views.md, "Least squares on a tree".
     """
     spread, gain = node_spread(tree, weight)
     best = np.where(weight[:, None] > 0, y, 0.0)

@@ -13,7 +13,7 @@ A strategy carries its law; whoever draws, predicts or audits asks the law and n
 **Privacy**: one unit changes the cells by at most M in L1, so a row combination changes by at most |H_r| M. Under
 Laplace noise the loss is at most sum_r |H_r| s_r / t <= epsilon for every cell, under Gaussian noise
 sum_r (H_r M)^2 / (sigma_r^2 - 4) <= mu^2: `Sensitive` strategies and `combine` hold both in integers.
-**Source**: docs/method/views.md, "Products of axes"; docs/method/noise.md, "Integer budgets and path sums".
+**Source**: docs/method/views.md, "Products of axes"; docs/method/rows.md, "Integer budgets and path sums".
 """
 
 from __future__ import annotations

@@ -316,7 +316,7 @@ def discrete_laplace(units: IntArray, denominator: int, entropy: Entropy) -> Int
 
     **Privacy**: added to an integer whose neighbours differ by at most 1, draw i is (s_i / t)-DP, exactly.
 
-    **Source**: docs/method/noise.md, "Exact noise"; Canonne, Kamath, Steinke (2020), algorithm 2.
+    **Source**: docs/method/rows.md, "Exact noise"; Canonne, Kamath, Steinke (2020), algorithm 2.
 
     >>> import os
     >>> discrete_laplace(np.full(3, 1 << 40, dtype=np.int64), 1 << 30, os.urandom).tolist()
@@ -374,7 +374,7 @@ def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray
 
     **Privacy**: added to integers with squared L2 sensitivity d, the vector costs mu^2 = d / (sigma^2 - 4).
 
-    **Source**: docs/method/noise.md, "Discrete Gaussian"; Canonne, Kamath, Steinke (2020), algorithm 3.
+    **Source**: docs/method/rows.md, "Discrete Gaussian"; Canonne, Kamath, Steinke (2020), algorithm 3.
     """
     if sigma2 < _SMALLEST:
         raise InternalError("a discrete Gaussian needs a positive variance", hint="give every view a share")

@@ -97,7 +97,7 @@ def joint_rows(units: IntArray, denominator: int, bounds: Sequence[int], entropy
     **Privacy**: added to integer vectors of which one unit moves one by w (x_0, .., x_{d-1}), |x_j| <= M_j and w in
     [0, 1], row r is w s_r / t - DP, for all d numbers together.
 
-    **Source**: docs/method/noise.md, "Joint rows"; Hardt and Talwar (2010), Awan and Slavkovic (2020).
+    **Source**: docs/method/rows.md, "Joint rows"; Hardt and Talwar (2010), Awan and Slavkovic (2020).
     """
     units = np.asarray(units, dtype=np.int64)
     numbers = len(bounds)
@@ -430,7 +430,7 @@ def joint_trees(tree: TreeNoise, number: int, entropy: Entropy) -> IntArray:
     **Privacy**: added to integer vectors of leaves of which one unit moves one leaf by w (x_0, .., x_{d-1}),
     |x_j| <= M_j and w in [0, 1], it is w sum_l c_l / t - DP; any rows whose w add up to W cost W times that.
 
-    **Source**: docs/method/noise.md, "Joint trees".
+    **Source**: docs/method/rows.md, "Joint trees".
     """
     tree.check()
     arities, bounds = tree.arities, tree.bounds

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.baselines import common, shipped
+from benchmarks.baselines import common, local_boxes, shipped
 from benchmarks.central.expected import one_axis
 from benchmarks.central.measure import RIVALS, Cell, exact_errors
 from benchmarks.central.ranges import all_ranges, drawn_error, prefix_errors
+from benchmarks.local import planes as local_planes
 from dpsql.noise import ZeroNoise
 
 ONE = Fraction(1)
@@ -55,3 +56,20 @@ def test_range_errors_equal_brute_force() -> None:
     squares = [wrong[i:j].sum() ** 2 for i in range(12) for j in range(i + 1, 13)]
     assert all_ranges(prefix_errors(counts, estimate)) == pytest.approx(np.mean(squares))
     assert drawn_error(counts, estimate, Fraction(1, 2)) == pytest.approx(np.mean(squares) / 4)
+
+
+def some_people(count: int, axes: int, size: int, seed: int) -> np.ndarray:
+    """Leaves of which the first two axes hang together; pairs tell all about them."""
+    rng = np.random.default_rng([seed, 1])
+    leaves = rng.integers(0, size // 2 + 1, (count, axes))
+    leaves[:, :2] += rng.integers(0, size // 2, (count, 1))
+    return leaves
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("axes", [2, 3])
+def test_boxes_of_several_axes_come_near_with_many_reports(axes: int) -> None:
+    leaves = some_people(400_000, axes, 8, 3)
+    boxes = np.array([[[0, 4]] * axes, [[2, 8]] * axes, [[0, 8]] * axes])
+    found = local_boxes.by_pairs(leaves, [8] * axes, "6", boxes, np.random.default_rng(3))
+    np.testing.assert_allclose(found, local_planes.truth(leaves, boxes), atol=0.02)

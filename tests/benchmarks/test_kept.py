@@ -31,7 +31,6 @@ def git(project: Path, *words: str) -> None:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of two runs, committed."""
     (tmp_path / "tool").mkdir()
-    (tmp_path / "docs").mkdir()
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "tool" / "count.py").write_text(TOOL)
     git(tmp_path, "init", "-q")
@@ -39,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path, "commit", "-qm", "tool")
     monkeypatch.setattr(kept, "PROJECT", tmp_path)
     monkeypatch.setattr(kept, "RESULTS", tmp_path / "benchmarks" / "results")
-    monkeypatch.setattr(kept, "PAGE", tmp_path / "docs" / "figures.md")
+    monkeypatch.setattr(kept, "PAGE", tmp_path / "benchmarks" / "results" / "figures.md")
     monkeypatch.setattr(kept, "RUNS", (COUNT, OTHER))
     return tmp_path
 
@@ -57,7 +56,7 @@ def test_a_result_is_kept_until_its_inputs_change(project: Path, monkeypatch: py
     assert command(monkeypatch, "--only", "count") == 0
     assert command(monkeypatch, "--only", "count") == 0
     assert times_run(project) == 1
-    page = (project / "docs" / "figures.md").read_text()
+    page = (project / "benchmarks" / "results" / "figures.md").read_text()
     assert "## Counting" in page
     assert r"| cells that \<differ\> | 0 | \<= 0 |" in page
     assert "Not kept yet: `other`." in page
@@ -71,7 +70,7 @@ def test_a_result_is_kept_until_its_inputs_change(project: Path, monkeypatch: py
 
 def test_a_short_figure_is_bold_and_the_exit_code(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(monkeypatch) == 1
-    page = (project / "docs" / "figures.md").read_text()
+    page = (project / "benchmarks" / "results" / "figures.md").read_text()
     assert "2 of 3 figures hold." in page
     assert r"| other | **3** | \<= 2 |" in page
     assert "- other: " in page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,3 @@ def test_a_block_measured_again_leaves_the_rest_of_the_page(topic: str) -> None:
 def test_a_block_without_a_place_is_an_error() -> None:
     with pytest.raises(KeyError):
         page("no marks", {"X": "1"})
-
-
-def test_no_page_links_to_a_file_that_is_not_there() -> None:
-    pages: list[Path] = sorted(RESULTS.glob("*.md"))
-    links = [
-        (file, link) for file in pages for link in re.findall(r"\]\(([^)#\s:]+)\)", file.read_text("utf-8"))
-    ]
-    assert [link for file, link in links if not (file.parent / link).exists()] == []

@@ -1,4 +1,4 @@
-"""One written grammar (docs/values.md), two clients: the same texts are the same values in both."""
+"""One written grammar (docs/in-your-app.md), two clients: the same texts are the same values in both."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_values_that_are_no_texts_are_read_alike() -> None:
 
 
 def test_every_example_of_the_page_is_read_as_it_says() -> None:
-    page = (ROOT / "docs" / "values.md").read_text()
+    page = (ROOT / "docs" / "in-your-app.md").read_text()
     table = re.findall(r"^\| `([^`]*)` \| (-?[0-9.]+|no number) \|$", page, flags=re.M)
     assert len(table) >= 8
     for text, told in table:

@@ -35,10 +35,10 @@ def test_sent_statements_are_answered(
 
 
 def test_the_page_and_the_drive_do_the_same() -> None:
-    """docs/superset.md tells people to install and type what `python -m tests.superset` does."""
+    """docs/interfaces.md tells people to install and type what `python -m tests.superset` does."""
     page, drive, install = (
         (ROOT / name).read_text("utf-8")
-        for name in ("docs/superset.md", "tests/superset/drive.py", "tests/superset/__main__.py")
+        for name in ("docs/interfaces.md", "tests/superset/drive.py", "tests/superset/__main__.py")
     )
     told = dict(re.findall(r"^ +- `(\w+)`: `(.+)`$", page, re.M))
     typed = dict(re.findall(r'^        \("(\w+)", "(.+)"\),$', drive, re.M))
@@ -48,7 +48,7 @@ def test_the_page_and_the_drive_do_the_same() -> None:
         assert '"' + wanted.strip("'") + '"' in install
     asked = [statement.text for statement in SENT]
     assert all(any(sql.partition("(")[0] in text for text in asked) for sql in told.values())
-    assert "\nsuperset\n" in (ROOT / "docs/index.md").read_text("utf-8"), "the page is reached"
+    assert "\ninterfaces\n" in (ROOT / "docs/index.md").read_text("utf-8"), "the page is reached"
 
 
 def test_the_entry_points_name_what_there_is() -> None:

@@ -1,7 +1,7 @@
 """Aimed neighbours at every joint: one catalog of each kind, each measured by another mechanism.
 
 A person comes, or takes another one's place, whose rows are made to move as much as they can. `proved` is how near
-to its claim docs/privacy/loss.md says that the pair comes; nothing may pass 1. Pairs are `slow` whose kind another
+to its claim docs/audit.md says that the pair comes; nothing may pass 1. Pairs are `slow` whose kind another
 default pair or test measures too (`test_stream_types`, `test_people`, `test_blocks_exact`).
 """
 
@@ -54,7 +54,7 @@ class Joint(NamedTuple):
     Args:
         name: what is special.
         measured: folder -> loss.
-        proved: the share of the claim that a pair can lose, by docs/privacy/loss.md; 0 where nothing is said.
+        proved: the share of the claim that a pair can lose, by docs/audit.md; 0 where nothing is said.
         slow: whether the pair is left to `make slow`.
     """
 

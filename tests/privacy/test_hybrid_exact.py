@@ -136,7 +136,7 @@ def test_a_plan_cannot_ask_for_a_design_that_is_none() -> None:
 
 
 def attribute_alone(local: float, central: float) -> float:
-    """What analysts may learn at most of a person's attribute alone, docs/privacy/hybrid.md."""
+    """What analysts may learn at most of a person's attribute alone, docs/privacy/local.md."""
     return math.log((math.exp(local + 2 * central) + 1) / (math.exp(local) + math.exp(2 * central)))
 
 

@@ -126,7 +126,7 @@ def test_a_report_for_each_of_two_spellings_is_replaced_by_nothing_else(tmp_path
 
 
 def test_a_report_under_the_key_of_another_is_not_hers(tmp_path: Path) -> None:
-    """What the receiver of reports has to check, docs/privacy/hybrid.md: else one person moves the rows of two."""
+    """What the receiver of reports has to check, docs/privacy/local.md: else one person moves the rows of two."""
     thief = Twice(("99",), (("99", 1), ("2", 0)))
     assert one_person_more(tmp_path, PROMISES[0], thief).share > 1
 

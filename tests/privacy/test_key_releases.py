@@ -1,6 +1,6 @@
 """Whole releases with private keys: what aimed neighbours are told apart by, against (mu^2, delta) as they are charged.
 
-The proof (docs/privacy/keys.md) compares a data set with u, whose keys that nobody else holds are struck out of every
+The proof (docs/privacy/delta.md) compares a data set with u, whose keys that nobody else holds are struck out of every
 step, to the one without her: these two differ in slots and in noisy integers, whose loss is measured. What was struck
 out is shown with a chance that is charged as delta.
 """

@@ -230,6 +230,11 @@ def _words() -> float:
     return sum(len(path.read_text("utf-8").split()) for path in (ROOT / "docs").rglob("*.md"))
 
 
+def _pages() -> float:
+    """Pages of the site; decision records (`docs/adr`), which nobody reads in order, are none."""
+    return sum("adr" not in path.parts for path in (ROOT / "docs").rglob("*.md"))
+
+
 def _imports() -> float:
     modules = the_package().modules
     lines = sum(
@@ -246,6 +251,8 @@ PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_444)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_203)),
     "words of docs": (_words, Bound(50_000, 52_829)),
+    "pages of docs": (_pages, Bound(40)),
+    "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950, 1_086)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
         Bound(15),

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.long
         ("api.md", api_page),
         ("sql.md", sql_page),
         ("engines.md", engines_page),
-        ("audit-path.md", audit_page),
+        ("audit.md", audit_page),
     ],
 )  # fmt: skip
 def test_the_page_is_in_step(name: str, page: object) -> None:

@@ -37,6 +37,12 @@ def test_an_example_runs(example: str, tmp_path: Path) -> None:
     assert run(tmp_path, ROOT / "examples" / example)
 
 
+def test_exact_counts_give_people_away_and_a_release_does_not(tmp_path: Path) -> None:
+    said = run(tmp_path, ROOT / "examples" / "attack" / "reconstruct.py")
+    exact, released = map(int, re.findall(r"^(?:exact counts|its release): (\d+)%", said, re.MULTILINE))
+    assert exact >= 95 and released <= 75, said  # a release at epsilon 1 gives 50 with a deviation of 5
+
+
 def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
     (tmp_path / "catalog").mkdir()
     for name in ("retail_user.yaml", "retail.yaml", "shop_survey.yaml"):

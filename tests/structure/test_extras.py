@@ -79,11 +79,7 @@ print(*sorted(set(sys.modules) & {modules!r}))
 
 def test_extras_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    listed = {
-        name: " ".join(found)
-        for name, found in project["optional-dependencies"].items()
-        if name not in ("dev", "docs", "stars")
-    }
+    listed = {name: " ".join(found) for name, found in project["optional-dependencies"].items()}
     assert set(listed) == set(EXTRAS)
     assert all(EXTRAS[name].package in found for name, found in listed.items())
     needed = {re.split(r"[\[>=<]", text)[0] for text in project["dependencies"]}

@@ -60,6 +60,8 @@ ELSEWHERE = {
     "dpsql mcp": "tests/interfaces/test_mcp.py",
     "dpsql check": "tests/interfaces/test_mcp.py",
     "superset-env/bin/pip": "python -m tests.superset",
+    "python3.11 -m venv": "python -m tests.superset",
+    "node": "tests/privacy/test_witness.py",
     "curl": "a collector of the reader's own",
 }
 
@@ -286,15 +288,16 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
             "dpsql collect": answered("second.json", "reports/a.parquet"),
         },
         "dpsql collection-plan trio.yaml": {"dpsql collection-plan": trio, "dpsql collect": services},
+        "dpsql collection-plan shop.yaml --for": {"dpsql collection-plan": hybrid, "dpsql collect": devices},
+        "dpsql plan": {"dpsql plan": joined},
     },
     "curator.md": {
         "dpsql design": {"dpsql design": workload},
         "dpsql buy": {"dpsql buy": shop},
-        "dpsql certificate": {"dpsql certificate": published},
     },
-    "hybrid.md": {
-        "dpsql collection-plan": {"dpsql collection-plan": hybrid, "dpsql collect": devices},
-        "dpsql plan": {"dpsql plan": joined},
+    "audit.md": {
+        "dpsql certificate": {"dpsql certificate": published},
+        "dpsql audit": {"dpsql audit": published},
     },
     "interfaces.md": {
         "dpsql budget shop.yaml": {"dpsql budget": published_shop},
@@ -331,6 +334,7 @@ def dear(page: str, first: str) -> pytest.param:
         if first.startswith(
             (
                 "dpsql certificate",
+                "dpsql audit",
                 "dpsql simulate",
                 "dpsql design",
                 "dpsql publish catalog",

@@ -31,7 +31,7 @@ def test_classes_of_the_vocabulary_exist() -> None:
 def test_messages_of_the_page_are_messages_of_the_package() -> None:
     """`..` stands for names and numbers; what lies between is found in the source."""
     source = re.sub(r'"\s*f?"', "", "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py")))
-    quoted = re.findall(r"^\| `([^`]+)`", (DOCS / "messages.md").read_text("utf-8"), flags=re.M)
+    quoted = re.findall(r"^\| `([^`]+)`", (DOCS / "limits.md").read_text("utf-8"), flags=re.M)
     parts = [part.strip() for message in quoted for part in message.split("..")]
     assert len(quoted) >= 14
     assert [part for part in parts if len(part) > 3 and part not in source] == []

@@ -10,7 +10,8 @@ from pathlib import Path
 import dpsql
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+FILE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT, GROUPS = FILE["project"], FILE["dependency-groups"]
 WITHOUT_FLOOR_HERE = {
     "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
     "sphinx", "myst-parser", "furo", "deltalake", "pyiceberg",
@@ -29,7 +30,7 @@ def floors(requirements: list[str]) -> dict[str, str]:
 
 
 def test_the_oldest_versions_tested_are_the_oldest_promised() -> None:
-    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values(), *GROUPS.values()]
     promised: dict[str, set[str]] = {}
     for name, floor in [pair for requirements in lists for pair in floors(requirements).items()]:
         promised.setdefault(name, set()).add(floor)
@@ -66,10 +67,7 @@ def canonical(name: str) -> str:
 
 
 def test_every_dependency_is_locked_with_hashes() -> None:
-    lists = [
-        PROJECT["dependencies"],
-        *(PROJECT["optional-dependencies"][name] for name in ("dev", "stars", "mcp")),
-    ]
+    lists = [PROJECT["dependencies"], PROJECT["optional-dependencies"]["mcp"], GROUPS["dev"], GROUPS["stars"]]
     names = {canonical(re.split(r"[\[>=<]", text)[0]) for requirements in lists for text in requirements}
     assert names - set(locked()) == set()
     entries = re.split(r"^(?=\S)", (ROOT / "tests/locked.txt").read_text("utf-8"), flags=re.M)
@@ -89,3 +87,7 @@ def test_the_bill_of_materials_names_what_the_package_needs() -> None:
 def test_the_version_has_one_source() -> None:
     assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
     assert re.fullmatch(r"\d+\.\d+\.\d+", dpsql.__version__)
+    assert f"\nversion: {dpsql.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert heads[0].startswith(f"[{dpsql.__version__}] - ")
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - (unreleased|\d{4}-\d\d-\d\d)", head) for head in heads)

@@ -21,6 +21,7 @@ from tests.pages import NOT_HERE, Block, blocks, typed
 WRITTEN = {DOCS / "api.md"}
 """Signatures of functions, which are no programs; another test holds this page equal to the code."""
 PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted({*DOCS.rglob("*.md")} - WRITTEN)]
+LINKED = [*PAGES, *WRITTEN, DOCS.parent / "SECURITY.md", *sorted(DOCS.parent.glob("benchmarks/results/*.md"))]
 PROGRAMS = ("psql", "curl", "ssh", "export", "printf", "superset-env/bin/pip", "python", "python3", "python3.11", "sed",
             "$EDITOR", ".venv/bin/python", ".venv/bin/pre-commit", "createdb", "spark-submit", "npm",
             "node", "cd", "dbt")  # fmt: skip
@@ -69,23 +70,15 @@ def test_a_command_or_an_option_that_is_not_there_is_found() -> None:
         complaints(Block("", "python", "r = ("))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
-def test_a_page_s_links_lead_to_files(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text("utf-8"))
-    here = [target for target in targets if "://" not in target]
-    assert [target for target in here if not (page.parent / target).exists()] == []
-
-
 def broken_links(text: str, page: Path) -> list[str]:
-    """Links of a page of docs/ that the site cannot have: folders, pages outside of docs/, headings that are not there.
-
-    The site's own check needs Sphinx (`make docs`); these are its rules.
-    """
+    """Links to files and headings that are not there, and of the site, as Sphinx has it, to folders and other pages."""
     broken = []
     for name, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)", text):
         target = (page.parent / name).resolve() if name else page
-        is_page = target.suffix == ".md"
-        if not target.is_file() or (is_page and not target.is_relative_to(DOCS.resolve())):
+        is_page, of_site = target.suffix == ".md", page.is_relative_to(DOCS)
+        if not (target.is_file() if of_site else target.exists()) or (
+            of_site and is_page and not target.is_relative_to(DOCS.resolve())
+        ):
             broken.append(f"{name} is no page or file of the site")
         elif anchor and is_page and anchor not in anchors(target):
             broken.append(f"{name}#{anchor} is no heading")
@@ -102,8 +95,8 @@ def anchors(page: Path) -> frozenset[str]:
     return frozenset([*slugs, *again, *re.findall(r"^\(([\w-]+)\)=$", text, re.M)])
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
-def test_the_site_has_every_link_of_a_page(page: Path) -> None:
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert broken_links(page.read_text("utf-8"), page) == []
 
 
@@ -123,10 +116,3 @@ def test_the_modules_that_a_page_names_are_there(page: Path) -> None:
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", page.read_text("utf-8"))
     places = (DOCS.parent, DOCS.parent / "dpsql")
     assert [path for path in named if not any((place / path).exists() for place in places)] == []
-
-
-def test_the_site_s_contents_name_every_page() -> None:
-    lists = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "index.md").read_text("utf-8"), re.M | re.S)
-    entries = [line for text in lists for line in text.splitlines() if line and not line.startswith(":")]
-    named = {page for entry in entries for page in DOCS.glob(f"{entry}.md")}
-    assert set(DOCS.rglob("*.md")) - named == {DOCS / "index.md"}

@@ -1,11 +1,13 @@
-"""What `make structure` counts, on packages of a few lines: each rule finds its plant, and nothing beside it."""
+"""What `make structure` counts, on packages of a few lines; each figure of this package is within its bound."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.structure import bounds, graph, reach
-from tests.structure.source import Package, read_package
+from tests.structure.source import Package, read_package, the_package
 
 PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.interface:main"\n'
 
@@ -77,3 +79,11 @@ def test_what_no_entry_point_reaches_is_listed(tmp_path: Path) -> None:
     assert [line.split()[1] for line in found] == [
         "dpsql.inner.UNUSED", "dpsql.inner.dead", "dpsql.inner.deeper", "dpsql.made.Made.dead_too"
     ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_sizes_are_within_bounds() -> None:
+    measured = {name: len(rule(the_package())) for name, rule in bounds.RULES.items()}
+    assert {name: value for name, value in measured.items() if value > bounds.BOUNDS[name].most} == {}
+    project = {name: measure() for name, (measure, _) in bounds.PROJECT.items()}
+    assert {name: value for name, value in project.items() if value > bounds.PROJECT[name][1].most} == {}

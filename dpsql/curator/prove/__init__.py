@@ -5,14 +5,14 @@ published whole, in a folder that is gone afterwards, with a ledger of its own. 
 that the claim is false. One below it proves nothing beyond its pair: proofs are in docs/privacy.md.
 
 **Privacy**: made-up rows and public tables; the curator's ledger is not opened and nothing is charged to it.
-**Source**: docs/privacy/loss.md, "2. Where neighbours aim".
+**Source**: docs/audit.md, "2. Where neighbours aim".
 
 The witness is a file from which another program adds up the losses and redoes the estimates: one JSON value a line,
 documented field by field in clients/verify/README.md. `clients/verify` is such a program, in another language and by
 other formulas: least squares by normal equations in the place of recursions along trees.
 
 **Privacy**: integers of made-up rows, and noise of test entropy.
-**Source**: docs/privacy/witness.md, "2. The file".
+**Source**: docs/audit.md, "2. The file".
 """
 
 from __future__ import annotations

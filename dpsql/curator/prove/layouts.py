@@ -9,7 +9,7 @@
 | `folders` | a column in the names of folders, and a file beside them | partitions that are guessed |
 
 **Privacy**: made-up rows.
-**Source**: docs/privacy/loss.md, "2. Where neighbours aim".
+**Source**: docs/audit.md, "2. Where neighbours aim".
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ loss of the pair at that output is a sum over the draws of numbers that are know
     slots       (m, eta) for each key that moves       mu^2 and delta, once the table is checked to be worth them
 
 with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. A key of one side alone is
-struck out, as in docs/privacy/keys.md, and the chance that its side shows it is added up. Two runs that ask for
+struck out, as in docs/privacy/delta.md, and the chance that its side shows it is added up. Two runs that ask for
 different draws, or that release anything else that differs, are `Distinguished`: there is no epsilon for that. A pair
 gives the loss on one path of choices, which bounds from below what the release costs; a claim that a pair exceeds is
 false.
 
 **Privacy**: sees exact integers of both sides: for made-up rows.
-**Source**: docs/privacy/loss.md, "1. What is measured"; Dwork and Roth (2014), theorem 3.6.
+**Source**: docs/audit.md, "1. What is measured"; Dwork and Roth (2014), theorem 3.6.
 """
 
 from __future__ import annotations

@@ -66,8 +66,7 @@ def connect(
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: where a predicate cuts a bin, `limit` refuses what would be interpolated by more than half,
             `interpolate` nothing, `refuse` all; by default, and where it says `refuse`, as each catalog says.
-        nonnegative: answer counts from their non-negative (biased) estimates; standard errors are theirs where a
-            release has a model of them (one axis of a local release), else those of the unbiased ones.
+        nonnegative: as for `query`.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is. Either
             way the connection keeps that state while batches are appended.
         combine: with several independent releases of one population, answer with their inverse-variance mean,

@@ -1,6 +1,6 @@
 """Superset's engine specification: time grains, date literals, and what a release does not do.
 
-Loaded by Superset itself through the entry point `superset.db_engine_specs`; docs/superset.md takes a
+Loaded by Superset itself through the entry point `superset.db_engine_specs`; docs/interfaces.md takes a
 reader from pip install to a chart with error bars.
 """
 

@@ -21,7 +21,7 @@ that still add to zero.
 | B = `matrix` | R_i, rounded: B 1 = 0 | 1 / total |
 | `total` | the largest column norm of B, rounded up | - |
 
-**Source**: docs/method/axis.md, "Dense rows for Gaussian noise"; Walker and Ni (2011); docs/method/views.md, "Residual
+**Source**: docs/method/views.md, "Dense rows for Gaussian noise"; Walker and Ni (2011); docs/method/views.md, "Residual
 rows"; Xiao, He, Zhang and Kifer (2023).
 """
 
@@ -175,7 +175,7 @@ def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatA
     Returns:
         X with largest diagonal entry 1, shape (n, n).
 
-    **Source** docs/method/axis.md, "Dense rows for Gaussian noise"; Denisov et al. (2022).
+    **Source** docs/method/views.md, "Dense rows for Gaussian noise"; Denisov et al. (2022).
     """
     blocks = _folded(gram)
     leaves = sum(np.pad(np.ones(len(block)), (0, len(blocks[0]) - len(block))) for block in blocks)

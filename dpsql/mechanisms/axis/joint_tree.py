@@ -10,7 +10,7 @@ or alongside axes whose leaves are measured one by one, where its exact error is
 | `LIMITS` | most expected leaf draws of one view, by how many numbers a draw has | draws |
 
 **Privacy**: docs/privacy.md, "Trees by one draw".
-**Source**: docs/method/noise.md, "Joint trees".
+**Source**: docs/method/rows.md, "Joint trees".
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ exactly, by a number-theoretic transform, in about n log n steps; nothing there 
 **Privacy** The table is a public matrix of integers, B_ij = T(|i - j|) - T(i + j), and B x is computed without a float.
 Columns of D A have norm at most D; two roundings an entry and the float error of the table, 1/100 at most, move n
 entries by at most 1.01 each. So a column of B has norm at most D + 1.01 sqrt(n), which `l2_bound` says.
-**Source** docs/method/axis.md, "Sine rows".
+**Source** docs/method/views.md, "Sine rows".
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def split(tree: Tree, use: FloatArray, law: NoiseDistribution = LAPLACE) -> Floa
     Returns:
         Shares, shape (size,); no 0/0 where use is 0, and a leaf keeps what its path has left.
 
-    **Source** docs/method/axis.md, "A budget for each node"; docs/method/streams.md, "The split theorem".
+    **Source** docs/method/views.md, "A budget for each node"; docs/method/views.md, "The split theorem".
 
     >>> from dpsql.tree import coverage, kary_tree
     >>> split(kary_tree(3, 3), coverage(kary_tree(3, 3))).round(4).tolist()
@@ -234,7 +234,7 @@ def lue_dptree(
         law: the noise.
         whole: the part of the questions that asks for the total instead.
 
-    **Source** docs/method/axis.md, "A budget for each node".
+    **Source** docs/method/views.md, "A budget for each node".
     """
     return tree_strategy(tree, split_budgets(tree, coverage(tree, workload, whole), law), total, law.norm)
 
@@ -412,7 +412,7 @@ def subtree_use(asked: Containing, lo: IntArray, hi: IntArray, k: int) -> FloatA
     Returns:
         Sums of use probabilities, shape (m,).
 
-    **Source** docs/method/axis.md, "Which tree: SC".
+    **Source** docs/method/views.md, "Which tree: SC".
     """
     total, root = np.zeros(len(lo)), np.arange(len(lo))
     while len(lo):
@@ -438,7 +438,7 @@ def struct_construct(n: int, k: int, largest: int = 20, workload: Workload | Non
     Returns:
         The tree, longer segments first.
 
-    **Source** docs/method/axis.md, "Which tree: SC". The text puts shorter segments first in one place; then the spine
+    **Source** docs/method/views.md, "Which tree: SC". The text puts shorter segments first in one place; then the spine
     is not the longest path and noise scaled to it would be too small.
     """
     containing = Containing(n, workload)
@@ -457,7 +457,7 @@ def struct_construct(n: int, k: int, largest: int = 20, workload: Workload | Non
 def equal_error(tree: Tree, workload: Workload | None = None) -> float:
     """Mean variance over the ranges asked before least squares, equal budgets, Laplace noise at epsilon 1.
 
-    **Source** docs/method/axis.md, "Which tree: SC", with the measured depth as sensitivity.
+    **Source** docs/method/views.md, "Which tree: SC", with the measured depth as sensitivity.
     """
     return float(2 * tree.depth**2 * coverage(tree, workload).sum())
 
@@ -465,7 +465,7 @@ def equal_error(tree: Tree, workload: Workload | None = None) -> float:
 def best_struct_construct(n: int, largest: int = 20, workload: Workload | None = None) -> Tree:
     """SC on the arity 2..largest whose plain k-ary tree has the least expected error.
 
-    **Source** docs/method/axis.md, "Which tree: SC".
+    **Source** docs/method/views.md, "Which tree: SC".
     """
     arities = range(2, max(2, min(n, largest)) + 1)
     k = min(arities, key=lambda arity: equal_error(kary_tree(n, arity), workload))

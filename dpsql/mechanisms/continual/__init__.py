@@ -32,7 +32,7 @@ def choose(question: StreamProblem) -> TimeChoice:
     """The strategy of least mean squared error over the questions asked.
 
     **Privacy**: depends on public facts alone, so it costs nothing.
-    **Source**: docs/method/streams.md, "Choosing a time strategy".
+    **Source**: docs/method/views.md, "Choosing a time strategy".
 
     >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
     >>> from dpsql.mechanisms.continual.time_strategy import question_of

@@ -45,7 +45,7 @@ about 2 log2(N) integers hold all budgets, and they are what is frozen.
 **Privacy**: what is published is a function of the nodes' noisy sums, since a prefix's exact sum equals the signed sum
 of the exact sums of the nodes it reads. The budgets of a path add up to at most 2^30, checked in integers;
 under FDA a node's budget is taken off what the nodes inside it may spend.
-**Source**: docs/method/streams.md, "Nodes that are taken away", "Fenwick nodes" and "FDA".
+**Source**: docs/method/views.md, "Nodes that are taken away", "Fenwick nodes" and "FDA".
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class NodeVariance:
 def node_budgets(nodes: NoiseNodes, law: NoiseDistribution) -> IntArray:
     """The budgets of least mean prefix error over the horizon, in units of 2^-30 of the spend, rounded down.
 
-    **Source**: docs/method/streams.md, "The split theorem", with the use counts as weights.
+    **Source**: docs/method/views.md, "The split theorem", with the use counts as weights.
     """
     tree, place = nodes.forest
     uses = np.zeros(tree.size)
@@ -258,7 +258,7 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     Raises:
         ValueError: when the arity is even or below 3, or horizon or levels are below 1.
 
-    **Source**: docs/method/streams.md, "Nodes that are taken away"; Andersson, Pagh, Steiner and
+    **Source**: docs/method/views.md, "Nodes that are taken away"; Andersson, Pagh, Steiner and
     Torkamani (2024), with the split theorem's budgets in place of uniform ones.
 
     >>> nodes = subtraction_nodes(4, 3, 2)
@@ -361,7 +361,7 @@ Number = TypeVar("Number", int, IntArray)
 def lowbit(number: Number) -> Number:
     """The value of the lowest one-bit of a positive integer, or of each in an array.
 
-    **Source**: docs/method/streams.md, "Fenwick nodes".
+    **Source**: docs/method/views.md, "Fenwick nodes".
 
     >>> lowbit(10), lowbit(np.array([1, 6, 8])).tolist()
     (2, [1, 2, 8])
@@ -405,7 +405,7 @@ def fda_strategy(
     Raises:
         ValueError: parts that are not parts, or do not fit the horizon.
 
-    **Source**: docs/method/streams.md, "FDA".
+    **Source**: docs/method/views.md, "FDA".
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
     >>> strategy = fda_strategy(LAPLACE, 3)

@@ -33,7 +33,7 @@ column up to one norm. 16 and 12 bits lose .02% (12 and 8 .3%, 8 and 6 1%).
 a known end every number spends 1 / G of mu^2, G the largest of d_j^2 (c_0^2 + .. + c_(N-1-j)^2). A row of batch j
 moves the number of batch t by c_(t-j) d_j, so it pays the sum of their squares over G, at most 1. Without an end G is
 c_0^2 + .. + c_(p-1)^2, and a row of any batch moves the p numbers from its own on by c_0, c_1, ..
-**Source**: docs/method/streams.md, "Spectral rows" and "Rows without an end".
+**Source**: docs/method/views.md, "Spectral rows" and "Rows without an end".
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ windows of k.
 | `least` | best_q, within 3% of solved optima while windows are below N / 10 | variance at mu^2 1 |
 | `units` | b of exact participation | batches that a privacy unit may be in |
 
-**Source**: docs/method/streams.md, "The split theorem", "Choosing a time strategy" and "Spectral rows".
+**Source**: docs/method/views.md, "The split theorem", "Choosing a time strategy" and "Spectral rows".
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ never changes: there is nothing to reconcile.
 
 **Privacy**: a row lies in one node of each level, so it pays sum(budgets) / sum(budgets) = 1. Drawn ahead it lies in
 one leaf and below one node of each level: docs/privacy/streams.md, "Noise drawn ahead".
-**Source**: docs/method/streams.md, "Blocks of batches" and "Trees drawn ahead".
+**Source**: docs/method/views.md, "Blocks of batches" and "Trees drawn ahead".
 """
 
 from __future__ import annotations

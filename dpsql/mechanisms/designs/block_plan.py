@@ -24,7 +24,7 @@ boxes; one that `auto` plans for rectangles, ranges of either axis alone and tot
 
 **Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
 sees cells.
-**Source**: docs/method/data_dependent.md, "The choice".
+**Source**: docs/method/views.md, "The choice".
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def cluster(view: Noisy, view_variance: float, sum_variance: float) -> IntArray:
 
     **Privacy** Post-processing of the view.
 
-    **Source** docs/method/data_dependent.md, "DiffHR"; there on the true counts.
+    **Source** docs/method/views.md, "DiffHR"; there on the true counts.
 
     >>> cluster(np.array([100, 7, 101, 6, 7]), 0.5, 2.0).tolist()
     [1, 0, 1, 0, 0]

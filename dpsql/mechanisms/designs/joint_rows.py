@@ -19,7 +19,7 @@ statistic), with reported columns (the channel is undone statistic by statistic)
 mechanisms that select by noisy numbers.
 
 **Privacy**: docs/privacy.md, "Several numbers by one draw".
-**Source**: docs/method/noise.md, "Joint rows", "Rows with NULL".
+**Source**: docs/method/rows.md, "Joint rows", "Rows with NULL".
 """
 
 from __future__ import annotations

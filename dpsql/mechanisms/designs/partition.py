@@ -29,7 +29,7 @@ standard error of it.
 **Privacy**: a partition is a function of noisy numbers and of public facts. A cell is in one block of each grid down to
 its leaf, and in one last row, whose budgets add up to at most epsilon (`StageBudgets`). Estimates and errors of cells
 are functions of the noisy integers alone.
-**Source**: docs/method/data_dependent.md, "Look, split, measure", "Estimates" and "Inside a leaf".
+**Source**: docs/method/views.md, "Look, split, measure", "Estimates" and "Inside a leaf".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ leaves cost their number. So there is no root and no tall tree.
 Noise is drawn in units of 2^-20 / 17 of the measure's scale for each axis of two levels, and sigma stays below 2^53, so
 K^2 has a bound.
 
-**Source**: docs/method/user_level.md, "Rows for spread people".
+**Source**: docs/method/rows.md, "Rows for spread people".
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def shape_strategy(n: int, law: NoiseDistribution) -> AxisChoice:
     Returns:
         Leaves, or two levels of a square-root tree with half the budget each.
 
-    **Source** docs/method/user_level.md, "Rows for spread people".
+    **Source** docs/method/rows.md, "Rows for spread people".
     """
     if n <= ONE_LEVEL:
         leaf = leaf_strategy(n, law.norm)
