@@ -22,7 +22,7 @@ import duckdb
 import numpy as np
 import yaml
 
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
 from dpsql.release.reports import LocalMeta
 from dpsql.release.write import (

@@ -20,9 +20,8 @@ from benchmarks.baselines.common import SimulationNoise
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.axes import axis_maker
 from dpsql.central.bounding import DrawnRelease
-from dpsql.central.cells import exact_sums
 from dpsql.central.content import release_content
-from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.placed_rows import exact_sums, place_rows, prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.recipe import DrawnRecipe, settle_table

@@ -36,13 +36,11 @@ from dpsql.catalog.source import Source, expand, files_read
 from dpsql.central.bounding import DrawnRelease, OpenSource, draw_release
 from dpsql.central.content import release_content
 from dpsql.central.hybrid import asked_supplements, counted_catalog
-from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
-from dpsql.central.selection import open_selection, spend_lines
+from dpsql.central.selection import listed_keys, open_selection, spend_lines
 from dpsql.engines.engine import Engine
-from dpsql.engines.identity import places, table_digests
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine

@@ -41,13 +41,11 @@ from dpsql.contributions.factors import Relative, TotalsFactor
 from dpsql.contributions.recipe import TableScale
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated
-from dpsql.matrices.kronecker import AxisSplit
+from dpsql.matrices.kronecker import AxisSplit, ScaledReading
 from dpsql.matrices.reconcile import UNIT, Subset, component_covariances, component_variances
-from dpsql.matrices.scaled import ScaledReading
 from dpsql.matrices.strategy import NullCount
 from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import NoisyRows, as_laplace
-from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import (
     ChoiceMeta,
     FamilyCovariance,
@@ -60,7 +58,16 @@ from dpsql.release.format import (
     UnitsBeyondBound,
     ValuesBeyondBounds,
 )
-from dpsql.release.write import LOOKUP_ARITY, PlacedAxis, ReleaseBuilder, axis_parts
+from dpsql.release.write import (
+    LOOKUP_ARITY,
+    Assembled,
+    Description,
+    PlacedAxis,
+    ReleaseBuilder,
+    Statistic,
+    assemble,
+    axis_parts,
+)
 from dpsql.tree import Tree, kary_tree
 
 

@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from dpsql.axis import Axis, build_axis
 from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
-from dpsql.catalog.reported import ReportedColumn, inner_catalog, reported_columns
+from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.planned import PlannedAxis, ReleasePlan
 from dpsql.central.row_pairs import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
@@ -48,7 +48,7 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.matrices.channel import ChannelModel, ChannelReading
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.reconcile import node_sums
 from dpsql.release.format import SpentAmount
 from dpsql.release.reports import ReportedMeta

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import place_rows
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, law_of, spend_of

@@ -44,8 +44,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.tables import PublicGuess, one_digit
 from dpsql.central.placed_rows import leaf_of_row
 from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step
-from dpsql.contributions.clipping import CLIPPINGS
-from dpsql.contributions.recipe import DrawnRecipe, settle_table
+from dpsql.contributions.recipe import CLIPPINGS, DrawnRecipe, settle_table
 from dpsql.contributions.selection import ROWS, RecipeTable, is_sticky
 from dpsql.engines.duck import no_sources
 from dpsql.engines.engine import Engine

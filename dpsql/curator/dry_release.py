@@ -45,17 +45,22 @@ from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.designs.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
-from dpsql.mechanisms.designs.measurement import own_components
+from dpsql.mechanisms.designs.measurement import MOST_TRIES, drawn_bounds, mean_tries, own_components
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
 from dpsql.noise import MOST_DRAWN
 from dpsql.release import Release
-from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
-from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
+from dpsql.release.write import (
+    KeyListPart,
+    ReleaseBuilder,
+    Statistic,
+    StatisticContent,
+    StatisticPart,
+    without_numbers,
+)
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import random_boxes
 

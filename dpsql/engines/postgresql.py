@@ -35,7 +35,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import BATCH, IntArray, engine_lost
+from dpsql.engines.joined_rows import BATCH, IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import BATCH, IntArray, engine_lost
+from dpsql.engines.joined_rows import BATCH, IntArray, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost

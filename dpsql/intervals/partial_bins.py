@@ -29,7 +29,7 @@ import numpy as np
 from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import InterfaceError, PartialBinError
 from dpsql.executor.run import run
-from dpsql.intervals.bin_bounds import CutMass
+from dpsql.intervals.reads import CutMass
 from dpsql.planner.answerability import other_count
 from dpsql.planner.axis_query import (
     NEAR,

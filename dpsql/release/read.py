@@ -21,17 +21,16 @@ import numpy as np
 
 from dpsql.catalog import Catalog, catalog_from_json
 from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
+from dpsql.matrices.channel import StackReading
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.max_entropy import EntropyReading, PairTables
 from dpsql.matrices.model import Reading, Shared, Unknown
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
-from dpsql.matrices.stack import StackReading
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
 from dpsql.release.promises import raised_min_people, stated_min_people
 from dpsql.release.request import check, executed
-from dpsql.release.signature import Signer, check_signature, held, signer_of
-from dpsql.release.stream import AsOf, named_batch, state_file
+from dpsql.release.signature import AsOf, Signer, check_signature, held, named_batch, signer_of, state_file
 from dpsql.release.structure import (
     AXIS,
     check_alone,

@@ -32,7 +32,6 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
 from dpsql.matrices.kronecker import AxisSplit
-from dpsql.matrices.leaves import IdentityVariance
 from dpsql.matrices.max_entropy import (
     DRAWS,
     EntropyReading,
@@ -49,6 +48,7 @@ from dpsql.matrices.max_entropy import (
     sides_of,
     unpacked,
 )
+from dpsql.matrices.model import IdentityVariance
 from dpsql.noise import ExactNoise
 from dpsql.release import open_release
 from dpsql.release.verify import verify

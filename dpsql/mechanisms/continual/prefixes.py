@@ -59,7 +59,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import rows_of_ones
 from dpsql.mechanisms.axis.tree import split
 from dpsql.mechanisms.continual.time_strategy import (
