@@ -40,9 +40,9 @@ from dpsql.intervals.reads import weight_error
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.model import Reading
 from dpsql.matrices.pooled import (
-    BilinearForm,
     Diagonal,
     Matrix,
+    Piece,
     PooledReading,
     SharedError,
     StoredCovariance,
@@ -143,7 +143,7 @@ def _too_large(size: int) -> ReleaseError:
 COUNT = "count"
 DECLARED = "declared"
 """The source of a number of people that the catalog states."""
-Errors = Mapping[tuple[str, str], tuple[BilinearForm, ...]]
+Errors = Mapping[tuple[str, str], tuple[Piece, ...]]
 
 
 class Everybody(NamedTuple):
@@ -211,7 +211,7 @@ class ViewTable:
         names = list(self.measures)
         return [(a, b) for i, a in enumerate(names) for b in names[i:]]
 
-    def matrix(self, pieces: Sequence[BilinearForm]) -> FloatArray:
+    def matrix(self, pieces: Sequence[Piece]) -> FloatArray:
         """A covariance of all cells of two measures, from its pieces."""
         cells = int(np.prod(self.shape))
         summed = sum((piece.matrix() for piece in pieces), np.zeros((cells, cells)))
@@ -224,11 +224,11 @@ class ViewTable:
             [[blocks[a, b] if (a, b) in blocks else blocks[b, a].T for b in measures] for a in measures]
         )
 
-    def with_count(self, measure: str) -> tuple[BilinearForm, ...]:
+    def with_count(self, measure: str) -> tuple[Piece, ...]:
         """Covariance of a measure with counts, the measure on the left."""
         return tuple(piece.transposed() for piece in self.errors[COUNT, measure])
 
-    def adding(self, more: Mapping[tuple[str, str], Sequence[BilinearForm]]) -> ViewTable:
+    def adding(self, more: Mapping[tuple[str, str], Sequence[Piece]]) -> ViewTable:
         """The same numbers with more errors."""
         return replace(self, errors={k: (*v, *more.get(k, ())) for k, v in self.errors.items()})
 
@@ -245,7 +245,7 @@ class ViewTable:
         """The same cells with other numbers and their covariances, measure after measure."""
         size, shape = int(np.prod(self.shape)), self.shape
         slices = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
-        errors = {(a, b): (Matrix(covariance[slices[a], slices[b]], shape),) for a, b in self.pairs()}
+        errors = {(a, b): (Piece(Matrix(covariance[slices[a], slices[b]], shape)),) for a, b in self.pairs()}
         return replace(self, values={m: numbers[slices[m]].reshape(shape) for m in slices}, errors=errors)
 
     def times(self, factor: float) -> ViewTable:
@@ -264,9 +264,9 @@ class ViewTable:
         for a, b in self.pairs():
             shares = [self.values[m] / self.total for m in (a, b)]
             added_pieces[a, b] = (
-                TotalInfluence(self.with_count(a), shares[1], weight=-1.0),
-                TotalInfluence(self.with_count(b), shares[0], turned=True, weight=-1.0),
-                SharedError(shares[0], shares[1], variance),
+                Piece(TotalInfluence(self.with_count(a), shares[1]), -1.0),
+                Piece(TotalInfluence(self.with_count(b), shares[0]), -1.0, turned=True),
+                Piece(SharedError(shares[0], shares[1]), variance),
             )
         return self.adding(added_pieces)
 
@@ -275,7 +275,8 @@ class ViewTable:
         if not relative:
             return self
         together = {
-            (a, b): (SharedError(self.values[a], self.values[b], relative**2),) for a, b in self.pairs()
+            (a, b): (Piece(SharedError(self.values[a], self.values[b]), relative**2),)
+            for a, b in self.pairs()
         }
         return self.adding(together)
 
@@ -330,10 +331,10 @@ def read_table(
     shared = {m: release.shared(counted, s.id) for m, s in usable.items() if m != COUNT}
     names = [COUNT, *sorted(m for m, how in shared.items() if how is None or type(how) is ProductReading)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
-    values, errors = {}, dict[tuple[str, str], tuple[BilinearForm, ...]]()
+    values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
     grouping = None if groups is None else tuple(groups)
     pieces = {
-        (a, b): replace(_stored(release, usable[a], usable[b], wanted), groups=grouping)
+        (a, b): _stored(release, (usable[a], usable[b]), wanted, grouping)
         for a in names
         for b in names
         if release.shared(usable[a].id, usable[b].id) is not None
@@ -378,8 +379,8 @@ def _joint(
     b: str,
     usable: Mapping[str, StatisticMeta],
     centres: Mapping[str, StatisticMeta | None],
-    pieces: Mapping[tuple[str, str], BilinearForm],
-) -> tuple[BilinearForm, ...]:
+    pieces: Mapping[tuple[str, str], Piece],
+) -> tuple[Piece, ...]:
     """Covariances of two plain sums: each is a centred one and mid times a count."""
     factors = []
     for m in (a, b):
@@ -394,12 +395,17 @@ def _joint(
 
 
 def _stored(
-    release: Release, left: StatisticMeta, right: StatisticMeta, wanted: Sequence[int]
-) -> StoredCovariance:
+    release: Release,
+    statistics: tuple[StatisticMeta, StatisticMeta],
+    wanted: Sequence[int],
+    groups: tuple[FloatArray, ...] | None,
+) -> Piece:
     """Stored covariance of two statistics of a view."""
+    left, right = statistics
     where = tuple(wanted.index(i) if i in wanted else None for i in range(len(left.axes)))
     sizes = tuple(release.axes[a].leaves for a in left.axes)
-    return StoredCovariance(cast(Reading, release.shared(left.id, right.id)), where, sizes)
+    reading = cast(Reading, release.shared(left.id, right.id))
+    return Piece(StoredCovariance(reading, where, sizes, groups))
 
 
 def _leaves(
@@ -447,7 +453,7 @@ def sampled(table: ViewTable, everybody: Everybody) -> ViewTable:
     if len(scaled_table.measures) > 1 or (everybody.source == DECLARED and everybody.error):
         return scaled_table
     count = np.maximum(scaled_table.values[COUNT], 0.0)
-    less = (Diagonal(-count), SharedError(count, count, 1.0 / everybody.rows))
+    less = (Piece(Diagonal(count), -1.0), Piece(SharedError(count, count), 1.0 / everybody.rows))
     return scaled_table.adding({(COUNT, COUNT): less})
 
 
