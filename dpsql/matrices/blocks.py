@@ -53,6 +53,7 @@ from dpsql.matrices.model import (
     Components,
     Covariance,
     Reading,
+    Shared,
     arrays_of,
     symmetric,
     table,
@@ -277,25 +278,10 @@ class BlockReading(Reading):
         return Covariance(noise, within_leaf=within)
 
 
-@dataclass(frozen=True, eq=False)
-class SharedBlocks:
-    """Covariance of two statistics of a view: noise is independent, rows inside of a leaf are the same.
-
-    Args:
-        model: its `within` is what both share.
-        factor: what it is multiplied by.
-    """
-
-    model: BlockVariance
-    factor: float
-
-    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        covariance = self.model.covariance(masks, other)
-        return Covariance(covariance.noise, within_leaf=self.factor * np.asarray(covariance.within_leaf))
-
-
-def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
+def shared_blocks(one: BlockReading, other: BlockReading) -> Shared:
     """Covariance of a view's count with another statistic; two others are taken for independent.
+
+    Noise is independent, rows inside of a leaf are the same.
 
     Args:
         one, other: as stored; the count, which comes first, shares nothing with itself.
@@ -304,4 +290,10 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> SharedBlocks:
     none = np.zeros_like(first.noise)
     common = none if np.any(first.shared) else second.shared
     factor = sqrt(sum(one.components.values()) * sum(other.components.values()))
-    return SharedBlocks(BlockVariance(first.nodes, none, common, none), factor)
+    model = BlockVariance(first.nodes, none, common, none)
+
+    def between(masks: Masks, second: Masks) -> Covariance:
+        covariance = model.covariance(masks, second)
+        return Covariance(covariance.noise, within_leaf=factor * np.asarray(covariance.within_leaf))
+
+    return Shared(between)

@@ -51,10 +51,10 @@ adds up there. The share is the answered one, so the bars are post-processing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,7 @@ from dpsql.matrices.model import (
     Components,
     Covariance,
     Reading,
+    Shared,
     Sum,
     arrays_of,
     crossed,
@@ -298,28 +299,14 @@ class ChannelReading(Reading):
         return (*self.noise.columns(), self.channel.columns())
 
 
-@dataclass(frozen=True, eq=False)
-class SharedChannel:
-    """Covariance of two statistics of a view: their noise is independent, a person's rows stand under one item."""
+def shared_channel(one: ChannelReading, other: ChannelReading) -> Shared:
+    """Covariance of two statistics of one view: their noise is independent, a person's rows stand under one item."""
 
-    first: ChannelModel
-    second: ChannelModel
+    def between(masks: Masks, second: Masks) -> Covariance:
+        channel = one.channel.shared(other.channel, masks, second)
+        return Covariance(channel + one.channel.shared_sample(other.channel, masks, second), channel=channel)
 
-    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        """See `Reading`; masks of the first, and of the second."""
-        second = masks if other is None else other
-        channel = self.first.shared(self.second, masks, second)
-        return Covariance(channel + self.first.shared_sample(self.second, masks, second), channel=channel)
-
-
-def shared_channel(one: ChannelReading, other: ChannelReading) -> SharedChannel:
-    """Covariance of two statistics of one view."""
-    return SharedChannel(one.channel, other.channel)
-
-
-def channel_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ChannelReading:
-    """The reading of stored pieces: the axes' splits, then the channel."""
-    return ChannelReading(ProductReading(pieces[:-1], components), pieces[-1])
+    return Shared(between)
 
 
 LARGE = 0.05

@@ -47,11 +47,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import AxisVariance, Columns, Components, Covariance, Reading, Sum, arrays_of, table
+from dpsql.matrices.model import (
+    AxisVariance,
+    Columns,
+    Components,
+    Covariance,
+    Reading,
+    Shared,
+    Sum,
+    arrays_of,
+    table,
+)
 from dpsql.tree import FloatArray
 
 
@@ -170,49 +180,45 @@ class ProductReading(Reading):
         return variance
 
 
-@dataclass(frozen=True)
-class FamilyAcross:
-    """Covariance of two views of one family: by the parts on axes that both have, which are the same numbers.
+def _shared_parts(
+    left: ProductReading,
+    right: ProductReading,
+    pairs: tuple[tuple[int, int], ...],
+    masks: Sequence[FloatArray],
+    second: Sequence[FloatArray],
+) -> FloatArray:
+    """Covariances of two views of one family: by the parts on axes that both have, which are the same numbers.
 
     Args:
         left, right: how each view answers.
         pairs: positions of the shared axes in both.
+        masks, second: of the left view, and of the right one.
 
     **Source**: docs/method/views.md, "Views that share axes".
     """
-
-    left: ProductReading
-    right: ProductReading
-    pairs: tuple[tuple[int, int], ...]
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` of the left view and `other` of the right one, shape (g,)."""
-        second = masks if other is None else other
-        mixed = [self.left.axes[i].mixed(masks[i], second[j]) for i, j in self.pairs]
-        alone = np.ones(1)
-        for view, side, at in ((self.left, masks, 0), (self.right, second, 1)):
-            shared = {pair[at] for pair in self.pairs}
-            for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
-                alone = alone if position in shared else alone * (mask @ axis.spread)
-        covariance = np.zeros(len(alone))
-        places = {i: n for n, (i, _) in enumerate(self.pairs)}
-        for subset, sigma2 in self.left.components.items():
-            if set(subset) <= set(places):
-                term = sigma2 * alone
-                for position, n in places.items():
-                    remainder, share = mixed[n]
-                    term = term * (remainder if position in subset else share)
-                covariance = covariance + term
-        return Covariance(covariance)
+    mixed = [left.axes[i].mixed(masks[i], second[j]) for i, j in pairs]
+    alone = np.ones(1)
+    for view, side, at in ((left, masks, 0), (right, second, 1)):
+        shared = {pair[at] for pair in pairs}
+        for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
+            alone = alone if position in shared else alone * (mask @ axis.spread)
+    covariance = np.zeros(len(alone))
+    places = {i: n for n, (i, _) in enumerate(pairs)}
+    for subset, sigma2 in left.components.items():
+        if set(subset) <= set(places):
+            term = sigma2 * alone
+            for position, n in places.items():
+                remainder, share = mixed[n]
+                term = term * (remainder if position in subset else share)
+            covariance = covariance + term
+    return covariance
 
 
 def of_two_families(
     readings: tuple[ProductReading, ProductReading],
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     components: Mapping[tuple[int, ...], float],
-) -> ProductReading | FamilyAcross:
+) -> ProductReading | Shared:
     """Covariance of statistics of two families, part by part.
 
     Args:
@@ -230,25 +236,32 @@ def of_two_families(
     if left == right:
         return reading
     pairs = tuple((i, right.index(axis)) for i, axis in enumerate(left) if axis in right)
-    return FamilyAcross(reading, readings[1], pairs)
+    return Shared(lambda masks, second: Covariance(_shared_parts(reading, readings[1], pairs, masks, second)))
 
 
 def of_one_family(
     left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]
-) -> FamilyAcross | None:
+) -> Shared | None:
     """Covariance of two views of a measure; None where they were not made to agree.
 
     Args:
         left, right: how each answers.
         pairs: positions of the shared axes in both.
     """
+    if not _agree(left, right, pairs):
+        return None
+    return Shared(lambda masks, second: Covariance(_shared_parts(left, right, pairs, masks, second)))
+
+
+def _agree(left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]) -> bool:
+    """True if two views have the same parts on the axes that both have."""
     places = dict(pairs)
     for subset, sigma2 in left.components.items():
         if set(subset) <= set(places):
             right_sigma2 = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
             if not np.isclose(right_sigma2, sigma2, rtol=1e-9, atol=0.0):
-                return None
-    return FamilyAcross(left, right, pairs)
+                return False
+    return True
 
 
 WHOLE = 1e-9
@@ -341,7 +354,9 @@ class ScaledReading(Reading):
         alone = deviation * other_deviation
         alike = np.divide(apart, alone, out=np.zeros_like(apart), where=alone > 0)
         spread = self.spread.tail * apart + self.spread.taste * alike * off * other_off
-        return Covariance(self._noise(masks, second, left, right), spread)
+        covariance = self.shape.covariance(masks, other).noise
+        noise = _less_total((self, self), (masks, second), (left, right), covariance)
+        return Covariance(np.maximum(noise, 0.0) if other is None else noise, spread)
 
     def _deviations(self, masks: Sequence[FloatArray], part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`off`, and the standard deviation of the weights; 0 where a question asks for nothing or for the whole."""
@@ -358,57 +373,44 @@ class ScaledReading(Reading):
         """Those of the shape, then the spread's."""
         return (*self.shape.columns(), self.spread.columns())
 
-    def _noise(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray], left: FloatArray, right: FloatArray
-    ) -> FloatArray:
-        """Of both questions less their parts of the total, whose covariance with any question is that of the first
-        component alone."""
-        total = self.shape.components[()]
-        left_spread, right_spread = (
-            prod((u @ axis.spread for axis, u in zip(self.shape.axes, side, strict=True)), start=np.ones(1))
-            for side in (masks, other)
-        )
-        covariance = self.shape.covariance(masks, None if other is masks else other).noise
-        noise = covariance + total * (left * right - left * right_spread - right * left_spread)
-        return np.maximum(noise, 0.0) if other is masks else noise
-
-
-def scaled_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ScaledReading:
-    """The reading of stored pieces: the axes' splits, then the spread."""
-    return ScaledReading(ProductReading(pieces[:-1], components), pieces[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledAcross:
-    """Covariance of two views scaled to one total: the noise of both less their parts of the total.
-
-    Args:
-        shapes: how the views err together before they are scaled.
-        left, right: how each answers.
-    """
-
-    shapes: FamilyAcross
-    left: ScaledReading
-    right: ScaledReading
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` of the left view and `other` of the right one: noise alone."""
-        second = masks if other is None else other
-        left_spread, right_spread = (
-            prod((u @ axis.spread for axis, u in zip(view.shape.axes, side, strict=True)), start=np.ones(1))
-            for view, side in ((self.left, masks), (self.right, second))
-        )
-        left, right = self.left.spread.part(masks), self.right.spread.part(second)
-        total = self.left.shape.components[()]
-        noise = self.shapes.covariance(masks, second).noise
-        return Covariance(noise + total * (left * right - left * right_spread - right * left_spread))
-
 
 def scaled_family(
     left: ScaledReading, right: ScaledReading, pairs: tuple[tuple[int, int], ...]
-) -> ScaledAcross | None:
-    """Covariance of two views of a measure; None where they were not made to agree."""
-    shapes = of_one_family(left.shape, right.shape, pairs)
-    return None if shapes is None else ScaledAcross(shapes, left, right)
+) -> Shared | None:
+    """Covariance of two views of a measure, scaled to one total: the noise of both less their parts of the total.
+
+    None where they were not made to agree.
+    """
+    if not _agree(left.shape, right.shape, pairs):
+        return None
+
+    def between(masks: Sequence[FloatArray], second: Sequence[FloatArray]) -> Covariance:
+        noise = _shared_parts(left.shape, right.shape, pairs, masks, second)
+        parts = left.spread.part(masks), right.spread.part(second)
+        return Covariance(_less_total((left, right), (masks, second), parts, noise))
+
+    return Shared(between)
+
+
+def _less_total(
+    views: tuple[ScaledReading, ScaledReading],
+    sides: tuple[Sequence[FloatArray], Sequence[FloatArray]],
+    parts: tuple[FloatArray, FloatArray],
+    covariance: FloatArray,
+) -> FloatArray:
+    """Covariances of questions less their parts of the total, whose covariance with any question is that of the first
+    component alone.
+
+    Args:
+        views: how both are read.
+        sides: masks of both.
+        parts: F of both.
+        covariance: of the questions as measured.
+    """
+    left_spread, right_spread = (
+        prod((u @ axis.spread for axis, u in zip(view.shape.axes, side, strict=True)), start=np.ones(1))
+        for view, side in zip(views, sides, strict=True)
+    )
+    left, right = parts
+    total = views[0].shape.components[()]
+    return np.asarray(covariance + total * (left * right - left * right_spread - right * left_spread))

@@ -93,23 +93,25 @@ class Covariance(NamedTuple):
     within_leaf: FloatArray | float = 0.0
 
 
-class Shared(Protocol):
-    """Covariance of two statistics."""
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Covariance of two statistics.
+
+    Args:
+        between: covariances of the first one's answers under masks with the second one's under others.
+    """
+
+    between: Callable[[Sequence[FloatArray], Sequence[FloatArray]], Covariance]
 
     def covariance(
         self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
     ) -> Covariance:
-        """Covariances of the first one's answers under `masks` with the second one's under `other`."""
+        """Covariances under `masks` of the first and `other` of the second one; the same masks without it."""
+        return self.between(masks, masks if other is None else other)
 
 
-class Unknown:
-    """Two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """NaN for every pair."""
-        return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
+UNKNOWN = Shared(lambda masks, _: Covariance(np.full(len(masks[0]) if masks else 1, np.nan)))
+"""Of two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
 
 
 class Reading:

@@ -32,10 +32,9 @@ from dpsql.matrices.channel import (
     ChannelReading,
     StackReading,
     StackVariance,
-    channel_reading,
     shared_channel,
 )
-from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread, scaled_reading
+from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread
 from dpsql.matrices.max_entropy import EntropyReading, FittedErrors
 from dpsql.matrices.model import AxisVariance, Columns, Components, Reading, Shared
 from dpsql.matrices.workload import AskedReading, AskedVariance
@@ -135,17 +134,28 @@ class StoredReading(NamedTuple):
     pairs: bool = False
 
 
+def _beside_axes(
+    reads: Callable[[ProductReading, Any], Reading], pieces: tuple[Any, ...], components: Components
+) -> Reading:
+    """A reading of the axes' splits, and of one model of the view's cells after them."""
+    return reads(ProductReading(pieces[:-1], components), pieces[-1])
+
+
 READINGS: dict[str, StoredReading] = {
     ProductReading.name: StoredReading(AxisSplit, ProductReading, by_axis=True),
     AskedReading.name: StoredReading(AskedVariance, AskedReading),
-    ScaledReading.name: StoredReading((AxisSplit, Spread), scaled_reading, by_axis=True),
+    ScaledReading.name: StoredReading(
+        (AxisSplit, Spread), partial(_beside_axes, ScaledReading), by_axis=True
+    ),
     distinct.GapReading.name: StoredReading(distinct.Single, distinct.GapReading),
     distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
     BoxReading.name: StoredReading(BoxVariance, BoxReading),
     BlockReading.name: StoredReading(BlockVariance, BlockReading),
     blocks.LOOKED: StoredReading(AxisSplit, ProductReading),
     StackReading.name: StoredReading(StackVariance, StackReading),
-    ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
+    ChannelReading.name: StoredReading(
+        (AxisSplit, ChannelModel), partial(_beside_axes, ChannelReading), by_axis=True
+    ),
     EntropyReading.name: StoredReading(
         (AxisSplit, FittedErrors), max_entropy.entropy_reading, by_axis=True, pairs=True
     ),
@@ -166,7 +176,7 @@ FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | N
 """How two views of one table and measure err together, by the name of both readings; others are measured alone."""
 
 
-BETWEEN: dict[str, Callable[..., Shared]] = {ProductReading.name: kronecker.of_two_families}
+BETWEEN: dict[str, Callable[..., Reading | Shared]] = {ProductReading.name: kronecker.of_two_families}
 """How statistics of two families err together that a release says so of, by the name of both readings."""
 
 
