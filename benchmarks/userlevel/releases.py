@@ -167,9 +167,9 @@ class Star:
         for part in content.statistics:
             own = part.meta
             readings.append(reading(own.reading, [pieces[k] for k in own.models], dict(own.components)))
-            where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in own.axes))
+            where = np.ix_(*(content.axes[axis].tree.leaves for axis in own.axes))
             leaves.append(part.content.nodes[where] / UNIT if own.axes else part.content.nodes / UNIT)
-        trees = tuple(axis.content.tree for axis in content.axes)
+        trees = tuple(axis.tree for axis in content.axes)
         return Release(content.meta, self.plan.catalog, tuple(readings), tuple(leaves), trees, drawn)
 
 

@@ -326,7 +326,7 @@ def draw_excess(run: TableDraw) -> DrawnTable:
 TABLE_DRAWS: tuple[tuple[Callable[[TableDraw], bool], Callable[[TableDraw], DrawnTable]], ...] = (
     (lambda run: bool(run.scan.plan.row_statistics(run.of)), lambda run: run.bounding.draw(run)),
     (lambda run: bool(run.scan.plan.unit_statistics(run.of)), draw_table_people),
-    (lambda run: run.scan.plan.has_step(run.of, EXCESS), draw_excess),
+    (lambda run: (run.of, EXCESS) in [(step.of, step.kind) for step in run.scan.plan.steps], draw_excess),
 )
 """What is drawn of a table, each where the plan asks for it: rows by their bounding, people, values beyond bounds."""
 

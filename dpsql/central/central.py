@@ -49,7 +49,6 @@ from dpsql.ledger import (
     Label,
     Lineage,
     Order,
-    PublicRelease,
     Receipt,
     ReleaseSpend,
     RowComparison,
@@ -127,7 +126,9 @@ class Published:
             f"left out of {table} (private): {lines:,} lines {NO_ROWS}"
             for table, lines in self.left_out.items()
         ]
-        return "\n".join([*_recovered(self.receipt), done, *out, signed, *self.receipt.no_memory])
+        forgotten = self.receipt.forgotten
+        memory = [f"no memory on this computer: {forgotten}"] if forgotten else []
+        return "\n".join([*_recovered(self.receipt), done, *out, signed, *memory])
 
 
 NO_ROWS = "that are not rows as `source.csv` describes the file"
@@ -372,7 +373,7 @@ def row_sketches(raw: Engine, tables: Iterable[SourceTable], key: str, number: i
     }
 
 
-def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
+def releases_beside(target: Path, lineage: str) -> Iterator[tuple[Path, str]]:
     """Central releases and streams of a lineage in the target's folder.
 
     Args:
@@ -386,7 +387,7 @@ def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
     for path in sorted(target.parent.glob("*.dpsql")):
         claim = None if path == target else _claim(path)
         if claim is not None and claim[0] == lineage:
-            yield PublicRelease(path, claim[1])
+            yield path, claim[1]
 
 
 def _claim(path: Path) -> tuple[str, str] | None:

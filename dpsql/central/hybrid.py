@@ -260,7 +260,7 @@ def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
 
 def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
     (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
-    return AxisPart(replace(axis_part.meta, model=inner.meta.model), axis_part.content)
+    return axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
 
 
 def _matrix(channel: Channel, leaves: int) -> FloatArray:
@@ -275,7 +275,7 @@ def _matrix(channel: Channel, leaves: int) -> FloatArray:
 def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray) -> IntArray:
     """Leaf estimates of values in units of 2^-20; they add up to what items added up to, exactly."""
     meta, content = builder.statistics[index].meta, builder.statistics[index].content
-    trees = [builder.axes[axis].content.tree for axis in meta.axes]
+    trees = [builder.axes[axis].tree for axis in meta.axes]
     items = np.moveaxis(content.nodes[np.ix_(*(tree.leaves for tree in trees))], place, 0)
     values = np.rint(np.tensordot(matrix, items.astype(np.float64), axes=(1, 0))).astype(np.int64)
     values[0] += items.sum(axis=0) - values.sum(axis=0)
@@ -291,7 +291,7 @@ def _as_values(
             f"views.{meta.view}.mechanism: items of a reported column are measured one by one",
             hint="write identity",
         )
-    trees = [axes[axis].content.tree for axis in meta.axes]
+    trees = [axes[axis].tree for axis in meta.axes]
     values_meta = replace(
         meta,
         reading=ChannelReading.name,

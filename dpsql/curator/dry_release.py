@@ -115,7 +115,7 @@ def foreseen(
         shape[place] = leaves[place]
         along = np.concatenate([items, np.zeros(leaves[place] - len(items))]).reshape(shape)
         even = np.broadcast_to(rows * leaves[place] / prod(leaves) * along, leaves)
-        trees = [builder.axes[axis].content.tree for axis in statistic.meta.axes]
+        trees = [builder.axes[axis].tree for axis in statistic.meta.axes]
         nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
         empty = statistic.content.value
         statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
@@ -187,7 +187,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
     parts, spreads = {}, {}
     numbers = [i for each in made.values() for i in each.drawn.statistics]
     for i, part in zip(numbers, content.statistics, strict=True):
-        where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in part.meta.axes))
+        where = np.ix_(*(content.axes[axis].tree.leaves for axis in part.meta.axes))
         nodes = part.content.nodes
         parts[i] = part, part.meta.in_units(nodes[where] if part.meta.axes else nodes)
         if part.meta.models and part.meta.models[-1] >= len(plan.axes):

@@ -161,7 +161,7 @@ def local_release(
         release_id: the release's id.
     """
     axes = survey_axes(survey)
-    statistics, models = assembled([axis.content.tree for axis in axes])
+    statistics, models = assembled([axis.tree for axis in axes])
     alone = "no central cap is charged; "
     if local.services is not None:
         alone = "the services' epsilons add up to this one; that a person is known to a service is not hidden, and "

@@ -78,7 +78,6 @@ from dpsql.tree import FloatArray
 Masks = Sequence[FloatArray]
 LEAST = 0.2
 """Part of the least h that a row adds at least, where noise hides how many rows a box has."""
-LAW, SCORES, COUNTS, SUMS, CONSTANTS, STICK = range(6)
 
 
 class Squares(NamedTuple):

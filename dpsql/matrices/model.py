@@ -334,11 +334,6 @@ class IdentityVariance:
         return {"leaf": np.array([self.leaf])}
 
 
-def identity_measured(n: int, columns: Columns) -> set[tuple[int, int]]:
-    """The half-open intervals that independent leaves measure: each leaf."""
-    return {(leaf, leaf + 1) for leaf in range(n)}
-
-
 def identity_from_columns(n: int, columns: Columns) -> IdentityVariance:
     """The model that `columns` were read from."""
     return IdentityVariance(n, float(columns["leaf"].astype(np.float64)[0]))

@@ -64,7 +64,8 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 """Models of one axis by the kind that their table is stored with."""
 
 MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
-    "identity": model.identity_measured, "tree": tree.measured, "levels": tree.levels_measured,
+    "identity": lambda n, _: {(leaf, leaf + 1) for leaf in range(n)},
+    "tree": tree.measured, "levels": tree.levels_measured,
 }  # fmt: skip
 """The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
 

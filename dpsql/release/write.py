@@ -78,21 +78,6 @@ LOOKUP_ARITY = 4
 
 
 @dataclass(frozen=True)
-class AxisContent:
-    """An axis table as encoded arrays and the SELECT that decodes them.
-
-    Args:
-        arrays: column name -> encoded values, all of one length.
-        select: a SELECT over the relation `ARRAYS` that makes the axis table.
-        tree: the axis's look-up tree over its leaves.
-    """
-
-    arrays: Mapping[str, npt.NDArray[Any]]
-    select: str
-    tree: Tree
-
-
-@dataclass(frozen=True)
 class StatisticContent:
     """A statistic's numbers.
 
@@ -111,10 +96,19 @@ class StatisticContent:
 
 
 class AxisPart(NamedTuple):
-    """An axis in `meta`, and its table and tree."""
+    """An axis table as encoded arrays and the SELECT that decodes them.
+
+    Args:
+        meta: the axis in `meta`.
+        arrays: column name -> encoded values, all of one length.
+        select: a SELECT over the relation `ARRAYS` that makes the axis table.
+        tree: the axis's look-up tree over its leaves.
+    """
 
     meta: AxisMeta
-    content: AxisContent
+    arrays: Mapping[str, npt.NDArray[Any]]
+    select: str
+    tree: Tree
 
 
 class StatisticPart(NamedTuple):
@@ -219,11 +213,11 @@ class ReleaseBuilder:
 
     def fill(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Make the release's tables in an empty database."""
-        _write_axes(connection, [axis.content for axis in self.axes])
+        _write_axes(connection, self.axes)
         for k, model in enumerate(self.models):
             create_table(connection, f"variance_{k}", model.columns())
         for s, statistic in enumerate(self.statistics):
-            trees = [self.axes[axis].content.tree for axis in statistic.meta.axes]
+            trees = [self.axes[axis].tree for axis in statistic.meta.axes]
             _write_statistic(connection, s, statistic, trees)
         connection.execute(
             f"CREATE TABLE scale ({', '.join(f'{name} {kind}' for name, kind in SCALE.items())})"
@@ -266,7 +260,7 @@ def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
             axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
             axis.null_leaf, axis.missing_leaf, axis.other_leaf,
         )  # fmt: skip
-        parts.append(AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY))))
+        parts.append(AxisPart(meta, arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY)))
     return parts
 
 
@@ -321,7 +315,7 @@ def _described(select: str, firsts: tuple[tuple[Any, ...], ...]) -> list[tuple[s
     return [(str(row[0]), str(row[1])) for row in described]
 
 
-def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:
+def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisPart]) -> None:
     for i, axis in enumerate(axes):
         with registered(connection, ARRAYS, axis.arrays):
             connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
