@@ -30,9 +30,6 @@ from decimal import Decimal
 from itertools import combinations
 from math import isinf, prod
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsql.catalog import spec_hash
 from dpsql.central.bounding import DrawnRelease, bounding_of, unmeasured
 from dpsql.central.excess import UnitsBeyond
@@ -68,7 +65,7 @@ from dpsql.release.write import (
     assemble,
     axis_parts,
 )
-from dpsql.tree import Tree, kary_tree
+from dpsql.tree import IntArray, Tree, kary_tree
 
 
 def family_covariances(plan: ReleasePlan) -> list[FamilyCovariance]:
@@ -109,8 +106,6 @@ def _pairs(plan: ReleasePlan, draw: list[int]) -> Iterator[tuple[int, int, float
         for j, k in combinations(present, 2):
             yield j, k, variances[i] / 4 / (variances[j] * variances[k])
 
-
-IntArray = npt.NDArray[np.int64]
 
 CUT = (1 << 62) - (1 << 57)
 """A noisy integer beyond it may be of a cell that was cut at 2^62: noise of 2^57 is more than any plan allows."""

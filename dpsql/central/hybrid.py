@@ -34,7 +34,6 @@ from typing import NamedTuple, Protocol
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.axis import Axis, build_axis
 from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
@@ -62,9 +61,7 @@ from dpsql.release.write import (
 )
 from dpsql.row_expressions import identifier, literal
 from dpsql.scratch import scratch
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from dpsql.tree import FloatArray, IntArray
 
 
 class ReportedColumns:

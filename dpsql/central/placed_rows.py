@@ -32,7 +32,6 @@ from typing import NamedTuple
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.axis import Axis, KeyListRule, KeyRule, OrderedRule
 from dpsql.catalog import Catalog, reachable
@@ -50,7 +49,7 @@ from dpsql.engines.joined_rows import ROW, Digit, JoinSide, PlacedRows, Relation
 from dpsql.engines.key_counts import key_sql
 from dpsql.errors import InternalError, SourceError
 from dpsql.row_expressions import identifier
-from dpsql.tree import Exact
+from dpsql.tree import Exact, IntArray
 
 Path = tuple[str, ...]
 
@@ -308,9 +307,6 @@ def require_columns(raw: Engine, table: str, columns: list[str], derived: Collec
     for column in columns:
         if column.lower() not in lower:
             raise missing_column(table, column, len(present))
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

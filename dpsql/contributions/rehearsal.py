@@ -37,7 +37,6 @@ from math import ceil, exp
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.axis import Axis
 from dpsql.catalog import Catalog
@@ -52,9 +51,8 @@ from dpsql.engines.joined_rows import ROW
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.write import registered
+from dpsql.tree import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Crowds = Mapping[int, FloatArray]
 """Axis of the plan -> the share of the rows that each of its leaves is expected to have."""
 

@@ -22,8 +22,9 @@ from typing import Protocol
 from dpsql.catalog import Catalog
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.duck import RawSide
-from dpsql.engines.joined_rows import IntArray, KeyCheck, Relations
+from dpsql.engines.joined_rows import KeyCheck, Relations
 from dpsql.errors import SourceError
+from dpsql.tree import IntArray
 
 
 def missing_column(table: str, column: str, present: int) -> SourceError:

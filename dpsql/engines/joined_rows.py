@@ -31,12 +31,10 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
 from dpsql.faults import NOTHING, told
+from dpsql.tree import IntArray
 
 Path = tuple[str, ...]
 
@@ -337,7 +335,6 @@ def repacked(number: Packed, words: Sequence[Packed], parts: Sequence[Packed], d
     return f"{' + '.join(steps) or '0'} AS {number.name}"
 
 
-IntArray = npt.NDArray[np.int64]
 Fetch = Callable[[str], Mapping[str, IntArray]]
 
 

@@ -32,7 +32,6 @@ from typing import NamedTuple, cast
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.errors import ReleaseError
 from dpsql.executor.run import run
@@ -55,9 +54,7 @@ from dpsql.release.format import AxisMeta, Meta, StatisticMeta
 from dpsql.release.read import LOCKDOWN, MOST_NUMBERS, Release
 from dpsql.release.structure import AXIS
 from dpsql.release.write import create_cells, create_table
-from dpsql.tree import Tree
-
-IntArray = npt.NDArray[np.int64]
+from dpsql.tree import IntArray, Tree
 
 
 @dataclass(frozen=True, eq=False)

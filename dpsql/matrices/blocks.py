@@ -38,7 +38,6 @@ cells with a mask of variance 1: `within` x (mean of u^2 - (mean of u)^2). A who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -52,6 +51,7 @@ from dpsql.matrices.model import (
     Columns,
     Components,
     Covariance,
+    Masks,
     Reading,
     Shared,
     arrays_of,
@@ -62,7 +62,7 @@ from dpsql.matrices.model import (
 from dpsql.tree import FloatArray, IntArray
 
 
-def box_sums(bounds: IntArray, masks: Sequence[FloatArray]) -> FloatArray:
+def box_sums(bounds: IntArray, masks: Masks) -> FloatArray:
     """Sum of each product of masks over each box, shape (g, boxes)."""
     sums = np.ones((len(masks[0]), len(bounds)))
     for axis, mask in enumerate(masks):
@@ -91,14 +91,12 @@ class BoxVariance:
     within: FloatArray
     kind: ClassVar[str] = "boxes"
 
-    def means(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def means(self, masks: Masks) -> FloatArray:
         """Mean of each product of masks over each box, shape (g, boxes)."""
         cells = np.prod(self.bounds[:, :, 1] - self.bounds[:, :, 0], axis=1)
         return np.asarray(box_sums(self.bounds, masks) / cells)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> FloatArray:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> FloatArray:
         """Covariances of the answers under products of masks, shape (g,)."""
         right = masks if other is None else other
         left_means, right_means = self.means(masks), self.means(right)
@@ -130,8 +128,6 @@ class BoxReading(Reading):
     components: Components
     name: ClassVar[str] = "boxes"
 
-
-Masks = Sequence[FloatArray]
 
 LOOKED = "looked"
 """Name of the product reading of a statistic that a noisy number had chosen to be measured axis by axis."""

@@ -51,7 +51,7 @@ adds up there. The share is the answered one, so the bars are post-processing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -63,6 +63,7 @@ from dpsql.matrices.model import (
     Columns,
     Components,
     Covariance,
+    Masks,
     Reading,
     Shared,
     Sum,
@@ -75,7 +76,6 @@ from dpsql.matrices.model import (
 from dpsql.matrices.pooled import weigh
 from dpsql.tree import FloatArray
 
-Masks = Sequence[FloatArray]
 LEAST = 0.2
 """Part of the least h that a row adds at least, where noise hides how many rows a box has."""
 
@@ -347,9 +347,7 @@ class StackVariance:
         large = masks @ self.shares >= LARGE * self.total
         return np.where(large, self.large, self.small)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> FloatArray:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> FloatArray:
         """Covariances of the answers under the masks of the one axis with those under `other`, shape (g,).
 
         sqrt((1 - k)(1 - k')) u'T'w + sqrt(k k') u'U w: a product of covariances, hence one itself.

@@ -56,6 +56,7 @@ from dpsql.matrices.model import (
     Columns,
     Components,
     Covariance,
+    Masks,
     Reading,
     Shared,
     Sum,
@@ -145,15 +146,13 @@ class ProductReading(Reading):
     components: Components
     name: ClassVar[str] = "product"
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: the sum over components of products over axes."""
         pairs = zip(self.axes, masks, masks if other is None else other, strict=True)
         return Covariance(self._sum([axis.parts(u) if u is w or np.array_equal(u, w) else axis.mixed(u, w)
                                      for axis, u, w in pairs]))  # fmt: skip
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says: Kronecker products of the axes' own."""
         tables = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
         covariance = np.zeros((1, 1))
@@ -184,8 +183,8 @@ def _shared_parts(
     left: ProductReading,
     right: ProductReading,
     pairs: tuple[tuple[int, int], ...],
-    masks: Sequence[FloatArray],
-    second: Sequence[FloatArray],
+    masks: Masks,
+    second: Masks,
 ) -> FloatArray:
     """Covariances of two views of one family: by the parts on axes that both have, which are the same numbers.
 
@@ -286,7 +285,7 @@ class Spread:
         """The shares, and both constants."""
         return table(self.shares, [self.tail, self.taste])
 
-    def part(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def part(self, masks: Masks) -> FloatArray:
         """F of outer products of masks, shape (g,)."""
         if not masks:
             return np.ones(1)
@@ -294,7 +293,7 @@ class Spread:
         names = ",".join([letters, *(f"z{letter}" for letter in letters)])
         return np.asarray(np.einsum(f"{names}->z", self.shares, *masks, optimize=True), np.float64)
 
-    def threshold_integrals(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def threshold_integrals(self, masks: Masks) -> FloatArray:
         """The integral of F_t (1 - F_t) over thresholds t of each outer product of masks, shape (g,)."""
         parts = self.shares.ravel()
         integrals = np.empty(len(masks[0]))
@@ -334,16 +333,14 @@ class ScaledReading(Reading):
     spread: Spread
     name: ClassVar[str] = "scaled"
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
         return self.shape.matrix(masks)
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         return self.shape.terms(masks)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Noise and spread, as `Reading` says."""
         second = masks if other is None else other
         left = self.spread.part(masks)
@@ -358,7 +355,7 @@ class ScaledReading(Reading):
         noise = _less_total((self, self), (masks, second), (left, right), covariance)
         return Covariance(np.maximum(noise, 0.0) if other is None else noise, spread)
 
-    def _deviations(self, masks: Sequence[FloatArray], part: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _deviations(self, masks: Masks, part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`off`, and the standard deviation of the weights; 0 where a question asks for nothing or for the whole."""
         # Parts of bins are summed in floats: no last bit of a weight of 1 decides.
         if all(mask.size == 0 or (mask.min() >= -WHOLE and mask.max() <= 1 + WHOLE) for mask in masks):
@@ -384,7 +381,7 @@ def scaled_family(
     if not _agree(left.shape, right.shape, pairs):
         return None
 
-    def between(masks: Sequence[FloatArray], second: Sequence[FloatArray]) -> Covariance:
+    def between(masks: Masks, second: Masks) -> Covariance:
         noise = _shared_parts(left.shape, right.shape, pairs, masks, second)
         parts = left.spread.part(masks), right.spread.part(second)
         return Covariance(_less_total((left, right), (masks, second), parts, noise))
@@ -394,7 +391,7 @@ def scaled_family(
 
 def _less_total(
     views: tuple[ScaledReading, ScaledReading],
-    sides: tuple[Sequence[FloatArray], Sequence[FloatArray]],
+    sides: tuple[Masks, Masks],
     parts: tuple[FloatArray, FloatArray],
     covariance: FloatArray,
 ) -> FloatArray:

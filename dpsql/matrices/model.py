@@ -25,6 +25,8 @@ from dpsql.tree import FloatArray, IntArray, Workload
 
 Columns = Mapping[str, npt.NDArray[np.generic]]
 """A variance table: flat arrays of equal length, by name."""
+Masks = Sequence[FloatArray]
+"""Leaf coverages, one array (g, n_i) for each axis."""
 Components = Mapping[tuple[int, ...], float]
 """Axis positions of every independent part -> its variance factor."""
 
@@ -101,11 +103,9 @@ class Shared:
         between: covariances of the first one's answers under masks with the second one's under others.
     """
 
-    between: Callable[[Sequence[FloatArray], Sequence[FloatArray]], Covariance]
+    between: Callable[[Masks, Masks], Covariance]
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` of the first and `other` of the second one; the same masks without it."""
         return self.between(masks, masks if other is None else other)
 
@@ -131,17 +131,15 @@ class Reading:
         """
         return {}
 
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """True if the answers under some boxes of masks, added up, are sums of what is stored."""
         return True
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         """Terms whose sum is the answers under outer products of masks."""
         return (Sum("node_combination", tuple(masks)),)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances of the answers under `masks` with those under `other`, in squared stored units.
 
         Without `other` they are variances, never below 0. By default those of the one model, times its factor.
@@ -150,7 +148,7 @@ class Reading:
         covariance = factor * model.covariance(masks, other)
         return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
         combined = crossed(masks)
         # what lies inside leaves too: who pools several releases weighs them by all that they err by
@@ -165,7 +163,7 @@ class Reading:
         return tuple(piece.columns() for piece in self.pieces)
 
 
-def crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
+def crossed(masks: Masks) -> list[FloatArray]:
     """All combinations of rows of masks, one of each, in row-major order."""
     grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
     return [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]

@@ -14,18 +14,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading, crossed
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Masks, Reading, crossed
 from dpsql.tree import FloatArray
-
-Masks = Sequence[FloatArray]
-"""Leaf coverages, one array (g, n_i) for each axis of the table."""
 
 
 class BilinearForm(Protocol):
