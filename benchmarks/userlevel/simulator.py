@@ -162,7 +162,7 @@ class Weighted:
     weight: FloatArray
 
     def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
-        """See `central.cells.CountedCells`."""
+        """See `central.placed_rows.CountedCells`."""
         rows, sums = self.people.cells(statistics[0].axes).turned
         plan, counted = self.people.star.plan, rows @ self.weight
         return [

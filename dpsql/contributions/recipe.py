@@ -4,8 +4,8 @@ Read `settle_table` from the top. Every number that leaves the engine is noised 
 ledger line is the step of the same name; what a step decides is computed from released numbers alone.
 
     bounds, totals and centres  selection.py        tau, N and S of each measure, mid
-    norms per unit (zCDP)       clipping.py         K
-    views                       clipping.py         weighted cells
+    norms per unit (zCDP)       here                K
+    views                       here                weighted cells
     factors                     factors.py          R = N over the total of the views, one for each measure
     groups                      here                deviation of a group's share; post-processing
 

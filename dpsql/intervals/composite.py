@@ -120,7 +120,7 @@ class Sides:
 
 
 Averaged = tuple[reads.Parts, reads.CutMass, reads.CutMass, tuple[float, float], float]
-"""Averages of one measure, as `bin_bounds.average_ends` takes them."""
+"""Averages of one measure, as `reads.average_ends` takes them."""
 
 
 def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:

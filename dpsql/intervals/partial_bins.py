@@ -11,7 +11,7 @@ weigh something only where a group takes nothing else, lest a predicate that als
 cut. A share is a function of the statement and of the catalog. Noise has no part in it, so a statement is answered or
 refused whatever the release says.
 
-`bin_bounds` says how far an answer may be off.
+`reads` says how far an answer may be off.
 
 **Privacy**: public facts and released numbers.
 """
