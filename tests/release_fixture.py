@@ -22,12 +22,11 @@ import duckdb
 import numpy as np
 import yaml
 
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
 from dpsql.release.reports import LocalMeta
 from dpsql.release.write import (
     ARRAYS,
-    AxisContent,
     AxisPart,
     ReleaseBuilder,
     StatisticContent,
@@ -247,8 +246,8 @@ def _statistic(rows: list[Row], plans: list[AxisPlan], measure: str) -> Statisti
     return StatisticContent(leaves, np.ones_like(leaves), nodes * UNIT)
 
 
-def _axis_content(plan: AxisPlan) -> AxisContent:
-    meta = plan.meta
+def _axis_part(plan: AxisPlan, model: int) -> AxisPart:
+    meta = replace(plan.meta, model=model)
     leaf = [which for which, _ in plan.atoms]
     kind = [0] * len(leaf)
     for special, code in ((meta.null_leaf, 1), (meta.missing_leaf, 2), (meta.other_leaf, 3)):
@@ -276,8 +275,8 @@ def _axis_content(plan: AxisPlan) -> AxisContent:
         texts = [None if values[o][i] is None else str(values[o][i]) for o in order]
         arrays[column.name] = np.array(texts, dtype=object)
         casts.append(f"CAST({column.name} AS {column.type}) AS {column.name}")
-    return AxisContent(
-        arrays, f"SELECT {', '.join(casts)} FROM {ARRAYS} ORDER BY atom", kary_tree(meta.leaves, 3)
+    return AxisPart(
+        meta, arrays, f"SELECT {', '.join(casts)} FROM {ARRAYS} ORDER BY atom", kary_tree(meta.leaves, 3)
     )
 
 
@@ -308,7 +307,7 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
                 components=_independent(full, chosen, noise),
             )  # fmt: skip
             statistics.append(StatisticPart(meta, content))
-    axes = [AxisPart(replace(plan.meta, model=i), _axis_content(plan)) for i, plan in enumerate(plans)]
+    axes = [_axis_part(plan, i) for i, plan in enumerate(plans)]
     models = [IdentityVariance(plan.meta.leaves, 1.0) for plan in plans]
     promise = Promise(unit="row", neighbours="add_remove", epsilon="1")
     ReleaseBuilder(HAND_WRITTEN, CATALOG, "0", promise, [], False, axes, models, statistics).write(path)

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.central.bounding import DeclaredBound, OpenSource, TableDraw
-from dpsql.central.cells import CountedCells
+from dpsql.central.placed_rows import CountedCells
 from dpsql.matrices.circulant import half_angles
-from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view
 from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE

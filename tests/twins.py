@@ -8,7 +8,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.contributions.norm_clipping import LARGEST_NORM, UNIT
+from dpsql.contributions.statements import LARGEST_NORM, UNIT
 from dpsql.tree import IntArray
 
 

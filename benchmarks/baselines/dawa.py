@@ -27,7 +27,7 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
-from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.designs.adaptive import tapered_strategy

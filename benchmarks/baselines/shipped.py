@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
-from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy

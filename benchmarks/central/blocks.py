@@ -7,7 +7,7 @@ and two mechanisms of the literature from `benchmarks/baselines`, which are bias
 DAWA along the Hilbert curve. Draws are `Blocks.draw` with the shipped integer law from a seeded generator. Beside them
 every plane is published once at each epsilon, and SQL must say what the draw says, with intervals that hold the truth.
 
-Constants (`mechanisms/designs/block_plan.py`) were tuned on these seven planes; Adult's and the taxis' were held back.
+Constants (`mechanisms/designs/blocks.py`) were tuned on these seven planes; Adult's and the taxis' were held back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.blocks import BlockVariance
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.designs.block_plan import forecast
-from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs.blocks import Blocks, forecast
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
 from dpsql.mechanisms.designs.question import FamilyAxis, Grains
 from dpsql.mechanisms.distribution import LAPLACE, NoisyRows

@@ -20,7 +20,7 @@ from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central.blocks import random_boxes, sums
 from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
-from dpsql.matrices.nonnegative import nonnegative, signal_tree
+from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.adaptive import ADAPTIVE
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains

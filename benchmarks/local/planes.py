@@ -22,7 +22,7 @@ from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import CountedCollection
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 
 CLUSTERS = 20
 

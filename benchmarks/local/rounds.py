@@ -30,7 +30,7 @@ from dpsql.local.estimate import axis_table
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.smooth import positive_shares, smooth_axis
-from dpsql.matrices.boxes import BoxVariance
+from dpsql.matrices.blocks import BoxVariance
 
 LEAVES, PEOPLE, BOXES = 256, 1_000_000, 400
 

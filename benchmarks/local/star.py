@@ -20,7 +20,7 @@ from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 
 LEAVES, AXES, OWN_AXES, RHO = 25, 5, 2, 0.3
 PEOPLE = 1_000_000

@@ -18,7 +18,7 @@ import numpy as np
 import dpsql
 from benchmarks.trusts.worlds import Box, World
 from dpsql.catalog import load_catalog
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.client.plan import read_plan
 from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.local.reported import ReportProvenance, plan_of, write_items

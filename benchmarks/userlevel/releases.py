@@ -20,9 +20,8 @@ from benchmarks.baselines.common import SimulationNoise
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.axes import axis_maker
 from dpsql.central.bounding import DrawnRelease
-from dpsql.central.cells import exact_sums
 from dpsql.central.content import release_content
-from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.placed_rows import exact_sums, place_rows, prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.recipe import DrawnRecipe, settle_table
@@ -168,9 +167,9 @@ class Star:
         for part in content.statistics:
             own = part.meta
             readings.append(reading(own.reading, [pieces[k] for k in own.models], dict(own.components)))
-            where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in own.axes))
+            where = np.ix_(*(content.axes[axis].tree.leaves for axis in own.axes))
             leaves.append(part.content.nodes[where] / UNIT if own.axes else part.content.nodes / UNIT)
-        trees = tuple(axis.content.tree for axis in content.axes)
+        trees = tuple(axis.tree for axis in content.axes)
         return Release(content.meta, self.plan.catalog, tuple(readings), tuple(leaves), trees, drawn)
 
 

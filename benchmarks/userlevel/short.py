@@ -27,10 +27,9 @@ from benchmarks.userlevel.measure import LAWS, Measured, Opened, cells, measured
 from benchmarks.userlevel.questions import read
 from benchmarks.userlevel.simulator import People, Weighted, simulated
 from benchmarks.userlevel.stars import FURTHER, ROOT
-from dpsql.central.cells import row_value
-from dpsql.contributions.clipping import pure_reach
-from dpsql.contributions.norm_clipping import UNIT
-from dpsql.contributions.recipe import reconcile_views
+from dpsql.central.placed_rows import row_value
+from dpsql.contributions.recipe import pure_reach, reconcile_views
+from dpsql.contributions.statements import UNIT
 from dpsql.examples import demo
 from dpsql.examples.retail import make_star, write_star
 from dpsql.tree import FloatArray

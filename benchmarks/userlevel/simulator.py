@@ -26,9 +26,8 @@ from scipy import sparse
 from benchmarks.userlevel.releases import Release, Star
 from dpsql.central import content
 from dpsql.central.planned import PlannedStatistic
-from dpsql.contributions import clipping, selection
-from dpsql.contributions.norm_clipping import UNIT, Whitening
-from dpsql.contributions.statements import NormView, WeightedRows
+from dpsql.contributions import recipe, selection
+from dpsql.contributions.statements import UNIT, NormView, WeightedRows, Whitening
 from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, IntArray
 
@@ -163,7 +162,7 @@ class Weighted:
     weight: FloatArray
 
     def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
-        """See `central.cells.CountedCells`."""
+        """See `central.placed_rows.CountedCells`."""
         rows, sums = self.people.cells(statistics[0].axes).turned
         plan, counted = self.people.star.plan, rows @ self.weight
         return [
@@ -181,7 +180,7 @@ def simulated(people: People) -> Iterator[Star]:
     """
     asked = {
         selection: ("people_per_bin", "clipped_total"),
-        clipping: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
+        recipe: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
     }
     kept: dict[int, object] = {}
     axis_parts = content.axis_parts

@@ -48,8 +48,7 @@ from dpsql.catalog.graph import (
     view_measures,
 )
 from dpsql.catalog.model import AxisSpec, CatalogFields, View
-from dpsql.catalog.private_columns import has_private_keys
-from dpsql.catalog.reported import reported_axes
+from dpsql.catalog.private_columns import has_private_keys, reported_axes
 from dpsql.catalog.source import vouched_tables
 from dpsql.catalog.tables import ExcessRowsRule
 from dpsql.errors import CatalogError

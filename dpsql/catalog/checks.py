@@ -48,8 +48,7 @@ from dpsql.catalog.graph import (
     view_measures,
 )
 from dpsql.catalog.model import CatalogFields, View
-from dpsql.catalog.private_columns import check_private_keys
-from dpsql.catalog.reported import check_reported
+from dpsql.catalog.private_columns import check_private_keys, check_reported
 from dpsql.catalog.source import check_queries
 from dpsql.catalog.summaries import check_summaries, check_summary_uses, summaries_of
 from dpsql.catalog.tables import Table

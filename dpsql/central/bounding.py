@@ -28,18 +28,16 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dpsql.catalog import Catalog
-from dpsql.central.cells import CountedCells
 from dpsql.central.excess import EXCESS, UnitsBeyond, units_beyond
 from dpsql.central.people import PeopleRows, draw_people, plan_people
-from dpsql.central.placed_rows import CountedRows, counted_rows
+from dpsql.central.placed_rows import CountedCells, CountedRows, counted_rows
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, law_of, lowered, spend_of
-from dpsql.contributions.clipping import CLIPPINGS
-from dpsql.contributions.norm_clipping import UNIT
-from dpsql.contributions.recipe import Corrected, TableScale, settle_table
+from dpsql.contributions.recipe import CLIPPINGS, Corrected, TableScale, settle_table
 from dpsql.contributions.selection import Divided, divide, placed_table
+from dpsql.contributions.statements import UNIT
 from dpsql.engines.counting import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
 from dpsql.engines.engine import Engine
-from dpsql.mechanisms.designs.joint_rows import draw_together
+from dpsql.mechanisms.designs.measurement import draw_together
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
@@ -323,7 +321,7 @@ def draw_excess(run: TableDraw) -> DrawnTable:
 TABLE_DRAWS: tuple[tuple[Callable[[TableDraw], bool], Callable[[TableDraw], DrawnTable]], ...] = (
     (lambda run: bool(run.scan.plan.row_statistics(run.of)), lambda run: run.bounding.draw(run)),
     (lambda run: bool(run.scan.plan.unit_statistics(run.of)), draw_table_people),
-    (lambda run: run.scan.plan.has_step(run.of, EXCESS), draw_excess),
+    (lambda run: (run.of, EXCESS) in [(step.of, step.kind) for step in run.scan.plan.steps], draw_excess),
 )
 """What is drawn of a table, each where the plan asks for it: rows by their bounding, people, values beyond bounds."""
 

@@ -36,13 +36,11 @@ from dpsql.catalog.source import Source, expand, files_read
 from dpsql.central.bounding import DrawnRelease, OpenSource, draw_release
 from dpsql.central.content import release_content
 from dpsql.central.hybrid import asked_supplements, counted_catalog
-from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
-from dpsql.central.selection import open_selection, spend_lines
+from dpsql.central.selection import listed_keys, open_selection, spend_lines
 from dpsql.engines.engine import Engine
-from dpsql.engines.identity import places, table_digests
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
@@ -51,7 +49,6 @@ from dpsql.ledger import (
     Label,
     Lineage,
     Order,
-    PublicRelease,
     Receipt,
     ReleaseSpend,
     RowComparison,
@@ -129,7 +126,9 @@ class Published:
             f"left out of {table} (private): {lines:,} lines {NO_ROWS}"
             for table, lines in self.left_out.items()
         ]
-        return "\n".join([*_recovered(self.receipt), done, *out, signed, *self.receipt.no_memory])
+        forgotten = self.receipt.forgotten
+        memory = [f"no memory on this computer: {forgotten}"] if forgotten else []
+        return "\n".join([*_recovered(self.receipt), done, *out, signed, *memory])
 
 
 NO_ROWS = "that are not rows as `source.csv` describes the file"
@@ -374,7 +373,7 @@ def row_sketches(raw: Engine, tables: Iterable[SourceTable], key: str, number: i
     }
 
 
-def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
+def releases_beside(target: Path, lineage: str) -> Iterator[tuple[Path, str]]:
     """Central releases and streams of a lineage in the target's folder.
 
     Args:
@@ -388,7 +387,7 @@ def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
     for path in sorted(target.parent.glob("*.dpsql")):
         claim = None if path == target else _claim(path)
         if claim is not None and claim[0] == lineage:
-            yield PublicRelease(path, claim[1])
+            yield path, claim[1]
 
 
 def _claim(path: Path) -> tuple[str, str] | None:

@@ -30,9 +30,6 @@ from decimal import Decimal
 from itertools import combinations
 from math import isinf, prod
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsql.catalog import spec_hash
 from dpsql.central.bounding import DrawnRelease, bounding_of, unmeasured
 from dpsql.central.excess import UnitsBeyond
@@ -41,13 +38,11 @@ from dpsql.contributions.factors import Relative, TotalsFactor
 from dpsql.contributions.recipe import TableScale
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated
-from dpsql.matrices.kronecker import AxisSplit
+from dpsql.matrices.kronecker import AxisSplit, ScaledReading
 from dpsql.matrices.reconcile import UNIT, Subset, component_covariances, component_variances
-from dpsql.matrices.scaled import ScaledReading
 from dpsql.matrices.strategy import NullCount
 from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import NoisyRows, as_laplace
-from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import (
     ChoiceMeta,
     FamilyCovariance,
@@ -60,8 +55,17 @@ from dpsql.release.format import (
     UnitsBeyondBound,
     ValuesBeyondBounds,
 )
-from dpsql.release.write import LOOKUP_ARITY, PlacedAxis, ReleaseBuilder, axis_parts
-from dpsql.tree import Tree, kary_tree
+from dpsql.release.write import (
+    LOOKUP_ARITY,
+    Assembled,
+    Description,
+    PlacedAxis,
+    ReleaseBuilder,
+    Statistic,
+    assemble,
+    axis_parts,
+)
+from dpsql.tree import IntArray, Tree, kary_tree
 
 
 def family_covariances(plan: ReleasePlan) -> list[FamilyCovariance]:
@@ -102,8 +106,6 @@ def _pairs(plan: ReleasePlan, draw: list[int]) -> Iterator[tuple[int, int, float
         for j, k in combinations(present, 2):
             yield j, k, variances[i] / 4 / (variances[j] * variances[k])
 
-
-IntArray = npt.NDArray[np.int64]
 
 CUT = (1 << 62) - (1 << 57)
 """A noisy integer beyond it may be of a cell that was cut at 2^62: noise of 2^57 is more than any plan allows."""

@@ -35,8 +35,7 @@ from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step, l
 from dpsql.contributions.selection import Divided
 from dpsql.engines.counting import BoundedDigit, units_beyond_bounds
 from dpsql.engines.engine import Engine
-from dpsql.engines.joined_rows import PlacedRows
-from dpsql.engines.relations import Relations
+from dpsql.engines.joined_rows import PlacedRows, Relations
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise import Noise

@@ -34,11 +34,10 @@ from typing import NamedTuple, Protocol
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.axis import Axis, build_axis
 from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
-from dpsql.catalog.reported import ReportedColumn, inner_catalog, reported_columns
+from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.planned import PlannedAxis, ReleasePlan
 from dpsql.central.row_pairs import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
@@ -48,7 +47,7 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.matrices.channel import ChannelModel, ChannelReading
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.reconcile import node_sums
 from dpsql.release.format import SpentAmount
 from dpsql.release.reports import ReportedMeta
@@ -62,9 +61,7 @@ from dpsql.release.write import (
 )
 from dpsql.row_expressions import identifier, literal
 from dpsql.scratch import scratch
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from dpsql.tree import FloatArray, IntArray
 
 
 class ReportedColumns:
@@ -260,7 +257,7 @@ def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
 
 def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
     (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
-    return AxisPart(replace(axis_part.meta, model=inner.meta.model), axis_part.content)
+    return axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
 
 
 def _matrix(channel: Channel, leaves: int) -> FloatArray:
@@ -275,7 +272,7 @@ def _matrix(channel: Channel, leaves: int) -> FloatArray:
 def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray) -> IntArray:
     """Leaf estimates of values in units of 2^-20; they add up to what items added up to, exactly."""
     meta, content = builder.statistics[index].meta, builder.statistics[index].content
-    trees = [builder.axes[axis].content.tree for axis in meta.axes]
+    trees = [builder.axes[axis].tree for axis in meta.axes]
     items = np.moveaxis(content.nodes[np.ix_(*(tree.leaves for tree in trees))], place, 0)
     values = np.rint(np.tensordot(matrix, items.astype(np.float64), axes=(1, 0))).astype(np.int64)
     values[0] += items.sum(axis=0) - values.sum(axis=0)
@@ -291,7 +288,7 @@ def _as_values(
             f"views.{meta.view}.mechanism: items of a reported column are measured one by one",
             hint="write identity",
         )
-    trees = [axes[axis].content.tree for axis in meta.axes]
+    trees = [axes[axis].tree for axis in meta.axes]
     values_meta = replace(
         meta,
         reading=ChannelReading.name,

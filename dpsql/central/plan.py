@@ -19,8 +19,7 @@ from dpsql.axis import Axis
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.graph import ResolvedMeasure, sums_rows
 from dpsql.catalog.model import View
-from dpsql.catalog.private_columns import keys_share
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import keys_share, reported_columns
 from dpsql.central.axes import AxisMaker
 from dpsql.central.bounding import UNIT_PLANS, bounding_of
 from dpsql.central.excess import excess_steps
@@ -39,7 +38,7 @@ from dpsql.central.planned import (
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.designs.joint_rows import joint_laws, too_many_tries
+from dpsql.mechanisms.designs.measurement import joint_laws, too_many_tries
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyDesign, FamilyView, Grains
 from dpsql.mechanisms.designs.registry import Family, choose_families

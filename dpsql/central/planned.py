@@ -489,10 +489,6 @@ class ReleasePlan:
         wanted = (of, kind, measure)
         return next((step for step in self.steps if (step.of, step.kind, step.measure) == wanted), None)
 
-    def has_step(self, of: str, kind: str) -> bool:
-        """True if a table has steps of a kind."""
-        return any((step.of, step.kind) == (of, kind) for step in self.steps)
-
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""
         return tuple(self.axes[axis].axis.leaves for axis in statistic.axes)

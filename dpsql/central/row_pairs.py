@@ -25,10 +25,9 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import place_rows
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, law_of, spend_of
@@ -41,9 +40,8 @@ from dpsql.release.format import UNIT
 from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder
 from dpsql.row_expressions import identifier
-from dpsql.tree import Exact
+from dpsql.tree import Exact, FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 SQUARES, COUNT = "squares", "count"
 ROOM = 1 << 40
 """Most that one person's squares may be, so that those of four million people fit 62 bits; sums are cut there."""

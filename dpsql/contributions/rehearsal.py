@@ -37,15 +37,13 @@ from math import ceil, exp
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.axis import Axis
 from dpsql.catalog import Catalog
 from dpsql.catalog.tables import PublicGuess, one_digit
 from dpsql.central.placed_rows import leaf_of_row
 from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step
-from dpsql.contributions.clipping import CLIPPINGS
-from dpsql.contributions.recipe import DrawnRecipe, settle_table
+from dpsql.contributions.recipe import CLIPPINGS, DrawnRecipe, settle_table
 from dpsql.contributions.selection import ROWS, RecipeTable, is_sticky
 from dpsql.engines.duck import no_sources
 from dpsql.engines.engine import Engine
@@ -53,9 +51,8 @@ from dpsql.engines.joined_rows import ROW
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.write import registered
+from dpsql.tree import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Crowds = Mapping[int, FloatArray]
 """Axis of the plan -> the share of the rows that each of its leaves is expected to have."""
 

@@ -32,7 +32,7 @@ from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import MOST, MOST_AXES, AxisSpec, View
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.axes import open_public
-from dpsql.central.known_keys import planning_maker
+from dpsql.central.selection import planning_maker
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.executor.engine import ReleaseEngine

@@ -45,17 +45,22 @@ from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.designs.joint_rows import MOST_TRIES, drawn_bounds, mean_tries
-from dpsql.mechanisms.designs.measurement import own_components
+from dpsql.mechanisms.designs.measurement import MOST_TRIES, drawn_bounds, mean_tries, own_components
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
 from dpsql.noise import MOST_DRAWN
 from dpsql.release import Release
-from dpsql.release.assemble import Statistic, without_numbers
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
-from dpsql.release.write import KeyListPart, ReleaseBuilder, StatisticContent, StatisticPart
+from dpsql.release.write import (
+    KeyListPart,
+    ReleaseBuilder,
+    Statistic,
+    StatisticContent,
+    StatisticPart,
+    without_numbers,
+)
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import random_boxes
 
@@ -110,7 +115,7 @@ def foreseen(
         shape[place] = leaves[place]
         along = np.concatenate([items, np.zeros(leaves[place] - len(items))]).reshape(shape)
         even = np.broadcast_to(rows * leaves[place] / prod(leaves) * along, leaves)
-        trees = [builder.axes[axis].content.tree for axis in statistic.meta.axes]
+        trees = [builder.axes[axis].tree for axis in statistic.meta.axes]
         nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
         empty = statistic.content.value
         statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
@@ -182,7 +187,7 @@ def rehearse(plan: ReleasePlan, guess: Guess, crowds: Crowds, seed: int) -> Rehe
     parts, spreads = {}, {}
     numbers = [i for each in made.values() for i in each.drawn.statistics]
     for i, part in zip(numbers, content.statistics, strict=True):
-        where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in part.meta.axes))
+        where = np.ix_(*(content.axes[axis].tree.leaves for axis in part.meta.axes))
         nodes = part.content.nodes
         parts[i] = part, part.meta.in_units(nodes[where] if part.meta.axes else nodes)
         if part.meta.models and part.meta.models[-1] >= len(plan.axes):

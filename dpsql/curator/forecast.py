@@ -23,15 +23,13 @@ from dpsql.budget import currency_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import Privacy
-from dpsql.catalog.private_columns import has_private_keys
-from dpsql.catalog.reported import reported_axes, reported_columns
+from dpsql.catalog.private_columns import has_private_keys, reported_axes, reported_columns
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
 from dpsql.central.hybrid import counted_catalog
 from dpsql.central.key_plans import KeyForecast, key_forecasts
-from dpsql.central.known_keys import planning_lists, planning_maker
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged, currency_of
-from dpsql.central.selection import NO_SIZES
+from dpsql.central.selection import NO_SIZES, planning_lists, planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
 from dpsql.curator.dry_release import (

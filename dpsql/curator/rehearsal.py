@@ -33,10 +33,9 @@ from dpsql.curator.dry_release import Priced, Rehearsal, dry_answerer, rehearse
 from dpsql.errors import Error, InterfaceError
 from dpsql.executor.predict import PredictedColumn, predict
 from dpsql.executor.recombine import TermEstimates
-from dpsql.intervals.bin_bounds import CutMass
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.intervals.reads import PlanVariances
+from dpsql.intervals.reads import CutMass, PlanVariances
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Noisy, Ratio, one
 from dpsql.planner.leaf_values import AxisQuery

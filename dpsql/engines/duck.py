@@ -28,13 +28,13 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derived import derived_sql, total_columns
 from dpsql.catalog.graph import roots
 from dpsql.engines.dialect import DUCK, Dialect, least_row_hashes
-from dpsql.engines.joined_rows import ROW
-from dpsql.engines.relations import BATCH, NOTHING_HAPPENED, IntArray, KeyCheck, Relations, engine_lost
+from dpsql.engines.joined_rows import BATCH, NOTHING_HAPPENED, ROW, KeyCheck, Relations, engine_lost
 from dpsql.engines.schema_union import SchemaGroup, place_words, source_words, table_use
 from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
 from dpsql.engines.values import exact_cast, type_word
 from dpsql.errors import OperationalError, SourceError
 from dpsql.row_expressions import identifier, literal
+from dpsql.tree import IntArray
 
 SWEEP = 'read _; rm -rf -- "$1"'
 """What waits for the end of a process that has raw rows in a folder: its pipe ends with it, killed or not."""

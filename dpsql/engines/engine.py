@@ -22,8 +22,9 @@ from typing import Protocol
 from dpsql.catalog import Catalog
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.duck import RawSide
-from dpsql.engines.relations import IntArray, KeyCheck, Relations
+from dpsql.engines.joined_rows import KeyCheck, Relations
 from dpsql.errors import SourceError
+from dpsql.tree import IntArray
 
 
 def missing_column(table: str, column: str, present: int) -> SourceError:
@@ -137,7 +138,7 @@ class Engine(Protocol):
         """Canonical places of a private table on a server, as it resolves the name, and of tables that a view reads.
 
         Returns:
-            Places, without those of public tables; none of files and DuckDB, whose paths say it (`engines.identity`).
+            Places, without those of public tables; none of files and DuckDB, whose paths say it (`engines.registry`).
         """
 
     def value_words(self, catalog: Catalog) -> dict[str, str]:

@@ -35,12 +35,13 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import BATCH, IntArray, engine_lost
+from dpsql.engines.joined_rows import BATCH, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import POSTGRESQL, postgres_text
 from dpsql.extras import extra
 from dpsql.row_expressions import identifier, literal
 from dpsql.row_expressions.typed import guarded
+from dpsql.tree import IntArray
 
 _CLUSTER, _ADDRESS = "postgresql+cluster", "postgresql+address"
 

@@ -28,8 +28,7 @@ from dpsql.catalog.tables import Measure
 from dpsql.engines.dialect import Dialect, least_row_hashes
 from dpsql.engines.engine import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
-from dpsql.engines.joined_rows import ROW
-from dpsql.engines.relations import CommonRelations, IntArray, KeyCheck, Relations
+from dpsql.engines.joined_rows import ROW, CommonRelations, KeyCheck, Relations
 from dpsql.engines.schema_union import TableUse, source_words, table_use, unlisted
 from dpsql.engines.summaries import people_rows, person_lines
 from dpsql.engines.values import (
@@ -45,6 +44,7 @@ from dpsql.engines.values import (
 )
 from dpsql.errors import CatalogError, SourceError
 from dpsql.row_expressions.rowlocal import Query, total_select
+from dpsql.tree import IntArray
 
 
 class StoredTable(NamedTuple):

@@ -27,12 +27,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, moment, searched
-from dpsql.engines.relations import BATCH, IntArray, engine_lost
+from dpsql.engines.joined_rows import BATCH, engine_lost
 from dpsql.engines.server import StoredTable
 from dpsql.engines.values import SPARK as SPARK_TYPES
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
 from dpsql.row_expressions.typed import guarded
+from dpsql.tree import IntArray
 
 
 def _literal(text: str) -> str:

@@ -26,12 +26,12 @@ from dpsql.errors import Error
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.relation import Relation, answer_block
-from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.estimated import quantile
 from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
+from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import FloatArray, special_leaves
 from dpsql.planner.block import Form, Linear, is_summed
 from dpsql.planner.plan import ReleaseView, ViewPlan

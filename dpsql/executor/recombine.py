@@ -21,8 +21,7 @@ from dpsql.catalog.derived import squared
 from dpsql.errors import DataError
 from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
-from dpsql.intervals.bin_bounds import CutMass, cut_mass
-from dpsql.intervals.reads import PlanVariances
+from dpsql.intervals.reads import CutMass, PlanVariances, cut_mass
 from dpsql.matrices.max_entropy import EntropyReading
 from dpsql.matrices.model import Sum
 from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach

@@ -31,7 +31,7 @@ import numpy as np
 
 from dpsql.federation.respondents import RANK, Sample, scaled_to
 from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
-from dpsql.matrices.pooled import BilinearForm, TotalInfluence
+from dpsql.matrices.pooled import Piece, TotalInfluence
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
 from dpsql.release.promises import independent
@@ -71,7 +71,7 @@ def shared_axes(left: Release, right: Release) -> list[tuple[str, tuple[tuple[ob
     return sorted(shared, key=lambda pair: -len(pair[1]))
 
 
-Crossed = Callable[[str, str], tuple[BilinearForm, ...]]
+Crossed = Callable[[str, str], tuple[Piece, ...]]
 """Cov(left a, right b) of two tables, by their measures a and b."""
 
 
@@ -90,10 +90,10 @@ def together(left: ViewTable | None, right: ViewTable, *, scaled_by_left: bool =
     relative = math.sqrt(left.total_variance) / left.total if scaled_by_left else 0.0
     first, second = left.only(measures), right.sharing(relative).only(measures)
 
-    def crossed(a: str, b: str) -> tuple[BilinearForm, ...]:
+    def crossed(a: str, b: str) -> tuple[Piece, ...]:
         if not scaled_by_left:
             return ()
-        return (TotalInfluence(first.with_count(a), second.values[b] / first.total),)
+        return (Piece(TotalInfluence(first.with_count(a), second.values[b] / first.total)),)
 
     if first.cells > LARGEST:
         return _by_one_weight(first, second, crossed)

@@ -14,6 +14,12 @@ together with another release they do not: a table here has plain sums, S = y + 
 **Privacy**: post-processing of releases.
 
 **Source**: docs/method/local.md, "What a local release stands for".
+
+A release in memory, made of releases that are open: their axes, other numbers, other errors.
+
+Answering asks it as it asks a file. It is never stored, so its errors need not be rows of a variance table.
+
+**Privacy**: post-processing of releases.
 """
 
 from __future__ import annotations
@@ -21,34 +27,120 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import prod
 from typing import NamedTuple, cast
 
+import duckdb
 import numpy as np
 
+from dpsql.errors import ReleaseError
 from dpsql.executor.run import run
 from dpsql.intervals.reads import weight_error
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.model import Reading
 from dpsql.matrices.pooled import (
-    BilinearForm,
     Diagonal,
     Matrix,
+    Piece,
     PooledReading,
     SharedError,
     StoredCovariance,
     TotalInfluence,
 )
-from dpsql.matrices.reconcile import family_step, to_units
+from dpsql.matrices.reconcile import family_step, node_sums, to_units
 from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import ReleaseView, presence
-from dpsql.release import Release, StatisticMeta
-from dpsql.release.format import Meta
-from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.release.format import AxisMeta, Meta, StatisticMeta
+from dpsql.release.read import LOCKDOWN, MOST_NUMBERS, Release
+from dpsql.release.structure import AXIS
+from dpsql.release.write import create_cells, create_table
+from dpsql.tree import IntArray, Tree
+
+
+@dataclass(frozen=True, eq=False)
+class TakenAxis:
+    """An axis, and the release that its table is taken from."""
+
+    release: Release
+    number: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The same for one axis of one file."""
+        return str(self.release.path), self.number
+
+    @property
+    def meta(self) -> AxisMeta:
+        """As its release describes it."""
+        return self.release.axes[self.number]
+
+    @property
+    def tree(self) -> Tree:
+        """Its look-up tree."""
+        return self.release.tree(self.number)
+
+
+@dataclass(frozen=True)
+class MadeStatistic:
+    """A statistic and its leaf estimates, integers in units of 2^-20, shape of its axes."""
+
+    meta: StatisticMeta
+    leaves: IntArray
+
+
+def release_in_memory(
+    meta: Meta,
+    axes: Sequence[TakenAxis],
+    statistics: Sequence[MadeStatistic],
+    readings: Mapping[tuple[int, int], Reading],
+) -> Release:
+    """Make it.
+
+    Args:
+        meta: what it says of itself; its axes and statistics are those given.
+        axes: where each axis comes from.
+        statistics: their ids are their positions.
+        readings: (statistic, statistic) -> how both err together, the lower id first.
+
+    Raises:
+        ReleaseError: it would not fit a question's memory.
+    """
+    described = replace(
+        meta,
+        axes=tuple(axis.meta for axis in axes),
+        statistics=tuple(replace(s.meta, id=i) for i, s in enumerate(statistics)),
+        covariances=(),  # ids are other ones; `readings` hold all pairs
+    )
+    size = max((prod(axes[a].tree.size for a in statistic.meta.axes) for statistic in statistics), default=0)
+    if size > MOST_NUMBERS:
+        raise _too_large(size)
+    connection = duckdb.connect(":memory:", config=LOCKDOWN)
+    try:
+        for i, axis in enumerate(axes):
+            # read through its release: it is checked, and its file is not opened again by name
+            columns = AXIS | {column.name: column.type for column in axis.meta.columns}
+            create_table(connection, f"axis_{i}", axis.release.atoms_as_text(axis.number), columns)
+        for s, statistic in enumerate(statistics):
+            nodes = node_sums(statistic.leaves, [axes[a].tree for a in statistic.meta.axes])
+            create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
+    except duckdb.OutOfMemoryException as error:
+        raise _too_large(size) from error
+    release = Release(axes[0].release.path, connection, described, pair_readings=dict(readings))
+    release.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
+    return release
+
+
+def _too_large(size: int) -> ReleaseError:
+    return ReleaseError(
+        f"these releases together have {size} numbers, more than the memory allowed",
+        hint="ask each of them alone, or for fewer columns",
+    )
+
 
 COUNT = "count"
 DECLARED = "declared"
 """The source of a number of people that the catalog states."""
-Errors = Mapping[tuple[str, str], tuple[BilinearForm, ...]]
+Errors = Mapping[tuple[str, str], tuple[Piece, ...]]
 
 
 class Everybody(NamedTuple):
@@ -116,7 +208,7 @@ class ViewTable:
         names = list(self.measures)
         return [(a, b) for i, a in enumerate(names) for b in names[i:]]
 
-    def matrix(self, pieces: Sequence[BilinearForm]) -> FloatArray:
+    def matrix(self, pieces: Sequence[Piece]) -> FloatArray:
         """A covariance of all cells of two measures, from its pieces."""
         cells = int(np.prod(self.shape))
         summed = sum((piece.matrix() for piece in pieces), np.zeros((cells, cells)))
@@ -129,11 +221,11 @@ class ViewTable:
             [[blocks[a, b] if (a, b) in blocks else blocks[b, a].T for b in measures] for a in measures]
         )
 
-    def with_count(self, measure: str) -> tuple[BilinearForm, ...]:
+    def with_count(self, measure: str) -> tuple[Piece, ...]:
         """Covariance of a measure with counts, the measure on the left."""
         return tuple(piece.transposed() for piece in self.errors[COUNT, measure])
 
-    def adding(self, more: Mapping[tuple[str, str], Sequence[BilinearForm]]) -> ViewTable:
+    def adding(self, more: Mapping[tuple[str, str], Sequence[Piece]]) -> ViewTable:
         """The same numbers with more errors."""
         return replace(self, errors={k: (*v, *more.get(k, ())) for k, v in self.errors.items()})
 
@@ -150,7 +242,7 @@ class ViewTable:
         """The same cells with other numbers and their covariances, measure after measure."""
         size, shape = int(np.prod(self.shape)), self.shape
         slices = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
-        errors = {(a, b): (Matrix(covariance[slices[a], slices[b]], shape),) for a, b in self.pairs()}
+        errors = {(a, b): (Piece(Matrix(covariance[slices[a], slices[b]], shape)),) for a, b in self.pairs()}
         return replace(self, values={m: numbers[slices[m]].reshape(shape) for m in slices}, errors=errors)
 
     def times(self, factor: float) -> ViewTable:
@@ -169,9 +261,9 @@ class ViewTable:
         for a, b in self.pairs():
             shares = [self.values[m] / self.total for m in (a, b)]
             added_pieces[a, b] = (
-                TotalInfluence(self.with_count(a), shares[1], weight=-1.0),
-                TotalInfluence(self.with_count(b), shares[0], turned=True, weight=-1.0),
-                SharedError(shares[0], shares[1], variance),
+                Piece(TotalInfluence(self.with_count(a), shares[1]), -1.0),
+                Piece(TotalInfluence(self.with_count(b), shares[0]), -1.0, turned=True),
+                Piece(SharedError(shares[0], shares[1]), variance),
             )
         return self.adding(added_pieces)
 
@@ -180,7 +272,8 @@ class ViewTable:
         if not relative:
             return self
         together = {
-            (a, b): (SharedError(self.values[a], self.values[b], relative**2),) for a, b in self.pairs()
+            (a, b): (Piece(SharedError(self.values[a], self.values[b]), relative**2),)
+            for a, b in self.pairs()
         }
         return self.adding(together)
 
@@ -235,10 +328,10 @@ def read_table(
     shared = {m: release.shared(counted, s.id) for m, s in usable.items() if m != COUNT}
     names = [COUNT, *sorted(m for m, how in shared.items() if how is None or type(how) is ProductReading)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
-    values, errors = {}, dict[tuple[str, str], tuple[BilinearForm, ...]]()
+    values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
     grouping = None if groups is None else tuple(groups)
     pieces = {
-        (a, b): replace(_stored(release, usable[a], usable[b], wanted), groups=grouping)
+        (a, b): _stored(release, (usable[a], usable[b]), wanted, grouping)
         for a in names
         for b in names
         if release.shared(usable[a].id, usable[b].id) is not None
@@ -283,8 +376,8 @@ def _joint(
     b: str,
     usable: Mapping[str, StatisticMeta],
     centres: Mapping[str, StatisticMeta | None],
-    pieces: Mapping[tuple[str, str], BilinearForm],
-) -> tuple[BilinearForm, ...]:
+    pieces: Mapping[tuple[str, str], Piece],
+) -> tuple[Piece, ...]:
     """Covariances of two plain sums: each is a centred one and mid times a count."""
     factors = []
     for m in (a, b):
@@ -299,12 +392,17 @@ def _joint(
 
 
 def _stored(
-    release: Release, left: StatisticMeta, right: StatisticMeta, wanted: Sequence[int]
-) -> StoredCovariance:
+    release: Release,
+    statistics: tuple[StatisticMeta, StatisticMeta],
+    wanted: Sequence[int],
+    groups: tuple[FloatArray, ...] | None,
+) -> Piece:
     """Stored covariance of two statistics of a view."""
+    left, right = statistics
     where = tuple(wanted.index(i) if i in wanted else None for i in range(len(left.axes)))
     sizes = tuple(release.axes[a].leaves for a in left.axes)
-    return StoredCovariance(cast(Reading, release.shared(left.id, right.id)), where, sizes)
+    reading = cast(Reading, release.shared(left.id, right.id))
+    return Piece(StoredCovariance(reading, where, sizes, groups))
 
 
 def _leaves(
@@ -352,7 +450,7 @@ def sampled(table: ViewTable, everybody: Everybody) -> ViewTable:
     if len(scaled_table.measures) > 1 or (everybody.source == DECLARED and everybody.error):
         return scaled_table
     count = np.maximum(scaled_table.values[COUNT], 0.0)
-    less = (Diagonal(-count), SharedError(count, count, 1.0 / everybody.rows))
+    less = (Piece(Diagonal(count), -1.0), Piece(SharedError(count, count), 1.0 / everybody.rows))
     return scaled_table.adding({(COUNT, COUNT): less})
 
 

@@ -6,7 +6,7 @@ reads           what a release stores of an answer, and its covariances group by
 linear          numbers that are linear in cells: weights, reads and covariances, of a block's rows and of outer sums
 composite       any value: standard error, interval, components
 cells           what a column of an outer statement follows; rows that noisy values chose
-partial_bins    bins that are cut: how much is interpolated, when it is refused; `bin_bounds` what it may add
+partial_bins    bins that are cut: how much is interpolated, when it is refused; `reads` what it may add
 possible        values that an exact answer can have
 scale           scale, spread and tail of tables whose shapes were scaled to totals
 excess          rows beyond a contribution bound

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.executor.recombine import TermEstimates
-from dpsql.intervals import bin_bounds
+from dpsql.intervals import reads
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, image, interval
 from dpsql.intervals.estimated import (
     FAR,
@@ -96,9 +96,9 @@ class Sides:
         )
         moved = (a_below != 0) | (a_above != 0) | (b_below != 0) | (b_above != 0)
         if self.average is not None:
-            pairs = bin_bounds.average_ends(*self.average)
+            pairs = reads.average_ends(*self.average)
         else:
-            pairs = bin_bounds.quotient_ends(self.above, self.below, (a_below, a_above), (b_below, b_above))
+            pairs = reads.quotient_ends(self.above, self.below, (a_below, a_above), (b_below, b_above))
         ends = []
         for above, below in pairs:
             above, below = np.where(moved, above, self.above), np.where(moved, below, self.below)
@@ -119,8 +119,8 @@ class Sides:
         )
 
 
-Averaged = tuple[bin_bounds.Parts, bin_bounds.CutMass, bin_bounds.CutMass, tuple[float, float], float]
-"""Averages of one measure, as `bin_bounds.average_ends` takes them."""
+Averaged = tuple[reads.Parts, reads.CutMass, reads.CutMass, tuple[float, float], float]
+"""Averages of one measure, as `reads.average_ends` takes them."""
 
 
 def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
@@ -131,11 +131,11 @@ def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
         answered: the answers that hold its terms.
     """
     view = answered.plan.view
-    average = bin_bounds.average_of(form, view)
+    average = reads.average_of(form, view)
     if average is None:
         return None
     (term, factor), rows = average, form.sides[1].weights[0][0]
-    bounds = bin_bounds.value_bounds(view.statistics[term.measure], answered.errors.release)
+    bounds = reads.value_bounds(view.statistics[term.measure], answered.errors.release)
     if not bounds[0] < bounds[1] or not factor:
         return None
     values = answered.totals[term], answered.totals[rows]
@@ -203,7 +203,7 @@ class Composite:
             if below_numbers.cut:  # rows of unlisted texts alone, of which perhaps none is meant
                 defined &= below > UNLISTED * below_numbers.interpolation_bound[1]
         middle: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=defined)
-        limits = bin_bounds.average_limits(form, answered.plan.view, answered.errors.release)
+        limits = reads.average_limits(form, answered.plan.view, answered.errors.release)
         return Composite(
             middle, LinearNumbers.of_slopes(slopes, answered), False,
             Sides(above, above_numbers, below, below_numbers, averaged(form, answered)), True,

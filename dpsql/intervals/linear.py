@@ -29,7 +29,7 @@ import numpy as np
 
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.reads import cell_variance, reads
-from dpsql.matrices.model import Covariance
+from dpsql.matrices.model import UNKNOWN, Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Linear
 from dpsql.planner.plan import Box
@@ -470,5 +470,5 @@ def joint_covariance(release: Release, one: int, two: int) -> Between | None:
     if across is not None:
         return lambda u, w: across.covariance(u, u if w is None else w)
     if release.meta.reported:  # what a channel does to two views at once is not kept
-        return lambda u, w: Covariance(np.full(len(u[0]) if u else 1, np.nan))
+        return UNKNOWN.covariance
     return None

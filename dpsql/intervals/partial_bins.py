@@ -11,7 +11,7 @@ weigh something only where a group takes nothing else, lest a predicate that als
 cut. A share is a function of the statement and of the catalog. Noise has no part in it, so a statement is answered or
 refused whatever the release says.
 
-`bin_bounds` says how far an answer may be off.
+`reads` says how far an answer may be off.
 
 **Privacy**: public facts and released numbers.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import InterfaceError, PartialBinError
 from dpsql.executor.run import run
-from dpsql.intervals.bin_bounds import CutMass
+from dpsql.intervals.reads import CutMass
 from dpsql.planner.answerability import other_count
 from dpsql.planner.axis_query import (
     NEAR,

@@ -32,10 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.graph import sums_rows
-from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ValueRange
 from dpsql.intervals.excess import has_values_beyond
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
+from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, reach, special_leaves
 from dpsql.planner.terms import TRUE, conjuncts, in_domain
 

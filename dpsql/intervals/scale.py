@@ -77,7 +77,6 @@ from dpsql.catalog.graph import is_count, sums_rows
 from dpsql.executor.recombine import TermEstimates, rows_term
 from dpsql.executor.run import run
 from dpsql.intervals import excess
-from dpsql.intervals.bin_bounds import value_bounds
 from dpsql.intervals.estimated import ErrorComponents
 from dpsql.intervals.linear import (
     BoxStatistic,
@@ -88,6 +87,7 @@ from dpsql.intervals.linear import (
     joined_lines,
 )
 from dpsql.intervals.possible import moves
+from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, special_leaves
 from dpsql.planner.plan import presence
 from dpsql.planner.terms import Condition, Term

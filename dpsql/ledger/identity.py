@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -104,13 +103,6 @@ class ChargedTable(NamedTuple):
     name: str
     places: tuple[str, ...]
     fingerprints: tuple[str, ...]
-
-
-class PublicRelease(NamedTuple):
-    """A release that is out, and the id that it claims."""
-
-    path: Path
-    release_id: str
 
 
 @dataclass(frozen=True)
@@ -202,7 +194,7 @@ class LedgerEntry:
     def expected_hash(self) -> str:
         """The hash that the other fields call for."""
         fields = {key: value for key, value in asdict(self).items() if key != "hash"}
-        return hashlib.sha256(_canonical(fields).encode()).hexdigest()
+        return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
     def spend_lines(self) -> tuple[SpendLine, ...]:
         """The lines as they were charged."""
@@ -291,11 +283,6 @@ class Receipt:
     forgotten: str = ""
 
     @property
-    def no_memory(self) -> list[str]:
-        """A line for people where the computer's memory does not know of this charge."""
-        return [f"no memory on this computer: {self.forgotten}"] if self.forgotten else []
-
-    @property
     def charged_epsilon(self) -> Fraction:
         """Charge as an epsilon at delta."""
         return self.currency.epsilon(self.charged)
@@ -316,16 +303,6 @@ def new_release_id() -> str:
     return os_entropy()(16).hex()
 
 
-def lines_json(lines: Iterable[SpendLine]) -> str:
-    """Spend lines as canonical JSON; amounts as fractions in text."""
-    return _canonical([[line.purpose, str(line.amount), line.currency, str(line.delta)] for line in lines])
-
-
-def tables_json(tables: Iterable[ChargedTable]) -> str:
-    """Raw tables as canonical JSON, sorted."""
-    return _canonical(sorted(set(tables)))
-
-
 def charge_grains(amount: Fraction) -> int:
     """A charge in grains, rounded up."""
     return math.ceil(amount * GRAINS)
@@ -336,5 +313,5 @@ def limit_grains(limit: Fraction) -> int:
     return math.floor(limit * GRAINS)
 
 
-def _canonical(value: object) -> str:
+def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -54,13 +54,11 @@ from dpsql.ledger.identity import (
     Label,
     LedgerEntry,
     Lineage,
-    PublicRelease,
     Receipt,
     Recovery,
     ReleaseSpend,
     SourceTable,
-    lines_json,
-    tables_json,
+    canonical,
 )
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.rules import RowComparison, check_marks, check_sketches, write_marks
@@ -222,7 +220,7 @@ class Order:
     build: Callable[[Draft], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     prepare: Callable[[], None] = nothing
-    public: tuple[PublicRelease, ...] = ()
+    public: tuple[tuple[Path, str], ...] = ()
     memory: LedgerMemory | None = None
     rows: RowComparison | None = None
     draws: bool = True
@@ -409,8 +407,13 @@ def _row(spend: ReleaseSpend, order: Order, tables: tuple[ChargedTable, ...], re
         limit=str(lineage.limit),
         label=name.label,
         spec_hash=name.spec_hash,
-        lines=lines_json((*spend.lines, *spend.reported)),
-        tables=tables_json(tables),
+        lines=canonical(
+            [
+                [line.purpose, str(line.amount), line.currency, str(line.delta)]
+                for line in (*spend.lines, *spend.reported)
+            ]
+        ),
+        tables=canonical(sorted(set(tables))),
         cost=str(spend.charge),
         key_cost=str(spend.delta),
         sha256="",

@@ -48,7 +48,6 @@ from dpsql.ledger.identity import (
     Label,
     LedgerEntry,
     Lineage,
-    PublicRelease,
     Receipt,
     ReleaseSpend,
     charge_grains,
@@ -93,13 +92,13 @@ def earlier(store: Store, entry: LedgerEntry, target: Path) -> Receipt:
     )
 
 
-def check_public(store: Store, public: Iterable[PublicRelease]) -> None:
+def check_public(store: Store, public: Iterable[tuple[Path, str]]) -> None:
     """Refuse to spend while a release of the lineage is out that the ledger does not know: it was charged elsewhere."""
     charged_ids = {entry.release_id for entry in store.entries}
-    for release in public:
-        if release.release_id not in charged_ids:
+    for path, release_id in public:
+        if release_id not in charged_ids:
             raise IntegrityError(
-                f"the ledger does not know the release {release.path}",
+                f"the ledger does not know the release {path}",
                 hint="restore the ledger it was charged to; if it is about other people, move it to another folder",
             )
 

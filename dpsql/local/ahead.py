@@ -44,12 +44,11 @@ from dpsql.local.plan import CollectionDesign, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
 from dpsql.local.tallies import CountedCollection
-from dpsql.matrices.boxes import BoxReading, BoxVariance
+from dpsql.matrices.blocks import BoxReading, BoxVariance
+from dpsql.matrices.channel import StackVariance
 from dpsql.matrices.estimated import Smooth
-from dpsql.matrices.leaves import PrefixVariance
-from dpsql.matrices.stack import StackVariance
-from dpsql.release.assemble import Description, Statistic, assemble
-from dpsql.release.write import ReleaseBuilder
+from dpsql.matrices.model import PrefixVariance
+from dpsql.release.write import Description, ReleaseBuilder, Statistic, assemble
 
 
 class AheadRound(NamedTuple):

@@ -51,16 +51,23 @@ from dpsql.local.smooth import Positive, outside, positive_shares
 from dpsql.local.survey import Survey
 from dpsql.local.tallies import CountedCollection, layout_of, oracle_of
 from dpsql.local.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
+from dpsql.matrices.channel import StackVariance
 from dpsql.matrices.estimated import Estimated, Integers, Smooth
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.leaves import PrefixVariance
-from dpsql.matrices.model import Components
-from dpsql.matrices.stack import StackVariance
+from dpsql.matrices.model import Components, PrefixVariance
 from dpsql.mechanisms.distribution import nothing_drawn
 from dpsql.release import reports
-from dpsql.release.assemble import Assembled, Description, Statistic, assemble
 from dpsql.release.format import MeasureScale, Promise, RelativeError, ScaleMeta, SpentAmount
-from dpsql.release.write import AxisPart, PlacedAxis, ReleaseBuilder, axis_parts
+from dpsql.release.write import (
+    Assembled,
+    AxisPart,
+    Description,
+    PlacedAxis,
+    ReleaseBuilder,
+    Statistic,
+    assemble,
+    axis_parts,
+)
 from dpsql.tree import Tree
 
 SHUFFLE_DELTA = 1e-7
@@ -154,7 +161,7 @@ def local_release(
         release_id: the release's id.
     """
     axes = survey_axes(survey)
-    statistics, models = assembled([axis.content.tree for axis in axes])
+    statistics, models = assembled([axis.tree for axis in axes])
     alone = "no central cap is charged; "
     if local.services is not None:
         alone = "the services' epsilons add up to this one; that a person is known to a service is not hidden, and "

@@ -58,11 +58,10 @@ from dpsql.local.spools import Spool, check_damage, counted_file
 from dpsql.local.survey import Survey
 from dpsql.local.tallies import layout_of, oracle_of
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.progress import Progress, Stage
-from dpsql.release.assemble import Statistic, assemble
 from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta
-from dpsql.release.write import ReleaseBuilder
+from dpsql.release.write import ReleaseBuilder, Statistic, assemble
 
 ROWS = 100_000
 """Reports that are looked at at once."""

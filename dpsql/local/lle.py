@@ -38,8 +38,14 @@ from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums, round_family
 from dpsql.mechanisms.distribution import nothing_drawn
-from dpsql.release.assemble import Assembled, Description, Statistic, statistic_meta
-from dpsql.release.write import StatisticContent, StatisticPart
+from dpsql.release.write import (
+    Assembled,
+    Description,
+    Statistic,
+    StatisticContent,
+    StatisticPart,
+    statistic_meta,
+)
 from dpsql.tree import IntArray, Tree
 
 PairKey = tuple[int, int]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.catalog import Catalog, load_catalog
-from dpsql.catalog.reported import ReportedColumn, reported_columns
+from dpsql.catalog.private_columns import ReportedColumn, reported_columns
 from dpsql.client.device import Report, decode, from_json
 from dpsql.client.oracles import read_varint
 from dpsql.client.plan import Plan, View, read_plan

@@ -25,7 +25,7 @@ from dpsql.local.mechanisms.blue import ShareEstimate, range_variances, range_wo
 from dpsql.local.mechanisms.priors import Stack, stack, stack_errors
 from dpsql.local.oracles.oracle import FloatArray
 from dpsql.local.tallies import FOLDS, CountedCollection
-from dpsql.matrices.stack import StackVariance
+from dpsql.matrices.channel import StackVariance
 
 STRENGTHS = (
     joint.Strength(1e5, 1e4, 1e1),

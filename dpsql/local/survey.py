@@ -18,7 +18,7 @@ from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule, as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import counted_share, has_bit, report_epsilon, weighting_of
-from dpsql.catalog.reported import ReportedColumn
+from dpsql.catalog.private_columns import ReportedColumn
 from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedGrid, PlannedMeasure

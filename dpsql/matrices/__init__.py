@@ -3,7 +3,7 @@
 After least squares the leaf estimates of an axis are correlated, so a variance is a function of the
 whole query, never a sum of per-node variances. Each module holds one kind of model of one axis.
 
-    leaves      independent, dense or grouped leaves    O(1) per range; O(leaves) where grouped
+    model       independent, dense or grouped leaves    O(1) per range; O(leaves) where grouped
     tree        weighted tree after BLUE                O(depth)
     intervals   sparse interval rows after BLUE         O(log rows)
     sine        the sine-transform strategy             O(1)

@@ -37,7 +37,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import PERHAPS, Columns, Components, Covariance, Reading, Sum, arrays_of, table
+from dpsql.matrices.model import (
+    PERHAPS,
+    Columns,
+    Components,
+    Covariance,
+    Masks,
+    Reading,
+    Sum,
+    arrays_of,
+    table,
+)
 from dpsql.tree import FloatArray, IntArray
 
 ALL = 10
@@ -225,7 +235,7 @@ def from_columns(kind: str, columns: Columns) -> Single:
     return Single(kind, place, norm, leaves, own)
 
 
-def _apart(boxes: Sequence[Sequence[FloatArray]], single_leaf: Sequence[int]) -> bool:
+def _apart(boxes: Sequence[Masks], single_leaf: Sequence[int]) -> bool:
     """True if nobody is in two boxes: each pair takes different leaves of an axis on which a person has one."""
     return all(
         any(
@@ -248,7 +258,7 @@ def _decided(mask: FloatArray) -> FloatArray:
     return decided
 
 
-def _along(masks: Sequence[FloatArray], second: Sequence[FloatArray], places: Iterable[int]) -> FloatArray:
+def _along(masks: Masks, second: Masks, places: Iterable[int]) -> FloatArray:
     """Products over axes of what two masks have in common, shape (g,)."""
     shared = [np.sum(masks[i] * second[i], axis=1) for i in places]
     return np.asarray(prod(shared, start=np.ones(len(masks[0]))), np.float64)
@@ -273,7 +283,7 @@ class GapReading(Reading):
         n = self.pieces[0].leaves[self.pieces[0].place]
         return {self.pieces[0].place: n * (n + 1) // 2}
 
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """Whole leaves that stand beside each other, and nobody in two boxes."""
         taken, single = list(boxes), self.pieces[0]
         ranges = [_decided(box[single.place]) for box in taken]
@@ -281,7 +291,7 @@ class GapReading(Reading):
                      for mask in ranges)  # fmt: skip
         return contiguous and _apart(taken, single.own)
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         """The stored numbers of the ranges."""
         place = self.pieces[0].place
         picked = np.zeros((len(masks[place]), self.listed[place]))
@@ -292,9 +302,7 @@ class GapReading(Reading):
         picked_masks = [picked if axis == place else mask for axis, mask in enumerate(masks)]
         return (Sum("node_combination", tuple(picked_masks), listed=self.listed),)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: those of the gaps, leaf by leaf of other axes."""
         single, right = self.pieces[0], masks if other is None else other
         (sigma2,) = self.components.values()
@@ -351,19 +359,17 @@ class TouchedReading(Reading):
         (single,) = self.pieces
         return {i: single.leaves[i] for i, single_leaf in enumerate(single.own) if not single_leaf}
 
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """One whole leaf of each axis that does not add up, and nobody in two boxes."""
         taken = list(boxes)
         listed = [_decided(box[i]) for box in taken for i in self.listed]
         single = all(_whole(mask) and np.all(mask.sum(axis=1) <= 1) for mask in listed)
         return single and _apart(taken, self.pieces[0].own)
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         return (Sum("node_combination", tuple(masks), listed=self.listed),)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: cells are independent."""
         (sigma2,) = self.components.values()
         return Covariance(sigma2 * _along(masks, masks if other is None else other, range(len(masks))))

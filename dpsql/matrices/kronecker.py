@@ -16,21 +16,54 @@ u_i has the variance
 
 with k_i = 1' C_i 1. An axis that a query does not use has u = 1, whose remainder is zero, so only
 subsets of the used axes count. Nothing here depends on data.
+
+Errors of an answer whose view was measured with few rows of each person and then scaled to a total.
+
+The total is that of all rows. What is left is a question of shares: noise of the part that a question asks for, and
+rows beyond the low bound, of which a group may hold none or more than twice its share.
+
+| here | there | unit |
+|---|---|---|
+| `shares` | W: about which part of the rows each cell holds | 1 |
+| F | the part of the rows that a question asks for | 1 |
+| `tail` | U^2 / H: rows beyond the low bound, in few hands | squared stored units |
+| `taste` | (1.2 U)^2: the same, of people who all own the same things | squared stored units |
+
+Two questions have in common
+
+    noise      the view's own, both questions less their part F of the total: the total is scaled exactly
+    spread     tail (F_both - F F') + taste alike off off',     off = F (1 - F)
+
+so that the whole has none of them. `alike` is the correlation that F_both - F F' gives, 1 of a question with itself.
+Of a question that weighs rows, such as a sum of ages, F is the mean weight and `off` the integral of F_t (1 - F_t) over
+thresholds t of the weight, F_t being the part of the rows above t: people who own many rows may be older throughout.
+
+**Source**: docs/method/rows.md, "Intervals that cover the exact answer".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from math import prod
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsql.matrices.model import AxisVariance, Columns, Components, Covariance, Reading
-
-FloatArray = npt.NDArray[np.float64]
+from dpsql.matrices.model import (
+    AxisVariance,
+    Columns,
+    Components,
+    Covariance,
+    Masks,
+    Reading,
+    Shared,
+    Sum,
+    arrays_of,
+    table,
+)
+from dpsql.tree import FloatArray
 
 
 @dataclass(frozen=True)
@@ -113,15 +146,13 @@ class ProductReading(Reading):
     components: Components
     name: ClassVar[str] = "product"
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: the sum over components of products over axes."""
         pairs = zip(self.axes, masks, masks if other is None else other, strict=True)
         return Covariance(self._sum([axis.parts(u) if u is w or np.array_equal(u, w) else axis.mixed(u, w)
                                      for axis, u, w in pairs]))  # fmt: skip
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says: Kronecker products of the axes' own."""
         tables = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
         covariance = np.zeros((1, 1))
@@ -148,49 +179,45 @@ class ProductReading(Reading):
         return variance
 
 
-@dataclass(frozen=True)
-class FamilyAcross:
-    """Covariance of two views of one family: by the parts on axes that both have, which are the same numbers.
+def _shared_parts(
+    left: ProductReading,
+    right: ProductReading,
+    pairs: tuple[tuple[int, int], ...],
+    masks: Masks,
+    second: Masks,
+) -> FloatArray:
+    """Covariances of two views of one family: by the parts on axes that both have, which are the same numbers.
 
     Args:
         left, right: how each view answers.
         pairs: positions of the shared axes in both.
+        masks, second: of the left view, and of the right one.
 
     **Source**: docs/method/views.md, "Views that share axes".
     """
-
-    left: ProductReading
-    right: ProductReading
-    pairs: tuple[tuple[int, int], ...]
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances under `masks` of the left view and `other` of the right one, shape (g,)."""
-        second = masks if other is None else other
-        mixed = [self.left.axes[i].mixed(masks[i], second[j]) for i, j in self.pairs]
-        alone = np.ones(1)
-        for view, side, at in ((self.left, masks, 0), (self.right, second, 1)):
-            shared = {pair[at] for pair in self.pairs}
-            for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
-                alone = alone if position in shared else alone * (mask @ axis.spread)
-        covariance = np.zeros(len(alone))
-        places = {i: n for n, (i, _) in enumerate(self.pairs)}
-        for subset, sigma2 in self.left.components.items():
-            if set(subset) <= set(places):
-                term = sigma2 * alone
-                for position, n in places.items():
-                    remainder, share = mixed[n]
-                    term = term * (remainder if position in subset else share)
-                covariance = covariance + term
-        return Covariance(covariance)
+    mixed = [left.axes[i].mixed(masks[i], second[j]) for i, j in pairs]
+    alone = np.ones(1)
+    for view, side, at in ((left, masks, 0), (right, second, 1)):
+        shared = {pair[at] for pair in pairs}
+        for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
+            alone = alone if position in shared else alone * (mask @ axis.spread)
+    covariance = np.zeros(len(alone))
+    places = {i: n for n, (i, _) in enumerate(pairs)}
+    for subset, sigma2 in left.components.items():
+        if set(subset) <= set(places):
+            term = sigma2 * alone
+            for position, n in places.items():
+                remainder, share = mixed[n]
+                term = term * (remainder if position in subset else share)
+            covariance = covariance + term
+    return covariance
 
 
 def of_two_families(
     readings: tuple[ProductReading, ProductReading],
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     components: Mapping[tuple[int, ...], float],
-) -> ProductReading | FamilyAcross:
+) -> ProductReading | Shared:
     """Covariance of statistics of two families, part by part.
 
     Args:
@@ -208,22 +235,179 @@ def of_two_families(
     if left == right:
         return reading
     pairs = tuple((i, right.index(axis)) for i, axis in enumerate(left) if axis in right)
-    return FamilyAcross(reading, readings[1], pairs)
+    return Shared(lambda masks, second: Covariance(_shared_parts(reading, readings[1], pairs, masks, second)))
 
 
 def of_one_family(
     left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]
-) -> FamilyAcross | None:
+) -> Shared | None:
     """Covariance of two views of a measure; None where they were not made to agree.
 
     Args:
         left, right: how each answers.
         pairs: positions of the shared axes in both.
     """
+    if not _agree(left, right, pairs):
+        return None
+    return Shared(lambda masks, second: Covariance(_shared_parts(left, right, pairs, masks, second)))
+
+
+def _agree(left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]) -> bool:
+    """True if two views have the same parts on the axes that both have."""
     places = dict(pairs)
     for subset, sigma2 in left.components.items():
         if set(subset) <= set(places):
             right_sigma2 = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
             if not np.isclose(right_sigma2, sigma2, rtol=1e-9, atol=0.0):
-                return None
-    return FamilyAcross(left, right, pairs)
+                return False
+    return True
+
+
+WHOLE = 1e-9
+"""A question that leaves out less asks for the whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Deviations of shares of one statistic, as a release stores them.
+
+    Args:
+        shares: shape (n_1, .., n_d), adding to 1.
+        tail, taste: as in the module's table.
+    """
+
+    shares: FloatArray
+    tail: float = 0.0
+    taste: float = 0.0
+    kind: ClassVar[str] = "spread"
+
+    def columns(self) -> Columns:
+        """The shares, and both constants."""
+        return table(self.shares, [self.tail, self.taste])
+
+    def part(self, masks: Masks) -> FloatArray:
+        """F of outer products of masks, shape (g,)."""
+        if not masks:
+            return np.ones(1)
+        letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
+        names = ",".join([letters, *(f"z{letter}" for letter in letters)])
+        return np.asarray(np.einsum(f"{names}->z", self.shares, *masks, optimize=True), np.float64)
+
+    def threshold_integrals(self, masks: Masks) -> FloatArray:
+        """The integral of F_t (1 - F_t) over thresholds t of each outer product of masks, shape (g,)."""
+        parts = self.shares.ravel()
+        integrals = np.empty(len(masks[0]))
+        for row in range(len(integrals)):  # one question at a time: a view may have a million cells
+            weights = reduce(np.multiply.outer, [mask[row] for mask in masks]).ravel()
+            order = np.argsort(weights)
+            below = np.cumsum(parts[order])[:-1]
+            integrals[row] = np.sum(below * (1 - below) * np.diff(weights[order]))
+        return np.maximum(integrals, 0.0)
+
+
+def parts_of(rows: FloatArray) -> FloatArray:
+    """Parts of the whole, noise below 0 cut; even where nothing is left."""
+    positive = np.maximum(rows, 0.0)
+    total = float(positive.sum())
+    return positive / total if total > 0 else np.full(rows.shape, 1.0 / rows.size)
+
+
+def from_columns(columns: Columns) -> Spread:
+    """The spread that `Spread.columns` gave."""
+    shares, (tail, taste) = arrays_of(columns)
+    return Spread(shares, float(tail), float(taste))
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledReading(Reading):
+    """Variance model of a statistic whose view was scaled to a total.
+
+    Args:
+        shape: that of the view as measured, its variances scaled.
+        spread: deviations of shares.
+
+    **Source**: docs/method/rows.md, "Intervals that cover the exact answer".
+    """
+
+    shape: ProductReading
+    spread: Spread
+    name: ClassVar[str] = "scaled"
+
+    def matrix(self, masks: Masks) -> FloatArray:
+        """The noise of all combinations of rows, as `Reading` says."""
+        return self.shape.matrix(masks)
+
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
+        return self.shape.terms(masks)
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        """Noise and spread, as `Reading` says."""
+        second = masks if other is None else other
+        left = self.spread.part(masks)
+        right = left if other is None else self.spread.part(second)
+        apart = self.spread.part([u * w for u, w in zip(masks, second, strict=True)]) - left * right
+        off, deviation = self._deviations(masks, left)
+        other_off, other_deviation = (off, deviation) if other is None else self._deviations(second, right)
+        alone = deviation * other_deviation
+        alike = np.divide(apart, alone, out=np.zeros_like(apart), where=alone > 0)
+        spread = self.spread.tail * apart + self.spread.taste * alike * off * other_off
+        covariance = self.shape.covariance(masks, other).noise
+        noise = _less_total((self, self), (masks, second), (left, right), covariance)
+        return Covariance(np.maximum(noise, 0.0) if other is None else noise, spread)
+
+    def _deviations(self, masks: Masks, part: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`off`, and the standard deviation of the weights; 0 where a question asks for nothing or for the whole."""
+        # Parts of bins are summed in floats: no last bit of a weight of 1 decides.
+        if all(mask.size == 0 or (mask.min() >= -WHOLE and mask.max() <= 1 + WHOLE) for mask in masks):
+            some = (part > 0) & (part < 1 - WHOLE)
+            off = np.where(some, part * (1 - part), 0.0)
+            return off, np.sqrt(off)
+        off = self.spread.threshold_integrals(masks)
+        squares = self.spread.part([mask**2 for mask in masks]) - part**2
+        return off, np.sqrt(np.where(off > 0, np.maximum(squares, 0.0), 0.0))
+
+    def columns(self) -> tuple[Columns, ...]:
+        """Those of the shape, then the spread's."""
+        return (*self.shape.columns(), self.spread.columns())
+
+
+def scaled_family(
+    left: ScaledReading, right: ScaledReading, pairs: tuple[tuple[int, int], ...]
+) -> Shared | None:
+    """Covariance of two views of a measure, scaled to one total: the noise of both less their parts of the total.
+
+    None where they were not made to agree.
+    """
+    if not _agree(left.shape, right.shape, pairs):
+        return None
+
+    def between(masks: Masks, second: Masks) -> Covariance:
+        noise = _shared_parts(left.shape, right.shape, pairs, masks, second)
+        parts = left.spread.part(masks), right.spread.part(second)
+        return Covariance(_less_total((left, right), (masks, second), parts, noise))
+
+    return Shared(between)
+
+
+def _less_total(
+    views: tuple[ScaledReading, ScaledReading],
+    sides: tuple[Masks, Masks],
+    parts: tuple[FloatArray, FloatArray],
+    covariance: FloatArray,
+) -> FloatArray:
+    """Covariances of questions less their parts of the total, whose covariance with any question is that of the first
+    component alone.
+
+    Args:
+        views: how both are read.
+        sides: masks of both.
+        parts: F of both.
+        covariance: of the questions as measured.
+    """
+    left_spread, right_spread = (
+        prod((u @ axis.spread for axis, u in zip(view.shape.axes, side, strict=True)), start=np.ones(1))
+        for view, side in zip(views, sides, strict=True)
+    )
+    left, right = parts
+    total = views[0].shape.components[()]
+    return np.asarray(covariance + total * (left * right - left * right_spread - right * left_spread))

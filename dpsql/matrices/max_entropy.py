@@ -50,10 +50,9 @@ import numpy.typing as npt
 
 from dpsql.matrices import model
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Reading, Sum
+from dpsql.matrices.model import Columns, Components, Covariance, Masks, Reading, Sum
 from dpsql.tree import FloatArray, IntArray
 
-Masks = Sequence[FloatArray]
 TOLERANCE = 1e-5
 SWEEPS = 300
 """Most sweeps: three pairs that no table can agree with never settle, nor do cells that vanish slowly."""

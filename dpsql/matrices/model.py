@@ -1,19 +1,32 @@
-"""Interfaces of variance models of one axis and of readings of a view, and what follows from ranges alone."""
+"""Interfaces of variance models of one axis and of readings of a view, and what follows from ranges alone.
+
+Variance of ranges from the covariance of the leaves themselves: independent, dense, or of groups of cells.
+
+Independent leaves of equal variance need one number. Any covariance of about a thousand leaves at most is kept dense,
+as that of prefix sums. Cells that share the noisy sum of their group evenly, as data-dependent mechanisms leave them,
+are read through their group: an answer reads of each group the mean of its mask over the group's cells, and what the
+groups' sums are uncertain by is another model, over groups in place of leaves. Bias (cells of one group that differ)
+is not in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.tree import FloatArray, Workload
+from dpsql.tree import FloatArray, IntArray, Workload
 
 Columns = Mapping[str, npt.NDArray[np.generic]]
 """A variance table: flat arrays of equal length, by name."""
+Masks = Sequence[FloatArray]
+"""Leaf coverages, one array (g, n_i) for each axis."""
 Components = Mapping[tuple[int, ...], float]
 """Axis positions of every independent part -> its variance factor."""
 
@@ -82,23 +95,23 @@ class Covariance(NamedTuple):
     within_leaf: FloatArray | float = 0.0
 
 
-class Shared(Protocol):
-    """Covariance of two statistics."""
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Covariance of two statistics.
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """Covariances of the first one's answers under `masks` with the second one's under `other`."""
+    Args:
+        between: covariances of the first one's answers under masks with the second one's under others.
+    """
+
+    between: Callable[[Masks, Masks], Covariance]
+
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        """Covariances under `masks` of the first and `other` of the second one; the same masks without it."""
+        return self.between(masks, masks if other is None else other)
 
 
-class Unknown:
-    """Two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """NaN for every pair."""
-        return Covariance(np.full(len(masks[0]) if masks else 1, np.nan))
+UNKNOWN = Shared(lambda masks, _: Covariance(np.full(len(masks[0]) if masks else 1, np.nan)))
+"""Of two statistics that err together in a way that nothing bounds: standard errors over both are NULL."""
 
 
 class Reading:
@@ -118,17 +131,15 @@ class Reading:
         """
         return {}
 
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """True if the answers under some boxes of masks, added up, are sums of what is stored."""
         return True
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         """Terms whose sum is the answers under outer products of masks."""
         return (Sum("node_combination", tuple(masks)),)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances of the answers under `masks` with those under `other`, in squared stored units.
 
         Without `other` they are variances, never below 0. By default those of the one model, times its factor.
@@ -137,7 +148,7 @@ class Reading:
         covariance = factor * model.covariance(masks, other)
         return Covariance(np.maximum(covariance, 0.0) if other is None else covariance)
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
         combined = crossed(masks)
         # what lies inside leaves too: who pools several releases weighs them by all that they err by
@@ -152,7 +163,7 @@ class Reading:
         return tuple(piece.columns() for piece in self.pieces)
 
 
-def crossed(masks: Sequence[FloatArray]) -> list[FloatArray]:
+def crossed(masks: Masks) -> list[FloatArray]:
     """All combinations of rows of masks, one of each, in row-major order."""
     grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
     return [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
@@ -285,3 +296,171 @@ def _all_ranges(model: AxisVariance) -> float:
     prefixes = float(np.sum(model.ranges(0, np.arange(1, n + 1))))
     overlap = float(model.quadratic(np.arange(n, 0, -1.0)[None])[0])
     return ((n + 1) * prefixes - overlap) / (n * (n + 1) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class IdentityVariance:
+    """Independent leaves of equal variance.
+
+    Args:
+        n: number of leaves.
+        leaf: variance of one leaf for noise of unit strength.
+
+    >>> IdentityVariance(4, 1.0).ranges([0, 1], [4, 1]).tolist()
+    [4.0, 0.0]
+    """
+
+    n: int
+    leaf: float
+    kind: ClassVar[str] = "identity"
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of each half-open range, shape (q,)."""
+        return np.atleast_1d(self.leaf * (np.asarray(hi, np.float64) - np.asarray(lo, np.float64)))
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        squares: FloatArray = np.sum(np.asarray(masks, np.float64) ** 2, axis=1)
+        return self.leaf * squares
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from each leaf's own row of unit noise, (n, m) -> (n, m)."""
+        return np.asarray(y * np.sqrt(self.leaf), np.float64)
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """One line: the variance of a leaf."""
+        return {"leaf": np.array([self.leaf])}
+
+
+def identity_from_columns(n: int, columns: Columns) -> IdentityVariance:
+    """The model that `columns` were read from."""
+    return IdentityVariance(n, float(columns["leaf"].astype(np.float64)[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixVariance:
+    """Any covariance of the leaves.
+
+    Args:
+        leaves: covariance of the leaf estimates for noise of unit strength, symmetric, shape (n, n).
+        rows: what they were estimated from, rows of unit noise, shape (p, n); None of a stored model.
+
+    >>> PrefixVariance(np.eye(3)).ranges([0, 1], [3, 2]).tolist()
+    [3.0, 1.0]
+    """
+
+    leaves: FloatArray
+    rows: FloatArray | None = None
+    kind: ClassVar[str] = "prefix"
+
+    @property
+    def n(self) -> int:
+        return len(self.leaves)
+
+    @cached_property
+    def prefix(self) -> FloatArray:
+        """Covariance of the prefix sums, shape (n + 1, n + 1)."""
+        out = np.zeros((self.n + 1, self.n + 1))
+        out[1:, 1:] = np.cumsum(np.cumsum(self.leaves, axis=0), axis=1)
+        return out
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of each half-open range, shape (q,)."""
+        lo, hi = np.atleast_1d(np.asarray(lo, np.int64)), np.atleast_1d(np.asarray(hi, np.int64))
+        variance: FloatArray = self.prefix[lo, lo] + self.prefix[hi, hi] - 2 * self.prefix[lo, hi]
+        return variance
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        u = np.asarray(masks, np.float64)
+        variance: FloatArray = np.sum((u @ self.leaves) * u, axis=1)
+        return variance
+
+    def blue(self, y: FloatArray) -> FloatArray:
+        """Estimates from the rows, by the normal equations: C R' y."""
+        assert self.rows is not None
+        return np.asarray(self.leaves @ (self.rows.T @ y), np.float64)
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """The upper triangle of the covariance."""
+        return table(upper(self.leaves))
+
+
+def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
+    """The model that `columns` were read from."""
+    (leaves,) = arrays_of(columns)
+    return PrefixVariance(symmetric(leaves, n))
+
+
+GROUPED = "grouped"
+"""What the kind of a grouped model begins with; the kind of the model over groups follows."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedVariance:
+    """The variance model of cells in groups.
+
+    Args:
+        group: group of each cell, from 0 without gaps, shape (n,).
+        inner: the model of the groups' sums.
+
+    >>> from dpsql.matrices.model import IdentityVariance
+    >>> model = GroupedVariance(np.array([0, 0, 1]), IdentityVariance(2, 4.0))
+    >>> ranges([0, 0, 0], [1, 2, 3]).tolist()
+    [1.0, 4.0, 8.0]
+    """
+
+    group: IntArray
+    inner: AxisVariance
+
+    @property
+    def kind(self) -> str:
+        """The kind, with that of the model over groups."""
+        return f"{GROUPED} {self.inner.kind}"
+
+    @property
+    def n(self) -> int:
+        return len(self.group)
+
+    @cached_property
+    def _order(self) -> IntArray:
+        return np.argsort(self.group, kind="stable")
+
+    @cached_property
+    def _size(self) -> IntArray:
+        return np.bincount(self.group)
+
+    ranges = range_variances
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        sorted_masks = np.asarray(masks, np.float64)[:, self._order]
+        first = np.cumsum(self._size) - self._size
+        return self.inner.quadratic(np.add.reduceat(sorted_masks, first, axis=1) / self._size)
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """The inner model's columns and `group`, the shorter ones filled up; `held` lines are the inner model's."""
+        inner = self.inner.columns()
+        lines = len(next(iter(inner.values())))
+        rows = max(lines, self.n)
+        filled = {name: np.resize(values, rows) for name, values in inner.items()}
+        group = np.concatenate([self.group, np.full(rows - self.n, -1)])
+        return {"group": group, "held": np.full(rows, lines), **filled}
+
+
+def grouped_from_columns(
+    n: int, columns: Columns, inner: Callable[[int, Columns], AxisVariance]
+) -> GroupedVariance:
+    """The model that `columns` were read from, in the order they were written.
+
+    Args:
+        n: number of leaves.
+        columns: the arrays that `columns()` gave.
+        inner: reads the model over groups.
+    """
+    group = columns["group"].astype(np.int64)[:n]
+    lines = int(columns["held"].astype(np.int64)[0])
+    inner_columns = {
+        name: values[:lines] for name, values in columns.items() if name not in ("group", "held")
+    }
+    return GroupedVariance(group, inner(int(group.max()) + 1, inner_columns))

@@ -3,7 +3,7 @@
 | here | unit |
 |---|---|
 | piece | a bilinear form of two leaf masks, one of each side: Cov(u . x, v . z) |
-| `StoredCovariance` | a stored statistic's own reading, times a factor; axes that the table lacks are added up |
+| `StoredCovariance` | a stored statistic's own reading; axes that the table lacks are added up |
 | `Diagonal` | sum over cells of d u v: what a sample of independent people adds |
 | `SharedError` | (a . u) (b . v): an error that all cells share, such as that of the number of people |
 | `TotalInfluence` | Cov(u . x, total of x) (b . v): the same error in the release that the number came from |
@@ -14,18 +14,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Covariance, Reading, crossed
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Masks, Reading, crossed
 from dpsql.tree import FloatArray
-
-Masks = Sequence[FloatArray]
-"""Leaf coverages, one array (g, n_i) for each axis of the table."""
 
 
 class BilinearForm(Protocol):
@@ -37,11 +33,29 @@ class BilinearForm(Protocol):
     def matrix(self) -> FloatArray:
         """Its value for all pairs of cells in row-major order, shape (cells, cells)."""
 
-    def times(self, factor: float) -> Self:
-        """The form times a number."""
 
-    def transposed(self) -> Self:
-        """The form with its sides exchanged."""
+class Piece(NamedTuple):
+    """A bilinear form times a weight, with its sides exchanged where `turned`."""
+
+    form: BilinearForm
+    weight: float = 1.0
+    turned: bool = False
+
+    def between(self, left: Masks, right: Masks) -> FloatArray:
+        """Its value for each pair of masks, shape (g,)."""
+        return self.weight * (
+            self.form.between(right, left) if self.turned else self.form.between(left, right)
+        )
+
+    def matrix(self) -> FloatArray:
+        """Its value for all pairs of cells in row-major order, shape (cells, cells)."""
+        return self.weight * (self.form.matrix().T if self.turned else self.form.matrix())
+
+    def times(self, factor: float) -> Piece:
+        return self._replace(weight=self.weight * factor)
+
+    def transposed(self) -> Piece:
+        return self._replace(turned=not self.turned)
 
 
 def weigh(tensor: FloatArray, masks: Masks) -> FloatArray:
@@ -66,7 +80,6 @@ class StoredCovariance:
         reading: how it answers, in squared stored units.
         places: for each of its own axes the table's axis, or None where the table adds it up.
         sizes: leaves of its own axes.
-        weight: what covariances are multiplied by.
         groups: by axis of the table, which leaves each of its cells adds up, shape (cells, leaves); None where the
             cells of the table are leaves.
     """
@@ -74,7 +87,6 @@ class StoredCovariance:
     reading: Reading
     places: tuple[int | None, ...]
     sizes: tuple[int, ...]
-    weight: float = 1.0
     groups: tuple[FloatArray, ...] | None = None
 
     def _own(self, masks: Masks) -> list[FloatArray]:
@@ -87,7 +99,7 @@ class StoredCovariance:
     def between(self, left: Masks, right: Masks) -> FloatArray:
         second = None if left is right else self._own(right)
         covariance = self.reading.covariance(self._own(left), second)
-        return np.asarray(self.weight * (covariance.noise + covariance.within_leaf))
+        return np.asarray(covariance.noise + covariance.within_leaf)
 
     def matrix(self) -> FloatArray:
         """As the reading says, its axes in the table's order."""
@@ -96,17 +108,10 @@ class StoredCovariance:
         covariance, shape = self.reading.matrix(masks), [len(mask) for mask in masks]
         order = sorted(range(len(pairs)), key=lambda i: -1 if pairs[i][0] is None else pairs[i][0] or 0)
         moved = covariance.reshape(shape * 2).transpose([*order, *(len(shape) + i for i in order)])
-        return self.weight * np.asarray(moved.reshape(covariance.shape))
+        return np.asarray(moved.reshape(covariance.shape))
 
     def _cells(self, place: int, leaves: int) -> FloatArray:
         return np.eye(leaves) if self.groups is None else self.groups[place]
-
-    def times(self, factor: float) -> StoredCovariance:
-        return replace(self, weight=self.weight * factor)
-
-    def transposed(self) -> StoredCovariance:
-        """Itself: one statistic stands on both sides."""
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +127,6 @@ class Diagonal:
         """A diagonal one."""
         return np.diag(self.values.ravel())
 
-    def times(self, factor: float) -> Diagonal:
-        return Diagonal(self.values * factor)
-
-    def transposed(self) -> Diagonal:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class SharedError:
@@ -135,56 +134,35 @@ class SharedError:
 
     left: FloatArray
     right: FloatArray
-    weight: float = 1.0
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """The product of both sums."""
-        return self.weight * weigh(self.left, left) * weigh(self.right, right)
+        return weigh(self.left, left) * weigh(self.right, right)
 
     def matrix(self) -> FloatArray:
-        return self.weight * np.outer(self.left, self.right)
-
-    def times(self, factor: float) -> SharedError:
-        return replace(self, weight=self.weight * factor)
-
-    def transposed(self) -> SharedError:
-        return replace(self, left=self.right, right=self.left)
+        return np.outer(self.left, self.right)
 
 
 @dataclass(frozen=True, eq=False)
 class TotalInfluence:
-    """Covariance of a table with its own total, times the derivative of the other side by that total.
+    """Covariance of a table, the left side, with its own total, times the derivative of the right side by that total.
 
     Args:
         pieces: the table's covariances with its counts.
-        values: how much each cell of the other side moves with the total.
-        turned: whether the table stands on the right side.
-        weight: what all is multiplied by.
+        values: how much each cell of the right side moves with the total.
     """
 
-    pieces: tuple[BilinearForm, ...]
+    pieces: tuple[Piece, ...]
     values: FloatArray
-    turned: bool = False
-    weight: float = 1.0
 
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """Cov(table, its total) times the other side's sum."""
-        table_masks, value_masks = (right, left) if self.turned else (left, right)
-        total_masks = [np.ones_like(mask) for mask in table_masks]
-        lean = np.asarray(sum(piece.between(table_masks, total_masks) for piece in self.pieces))
-        return self.weight * lean * weigh(self.values, value_masks)
+        total_masks = [np.ones_like(mask) for mask in left]
+        influence = np.asarray(sum(piece.between(left, total_masks) for piece in self.pieces))
+        return influence * weigh(self.values, right)
 
     def matrix(self) -> FloatArray:
-        lean = np.asarray(sum(piece.matrix().sum(axis=1) for piece in self.pieces))
-        sides = (self.values.ravel(), lean) if self.turned else (lean, self.values.ravel())
-        return self.weight * np.outer(*sides)
-
-    def times(self, factor: float) -> TotalInfluence:
-        return replace(self, weight=self.weight * factor)
-
-    def transposed(self) -> TotalInfluence:
-        """The table on the other side."""
-        return replace(self, turned=not self.turned)
+        return np.outer(sum(piece.matrix().sum(axis=1) for piece in self.pieces), self.values.ravel())
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +184,6 @@ class Matrix:
     def matrix(self) -> FloatArray:
         return self.values
 
-    def times(self, factor: float) -> Matrix:
-        return replace(self, values=self.values * factor)
-
-    def transposed(self) -> Matrix:
-        return replace(self, values=self.values.T)
-
 
 def _outer(masks: Masks) -> FloatArray:
     """Outer products of rows of masks, shape (g, cells)."""
@@ -230,7 +202,7 @@ class PooledReading(Reading):
         shape: leaves of its axes.
     """
 
-    pieces: tuple[BilinearForm, ...]
+    pieces: tuple[Piece, ...]
     shape: tuple[int, ...]
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:

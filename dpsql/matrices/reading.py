@@ -16,27 +16,27 @@ from typing import Any, NamedTuple
 from dpsql.errors import InternalError
 from dpsql.matrices import (
     blocks,
-    boxes,
     channel,
     circulant,
     distinct,
     intervals,
     kronecker,
-    leaves,
     max_entropy,
-    scaled,
-    stack,
+    model,
     tree,
     workload,
 )
-from dpsql.matrices.blocks import BlockReading, BlockVariance, shared_blocks
-from dpsql.matrices.boxes import BoxReading, BoxVariance
-from dpsql.matrices.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
-from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.blocks import BlockReading, BlockVariance, BoxReading, BoxVariance, shared_blocks
+from dpsql.matrices.channel import (
+    ChannelModel,
+    ChannelReading,
+    StackReading,
+    StackVariance,
+    shared_channel,
+)
+from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread
 from dpsql.matrices.max_entropy import EntropyReading, FittedErrors
 from dpsql.matrices.model import AxisVariance, Columns, Components, Reading, Shared
-from dpsql.matrices.scaled import ScaledReading, Spread, scaled_reading
-from dpsql.matrices.stack import StackReading, StackVariance
 from dpsql.matrices.workload import AskedReading, AskedVariance
 
 WHOLE, REAL = "BIGINT", "DOUBLE"
@@ -57,24 +57,25 @@ Piece = AxisSplit | Together
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
-    "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
+    "identity": model.identity_from_columns, "prefix": model.dense_from_columns, "tree": tree.from_columns,
     "levels": tree.levels_from_columns, "intervals": intervals.from_columns, "sine": circulant.sine_from_columns,
     "filter": circulant.filter_from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
 MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
-    "identity": leaves.identity_measured, "tree": tree.measured, "levels": tree.levels_measured,
+    "identity": lambda n, _: {(leaf, leaf + 1) for leaf in range(n)},
+    "tree": tree.measured, "levels": tree.levels_measured,
 }  # fmt: skip
 """The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
 
 TOGETHER: dict[str, Callable[[Columns], Together]] = {
     AskedVariance.kind: workload.from_columns,
-    Spread.kind: scaled.from_columns,
+    Spread.kind: kronecker.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
     distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
-    StackVariance.kind: stack.from_columns,
-    BoxVariance.kind: boxes.from_columns,
+    StackVariance.kind: channel.stack_from_columns,
+    BoxVariance.kind: blocks.boxes_from_columns,
     ChannelModel.kind: channel.from_columns,
     BlockVariance.kind: blocks.from_columns,
     FittedErrors.kind: max_entropy.from_columns,
@@ -109,7 +110,7 @@ def stored_columns(kind: str, axes: int) -> dict[str, str]:
         InternalError: for a kind that no model has.
     """
     outer, _, inner = kind.partition(" ")
-    if outer == leaves.GROUPED and inner in AXES:
+    if outer == model.GROUPED and inner in AXES:
         return {"group": WHOLE, "held": WHOLE} | dict(TABLES.get(inner, ARRAYS))
     if kind not in AXES and kind not in TOGETHER:
         raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
@@ -134,17 +135,28 @@ class StoredReading(NamedTuple):
     pairs: bool = False
 
 
+def _beside_axes(
+    reads: Callable[[ProductReading, Any], Reading], pieces: tuple[Any, ...], components: Components
+) -> Reading:
+    """A reading of the axes' splits, and of one model of the view's cells after them."""
+    return reads(ProductReading(pieces[:-1], components), pieces[-1])
+
+
 READINGS: dict[str, StoredReading] = {
     ProductReading.name: StoredReading(AxisSplit, ProductReading, by_axis=True),
     AskedReading.name: StoredReading(AskedVariance, AskedReading),
-    ScaledReading.name: StoredReading((AxisSplit, Spread), scaled_reading, by_axis=True),
+    ScaledReading.name: StoredReading(
+        (AxisSplit, Spread), partial(_beside_axes, ScaledReading), by_axis=True
+    ),
     distinct.GapReading.name: StoredReading(distinct.Single, distinct.GapReading),
     distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
     BoxReading.name: StoredReading(BoxVariance, BoxReading),
     BlockReading.name: StoredReading(BlockVariance, BlockReading),
     blocks.LOOKED: StoredReading(AxisSplit, ProductReading),
     StackReading.name: StoredReading(StackVariance, StackReading),
-    ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
+    ChannelReading.name: StoredReading(
+        (AxisSplit, ChannelModel), partial(_beside_axes, ChannelReading), by_axis=True
+    ),
     EntropyReading.name: StoredReading(
         (AxisSplit, FittedErrors), max_entropy.entropy_reading, by_axis=True, pairs=True
     ),
@@ -160,12 +172,12 @@ SHARED: dict[str, Callable[[Any, Any], Shared]] = {
 
 FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | None]] = {
     ProductReading.name: kronecker.of_one_family,
-    ScaledReading.name: scaled.of_one_family,
+    ScaledReading.name: kronecker.scaled_family,
 }
 """How two views of one table and measure err together, by the name of both readings; others are measured alone."""
 
 
-BETWEEN: dict[str, Callable[..., Shared]] = {ProductReading.name: kronecker.of_two_families}
+BETWEEN: dict[str, Callable[..., Reading | Shared]] = {ProductReading.name: kronecker.of_two_families}
 """How statistics of two families err together that a release says so of, by the name of both readings."""
 
 
@@ -181,8 +193,8 @@ def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:
         InternalError: for a kind that no model has.
     """
     outer, _, inner = kind.partition(" ")
-    if inner and outer == leaves.GROUPED:
-        return leaves.grouped_from_columns(n, columns, partial(from_columns, inner))
+    if inner and outer == model.GROUPED:
+        return model.grouped_from_columns(n, columns, partial(from_columns, inner))
     if kind not in AXES:
         raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
     return AXES[kind](n, columns)

@@ -15,14 +15,14 @@ and if its weights on them are a mean of rows. All others are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Components, Reading, arrays_of, crossed, table
+from dpsql.matrices.model import CHUNK, Columns, Components, Masks, Reading, arrays_of, crossed, table
 from dpsql.tree import FloatArray, IntArray
 
 NEAR = 1e-6
@@ -81,14 +81,14 @@ class AskedVariance:
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.rows.shape[1]))
 
-    def _cells(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def _cells(self, masks: Masks) -> FloatArray:
         """Products of masks over the cells, shape (g, cells)."""
         weights = np.ones((len(masks[0]), 1))
         for mask in masks:
             weights = (weights[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
         return weights
 
-    def means(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def means(self, masks: Masks) -> FloatArray:
         """Mean weight of each class under products of masks, shape (g, K)."""
         order, first = self._place
         step = max(1, CHUNK // max(1, self.classes.size))
@@ -98,15 +98,13 @@ class AskedVariance:
         ]
         return np.concatenate(chunks) / self.sizes
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> FloatArray:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> FloatArray:
         """Covariances of the answers under products of masks, at unit noise, shape (g,)."""
         left = self.means(masks)
         right = left if other is None else self.means(other)
         return np.asarray(np.sum((left @ self.covariance_of_classes) * right, axis=1), np.float64)
 
-    def knows(self, *boxes: Sequence[FloatArray]) -> bool:
+    def knows(self, *boxes: Masks) -> bool:
         """True if the answers under some products of masks, added up, follow from the rows.
 
         Args:
@@ -158,11 +156,11 @@ class AskedReading(Reading):
     components: Components
     name: ClassVar[str] = "asked"
 
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """True if the questions that were measured tell the sums."""
         return self.pieces[0].knows(*(crossed(box) for box in boxes))
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
         (model,), (factor,) = self.pieces, self.components.values()
         means = model.means(crossed(masks))

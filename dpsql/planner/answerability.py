@@ -24,7 +24,7 @@ from dpsql.executor.recombine import answer_terms
 from dpsql.executor.small_numbers import is_few
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.matrices.boxes import BoxReading
+from dpsql.matrices.blocks import BoxReading
 from dpsql.matrices.max_entropy import partly
 from dpsql.matrices.model import PERHAPS
 from dpsql.planner.axis_query import FloatArray, decides, key_list

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.matrices.reconcile import node_sums
 from dpsql.release.request import executed
-from dpsql.tree import Tree
+from dpsql.tree import IntArray, Tree
 
 MOST_LEAVES = 1 << 16
 """Rows of a margin: DuckDB scans them in about the time that it takes to plan the scan."""
@@ -29,7 +28,6 @@ MOST_ROWS = 1 << 21
 
 MOST_SUM = 1 << 62
 
-IntArray = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 

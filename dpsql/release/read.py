@@ -21,17 +21,16 @@ import numpy as np
 
 from dpsql.catalog import Catalog, catalog_from_json
 from dpsql.errors import CatalogError, InterfaceError, InternalError, MachineFault, ReleaseError
+from dpsql.matrices.channel import StackReading
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.max_entropy import EntropyReading, PairTables
-from dpsql.matrices.model import Reading, Shared, Unknown
+from dpsql.matrices.model import UNKNOWN, Reading, Shared
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
-from dpsql.matrices.stack import StackReading
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.margins import Margins
 from dpsql.release.promises import raised_min_people, stated_min_people
 from dpsql.release.request import check, executed
-from dpsql.release.signature import Signer, check_signature, held, signer_of
-from dpsql.release.stream import AsOf, named_batch, state_file
+from dpsql.release.signature import AsOf, Signer, check_signature, held, named_batch, signer_of, state_file
 from dpsql.release.structure import (
     AXIS,
     check_alone,
@@ -316,7 +315,7 @@ class Release:
             raise refused(self.path, f"the view {meta.view} lacks node combinations, or has some twice")
         return counts
 
-    def shared(self, left: int, right: int) -> Shared | None:
+    def shared(self, left: int, right: int) -> Reading | Shared | None:
         """Covariance of two statistics, the masks of the lower one first; None where independent."""
         if left == right:
             return self.reading(left)
@@ -328,7 +327,7 @@ class Release:
             return SHARED[low_meta.reading](self.reading(low), self.reading(high))
         return self._family_covariance(low, high)
 
-    def across(self, left: int, right: int) -> Shared | None:
+    def across(self, left: int, right: int) -> Reading | Shared | None:
         """Covariance of a statistic of one view with one of another view; None where independent."""
         left_meta, right_meta = self.statistics[left], self.statistics[right]
         together = None if self.pair_readings else self._family_covariance(left, right)
@@ -349,7 +348,7 @@ class Release:
         )
         return FAMILIES[left_meta.reading](self.reading(left), self.reading(right), pairs)
 
-    def _family_covariance(self, left: int, right: int) -> Shared | None:
+    def _family_covariance(self, left: int, right: int) -> Reading | Shared | None:
         """Covariance of two families' statistics; None where independent."""
         parts = [
             covariance.components
@@ -363,7 +362,7 @@ class Release:
         make = BETWEEN.get(metas[0].reading)
         biased = "nonnegative" in (self.estimate(left), self.estimate(right))
         if make is None or biased or metas[0].reading != metas[1].reading:
-            return Unknown()
+            return UNKNOWN
         return make((self.reading(left), self.reading(right)), (metas[0].axes, metas[1].axes), dict(parts[0]))
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:

@@ -29,13 +29,11 @@ from dpsql.mechanisms.designs.measurement import DrawnMember, estimated
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.distribution import NoisyView, joined, published, shaped
 from dpsql.release import open_release
-from dpsql.release.assemble import Statistic, assemble
 from dpsql.release.format import StreamMeta
-from dpsql.release.stream import StreamSnapshot
-from dpsql.release.write import ReleaseBuilder
+from dpsql.release.signature import StreamSnapshot
+from dpsql.release.write import ReleaseBuilder, Statistic, assemble
 from dpsql.streams.append import StreamStatistic
-from dpsql.streams.calendar import batch_bounds
-from dpsql.streams.plan import StreamPlan
+from dpsql.streams.plan import StreamPlan, batch_bounds
 from dpsql.streams.public import PUBLIC_FILE, StreamManifest, read_segments
 from dpsql.tree import FloatArray, IntArray, Noisy
 

@@ -36,8 +36,8 @@ import numpy as np
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, put_in_place, sync
-from dpsql.release.stream import MANIFEST, StreamSnapshot, listed_states
-from dpsql.release.stream import STREAM_FORMAT as FORMAT
+from dpsql.release.signature import MANIFEST, StreamSnapshot, listed_states
+from dpsql.release.signature import STREAM_FORMAT as FORMAT
 from dpsql.row_expressions import literal
 from dpsql.scratch import scratch
 from dpsql.tree import IntArray, Noisy

@@ -37,7 +37,7 @@ from dpsql.ledger.files import signing_seed
 from dpsql.ledger.memory import LedgerMemory
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
-from dpsql.release.stream import MANIFEST
+from dpsql.release.signature import MANIFEST
 from dpsql.streams.append import (
     Batch,
     KillPoint,
@@ -47,8 +47,16 @@ from dpsql.streams.append import (
     opened_stream,
     stream_lock,
 )
-from dpsql.streams.calendar import batch_bounds, batch_number, stream_column
-from dpsql.streams.plan import StreamPlan, check_leaves, frozen, plan_stream, thawed
+from dpsql.streams.plan import (
+    StreamPlan,
+    batch_bounds,
+    batch_number,
+    check_leaves,
+    frozen,
+    plan_stream,
+    stream_column,
+    thawed,
+)
 from dpsql.streams.present import present_state
 from dpsql.streams.public import create_directory
 from dpsql.streams.rows import StreamTypes, aggregate, arrive, first_types, open_batch

@@ -43,8 +43,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import roots
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table
-from dpsql.central.cells import placed_cells
-from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.placed_rows import place_rows, placed_cells, prepare_tables
 from dpsql.engines.duck import RawSide, retyped
 from dpsql.engines.engine import missing_column
 from dpsql.engines.registry import open_star
@@ -55,8 +54,7 @@ from dpsql.matrices.strategy import measure
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import instant
 from dpsql.streams.append import Batch
-from dpsql.streams.calendar import batch_bounds, stream_column
-from dpsql.streams.plan import StreamPlan
+from dpsql.streams.plan import StreamPlan, batch_bounds, stream_column
 from dpsql.tree import BoolArray, Exact, IntArray
 
 Admit = Callable[[Sequence[str]], BoolArray]

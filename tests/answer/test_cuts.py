@@ -15,8 +15,8 @@ from dpsql import api
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
-from dpsql.intervals.bin_bounds import CutMass, average_ends, average_of, quotient_ends
 from dpsql.intervals.partial_bins import PartialBin
+from dpsql.intervals.reads import CutMass, average_ends, average_of, quotient_ends
 from dpsql.noise import ZeroNoise
 from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.terms import Expression, Predicate, Term

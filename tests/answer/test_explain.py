@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.executor import engine as answerer_module
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.reading import MEASURED
 from dpsql.matrices.tree import LevelVariance, TreeVariance
 from dpsql.release.request import current

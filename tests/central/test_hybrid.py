@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog import load_catalog, parse_catalog
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.central.central import publish_release
 from dpsql.client.device import decode, respond, to_json, to_rows
 from dpsql.client.entropy import system_entropy

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.budget import scaled_denominator
-from dpsql.contributions import clipping
-from dpsql.contributions.clipping import CLIPPINGS
+from dpsql.contributions import recipe
 from dpsql.contributions.constants import LOW_QUANTILES, ROW_ENDS
 from dpsql.contributions.histogram import (
     NoisyHistogram,
@@ -23,20 +22,21 @@ from dpsql.contributions.histogram import (
     pooled,
     spread,
 )
-from dpsql.contributions.norm_clipping import (
-    LARGEST_PURE,
-    UNIT,
-    WhitenedStatistic,
-    pure_bound,
-    typical_square,
-    whiten,
-)
+from dpsql.contributions.recipe import CLIPPINGS
 from dpsql.contributions.selection import (
     LARGEST_BOUND,
     ContributionHistogram,
     counts_of,
     low_quantile,
     recipe_shares,
+)
+from dpsql.contributions.statements import (
+    LARGEST_PURE,
+    UNIT,
+    WhitenedStatistic,
+    pure_bound,
+    typical_square,
+    whiten,
 )
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import draw_view
@@ -200,16 +200,16 @@ def test_the_expected_noise_is_that_of_the_draw(tmp_path, delta):
     table = open_table(write_star(tmp_path, [], {}, delta=delta), ZeroNoise()).centred({"sales.amount": 1000})
     shape, tau = CLIPPINGS[table.law], 8
     if table.law == GAUSSIAN:
-        whitening = whiten(clipping.whitened_parts(table, tau))
+        whitening = whiten(recipe.whitened_parts(table, tau))
         spend = sum((s.spend for s in table.statistics.values()), Fraction(0))
-        draw = clipping.whitened_draw(table, whitening, 1 << whitening.point, spend)
+        draw = recipe.whitened_draw(table, whitening, 1 << whitening.point, spend)
     for i, statistic in table.statistics.items():
         zeros = np.zeros(table.plan.shape(statistic), np.int64)
         if table.law == GAUSSIAN:
             drawn = draw(i, zeros).view.variance_at_unit_budget / UNIT**2
         else:
             strategies = table.plan.strategies(statistic)
-            reach = UNIT * clipping.pure_reach(statistic, tau)
+            reach = UNIT * recipe.pure_reach(statistic, tau)
             drawn = (
                 draw_view(zeros, strategies, statistic.spend, reach, ZeroNoise()).variance_at_unit_budget
                 / UNIT**2

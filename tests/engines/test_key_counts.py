@@ -22,9 +22,17 @@ from dpsql.catalog.catalog import parse_catalog
 from dpsql.catalog.columns import CONTROL, is_key
 from dpsql.catalog.private_columns import PrivateColumn, private_columns
 from dpsql.central import selection
-from dpsql.central.known_keys import listed_keys
 from dpsql.central.placed_rows import prepare_tables
-from dpsql.central.selection import PAIRS, Key, KeyScan, key_statement, open_selection, order_of, pairs_of
+from dpsql.central.selection import (
+    PAIRS,
+    Key,
+    KeyScan,
+    key_statement,
+    listed_keys,
+    open_selection,
+    order_of,
+    pairs_of,
+)
 from dpsql.engines import key_counts
 from dpsql.engines.counting import coefficients
 from dpsql.engines.dialect import DUCK

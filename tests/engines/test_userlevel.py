@@ -16,15 +16,14 @@ import pytest
 
 from dpsql.catalog import Catalog
 from dpsql.central.axes import axis_maker
-from dpsql.central.cells import row_value
-from dpsql.central.placed_rows import counted_rows, prepare_tables
+from dpsql.central.placed_rows import counted_rows, prepare_tables, row_value
 from dpsql.central.plan import plan_release
-from dpsql.contributions.clipping import norm_views, pure_reach, whitened_parts
 from dpsql.contributions.constants import ROW_ENDS
 from dpsql.contributions.histogram import doubling_edges
-from dpsql.contributions.norm_clipping import UNIT, whiten
+from dpsql.contributions.recipe import norm_views, pure_reach, whitened_parts
 from dpsql.contributions.selection import RecipeTable, placed_table, sum_edges
 from dpsql.contributions.statements import (
+    UNIT,
     WeightedRows,
     clipped_total,
     make_norms,
@@ -33,12 +32,13 @@ from dpsql.contributions.statements import (
     make_weights,
     people_per_bin,
     weighted_cells,
+    whiten,
 )
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.duck import RawSide
 from dpsql.engines.engine import Engine
+from dpsql.engines.joined_rows import CommonRelations
 from dpsql.engines.registry import open_engine
-from dpsql.engines.relations import CommonRelations
 from dpsql.matrices.strategy import gathers
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise

@@ -31,7 +31,6 @@ from dpsql.ledger import (
     Label,
     Lineage,
     Order,
-    PublicRelease,
     Receipt,
     Recovery,
     ReleaseSpend,
@@ -319,9 +318,9 @@ def test_an_occupied_target(curator):
 
 def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
     charged = curator.publish("a")
-    known = PublicRelease(charged.path, charged.release_id)
+    known = (charged.path, charged.release_id)
     curator.publish("b", public=[known])
-    stranger = PublicRelease(curator.folder / "stranger.dpsql", "f" * 32)
+    stranger = (curator.folder / "stranger.dpsql", "f" * 32)
     with pytest.raises(IntegrityError, match="does not know"):
         curator.publish("c", public=[known, stranger])
 

@@ -32,7 +32,6 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
 from dpsql.matrices.kronecker import AxisSplit
-from dpsql.matrices.leaves import IdentityVariance
 from dpsql.matrices.max_entropy import (
     DRAWS,
     EntropyReading,
@@ -49,6 +48,7 @@ from dpsql.matrices.max_entropy import (
     sides_of,
     unpacked,
 )
+from dpsql.matrices.model import IdentityVariance
 from dpsql.noise import ExactNoise
 from dpsql.release import open_release
 from dpsql.release.verify import verify
@@ -593,9 +593,7 @@ def test_long_axes_and_large_pairs_are_refused_when_planned() -> None:
     with pytest.raises(CatalogError, match=r"has 257 leaves, and `estimate: lle` takes up to 256"):
         survey_of(long, public_axis_maker(long))  # one leaf is for values beyond the bounds
     longest = parse_catalog(catalog_text(6, 255, "1"), "boxes.yaml")
-    assert [axis.content.tree.n for axis in survey_axes(survey_of(longest, public_axis_maker(longest)))] == [
-        256
-    ] * 6
+    assert [axis.tree.n for axis in survey_axes(survey_of(longest, public_axis_maker(longest)))] == [256] * 6
     capped = parse_catalog(catalog_text(3, 6, "1").replace("[count]}", "[count], cells: 100}"), "boxes.yaml")
     with pytest.raises(CatalogError, match="its pairs have 147 cells"):
         survey_of(capped, public_axis_maker(capped))

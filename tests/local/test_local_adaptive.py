@@ -29,7 +29,7 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import public_axis_maker, survey_of
 from dpsql.local.tallies import empty_collection
-from dpsql.matrices.boxes import BoxVariance, from_columns
+from dpsql.matrices.blocks import BoxVariance, from_columns
 from dpsql.release import open_release
 
 CATALOG = """

@@ -25,7 +25,7 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports
 from dpsql.local.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.release.verify import verify
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -20,7 +20,7 @@ from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 
 SIZES = (9, 6)
 

@@ -18,7 +18,7 @@ from dpsql.local.parts import Estimates, grid_part, interactions
 from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.tallies import RespondentRows
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.local.star import _cover_boxes, collect, star

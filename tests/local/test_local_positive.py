@@ -22,8 +22,8 @@ from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.smooth import compatible, outside, positive_shares
-from dpsql.matrices import stack
-from dpsql.matrices.stack import StackVariance
+from dpsql.matrices import channel
+from dpsql.matrices.channel import StackVariance
 from dpsql.release.read import open_release
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -197,7 +197,7 @@ def test_the_part_of_the_unbiased_noise_follows_the_answered_share() -> None:
     mixed = StackVariance(root[0] @ root[0].T, root[1] @ root[1].T, model.shares, 0.08, 0.25)
     both = np.array([[float(mixed.covariance([a[None]], [b[None]])[0]) for a in masks] for b in masks])
     assert np.linalg.eigvalsh(both).min() > -1e-9
-    again = stack.from_columns(mixed.columns())
+    again = channel.stack_from_columns(mixed.columns())
     np.testing.assert_allclose(again.covariance([masks]), mixed.covariance([masks]))
     assert (again.small, again.large) == (0.08, 0.25)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.relations import IntArray
+from dpsql.engines.joined_rows import IntArray
 from dpsql.engines.server import StoredTable
 from dpsql.errors import SourceError
 from dpsql.local.collector import CollectionManifest, add_spool, close_collection, tally_tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.matrices.leaves import GroupedVariance, IdentityVariance
+from dpsql.matrices.model import GroupedVariance, IdentityVariance
 from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import lue_dptree

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.matrices.kronecker import AxisSplit, ProductReading
+from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread
 from dpsql.matrices.reading import piece, reading
-from dpsql.matrices.scaled import ScaledReading, Spread
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 
 

@@ -17,8 +17,9 @@ from dpsql.matrices.blocks import BlockReading, BlockVariance, from_columns
 from dpsql.matrices.pooled import StoredCovariance
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.designs import partition as estimates
-from dpsql.mechanisms.designs.block_plan import (
+from dpsql.mechanisms.designs.blocks import (
     CHOICE,
+    Blocks,
     bar_of,
     block_grids,
     forecast,
@@ -26,7 +27,6 @@ from dpsql.mechanisms.designs.block_plan import (
     run_moments,
     stages,
 )
-from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.partition import (
     BlockGrid,

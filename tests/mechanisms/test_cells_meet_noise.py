@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from dpsql.central.cells import CountedCells
+from dpsql.central.placed_rows import CountedCells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
 from dpsql.mechanisms import distribution
 from dpsql.mechanisms.axis.strategy import draw_view

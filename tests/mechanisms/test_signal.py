@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import PrivacyError
-from dpsql.matrices.nonnegative import signal_tree
+from dpsql.matrices.reconcile import signal_tree
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs import adaptive

@@ -16,7 +16,7 @@ import pytest
 import dpsql
 from dpsql import api
 from dpsql.errors import InternalError
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.strategy import Strategy, rows_of_ones
 from dpsql.mechanisms import axis
 from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, Word, alone

@@ -23,7 +23,7 @@ from dpsql.catalog import catalog, source
 from dpsql.catalog.source import Csv
 from dpsql.central import bounding, excess, placed_rows
 from dpsql.central.planned import Bounds
-from dpsql.contributions import clipping, selection
+from dpsql.contributions import recipe, selection
 from dpsql.engines import values
 from dpsql.engines.schema_union import SchemaGroup
 from dpsql.errors import InternalError, PrivacyError
@@ -210,7 +210,7 @@ PLANTS = (
     ),
     Plant(
         "views have the noise of rho = mu^2",
-        (clipping, "whitened_draw"),
+        (recipe, "whitened_draw"),
         lambda was: lambda table, whitening, clip, mu2: was(table, whitening, clip, 2 * mu2), by_name(CHOSEN),
     ),
     Plant("a total is clipped at twice its bound",
@@ -218,10 +218,10 @@ PLANTS = (
     Plant("a person stands in two bins",
           (selection, "people_per_bin"), lambda was: lambda *given: 2 * was(*given), by_name(CHOSEN)),
     Plant("weights leave twice the norm that noise covers",
-          (clipping, "make_weights"), lambda was: lambda *given: was(*given[:3], 4 * given[3]), by_name(CHOSEN)),
+          (recipe, "make_weights"), lambda was: lambda *given: was(*given[:3], 4 * given[3]), by_name(CHOSEN)),
     Plant(
         "people count for twice the rows that Laplace noise covers",
-        (clipping, "make_pure_weights"), lambda was: lambda *given: was(*given[:3], 2 * given[3], *given[4:]),
+        (recipe, "make_pure_weights"), lambda was: lambda *given: was(*given[:3], 2 * given[3], *given[4:]),
         by_name(CHOSEN_PURE),
     ),
 )  # fmt: skip

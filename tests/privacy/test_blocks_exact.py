@@ -11,9 +11,8 @@ import pytest
 
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.designs import block_plan, blocks
-from dpsql.mechanisms.designs.block_plan import SelectionStatistic, bar_of, block_grids, forecast, stages
-from dpsql.mechanisms.designs.blocks import Blocks
+from dpsql.mechanisms.designs import blocks
+from dpsql.mechanisms.designs.blocks import Blocks, SelectionStatistic, bar_of, block_grids, forecast, stages
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.partition import BlockGrid, Partition, block_grid, partition
 from dpsql.mechanisms.designs.question import FamilyAxis, Grains
@@ -40,7 +39,7 @@ def some(seed: int, bar: int) -> Callable[[int, np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("spend", [Fraction(1, 7), Fraction(1), Fraction(4)])
 def test_no_cell_moves_its_numbers_by_more_than_their_noise_is_for(spend: Fraction, sensitivity: int):
     """Rows in every cell, at and around the bar too; the partition is whatever noisy numbers say."""
-    own = stages(spend * (1 - block_plan.CHOICE), sensitivity)
+    own = stages(spend * (1 - blocks.CHOICE), sensitivity)
     chosen = forecast(AXES, spend, sensitivity)
     rng, bar = np.random.default_rng(7), bar_of(spend, sensitivity)
     x = (rng.random(SHAPE) < 0.02) * sensitivity
@@ -60,7 +59,7 @@ def test_no_cell_moves_its_numbers_by_more_than_their_noise_is_for(spend: Fracti
                     for level, grid in enumerate(found.grids))  # fmt: skip
         rows = int((units * np.abs(found.measure(y) - found.measure(x))).sum())
         loss = choice + Fraction(looks + rows, own.denominator)
-        assert choice <= spend * block_plan.CHOICE
+        assert choice <= spend * blocks.CHOICE
         assert loss <= spend
         most = max(most, loss)
     assert most > spend * Fraction(999, 1000)  # nothing is wasted on the worst cell
@@ -138,7 +137,7 @@ def test_a_row_costs_what_is_claimed(tmp_path: Path):
 def test_a_row_costs_what_is_claimed_where_the_product_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(block_plan, "MOST_LOUD", 0.2)
+    monkeypatch.setattr(blocks, "MOST_LOUD", 0.2)
     loss = pair(tmp_path, full=True)
     assert 0.97 <= loss.share <= 1
     assert len(loss.draws) == 3
@@ -216,7 +215,7 @@ def _overlapping(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
 
 def _leaves_spend_all(partition: Partition, rest: tuple[int, ...], cell: int) -> np.ndarray:
     """Leaves spend what they would have if they had not been looked at."""
-    whole = rest[0] + stages(EPSILON * (1 - block_plan.CHOICE), 1).look[0]
+    whole = rest[0] + stages(EPSILON * (1 - blocks.CHOICE), 1).look[0]
     return ROW_BUDGETS(partition, (whole, whole, whole), cell)
 
 

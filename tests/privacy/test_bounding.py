@@ -17,7 +17,7 @@ from dpsql.central.bounding import OpenSource, reach
 from dpsql.central.central import publish_release
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
-from dpsql.contributions.norm_clipping import UNIT
+from dpsql.contributions.statements import UNIT
 from dpsql.curator.audit import audit_release
 from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpsql.central import plan
-from dpsql.mechanisms.designs import joint_rows
-from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers, joint_laws
+from dpsql.mechanisms.designs import measurement
+from dpsql.mechanisms.designs.measurement import DrawnNumbers, drawn_numbers, joint_laws
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.tree import Exact
 from tests.privacy.joints import (
@@ -178,7 +178,7 @@ NULL_DEFECTS = {
 @pytest.mark.parametrize("name", NULL_DEFECTS)
 def test_a_defect_of_rows_with_null_is_found(name: str, tmp_path: Path) -> None:
     attribute, broken, measures, row = NULL_DEFECTS[name]
-    module = joint_rows if attribute == "drawn_numbers" else plan
+    module = measurement if attribute == "drawn_numbers" else plan
     was = Laplace.draw_together
 
     def draw(self, exacts, *args):

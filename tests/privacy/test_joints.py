@@ -29,7 +29,7 @@ def test_a_joint_loses_no_more_than_its_claim_and_as_much_as_is_proved(joint: Jo
 def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path) -> None:
     """A heavy customer is clipped, so she costs all that the views spend; the recipe's own steps are not all hers."""
     loss = one_more(catalog(bounds="max_ids: auto,", promise=DELTA, mechanism=""), 5000)(tmp_path)
-    drawn = [draw.mu2 for draw in loss.draws if draw.where.endswith("contributions.clipping.draw")]
+    drawn = [draw.mu2 for draw in loss.draws if draw.where.endswith("contributions.recipe.draw")]
     charged = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
     assert len(drawn) == len(charged)
     assert 0.98 <= sum(drawn) / sum(charged) <= 1

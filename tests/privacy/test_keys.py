@@ -18,9 +18,8 @@ from dpsql.central.axes import axis_maker
 from dpsql.central.placed_rows import check_public_key, place_rows, prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.engines.duck import RawSide
-from dpsql.engines.identity import table_digests
 from dpsql.engines.joined_rows import JoinSide
-from dpsql.engines.registry import open_star
+from dpsql.engines.registry import open_star, table_digests
 from dpsql.engines.values import exact_cast, family, widest
 from dpsql.errors import SourceError
 from tests.privacy.loss import Loss, RawRows, measure

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.central.cells import LARGEST, exact_sums
 from dpsql.central.central import publish_release
+from dpsql.central.placed_rows import LARGEST, exact_sums
 from dpsql.errors import InternalError
 from dpsql.matrices.reconcile import UNIT, family_step, node_sums, round_family
 from dpsql.matrices.strategy import measure

@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.contributions.norm_clipping import LARGEST_NORM
+from dpsql.contributions.statements import LARGEST_NORM
 from dpsql.contributions.statements import _root as root_sql
 from dpsql.engines.counting import UNIT, is_kept
 from dpsql.engines.dialect import DUCK

@@ -12,10 +12,9 @@ import pytest
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.source import files_read
 from dpsql.central.axes import axis_maker
-from dpsql.central.cells import exact_sums
 from dpsql.central.central import publish_release
 from dpsql.central.content import IntArray
-from dpsql.central.placed_rows import place_rows, prepare_tables
+from dpsql.central.placed_rows import exact_sums, place_rows, prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.engines import open_tables
 from dpsql.errors import CatalogError, Error, SourceError

@@ -9,24 +9,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.central.cells import row_value
-from dpsql.contributions import clipping
+from dpsql.central.placed_rows import row_value
+from dpsql.contributions import recipe
 from dpsql.contributions import recipe as userlevel
 from dpsql.contributions.histogram import spread
-from dpsql.contributions.norm_clipping import (
+from dpsql.contributions.statements import (
     LARGEST_NORM,
     UNIT,
+    WeightedRows,
     WhitenedStatistic,
     Whitening,
-    pure_bound,
-    whiten,
-)
-from dpsql.contributions.statements import (
-    WeightedRows,
     make_norms,
     make_pure_weights,
     make_weights,
+    pure_bound,
     weighted_cells,
+    whiten,
 )
 from dpsql.engines.duck import StoredRelations, no_sources
 from dpsql.mechanisms.distribution import LAPLACE, Gaussian
@@ -98,8 +96,8 @@ def settle(table, monkeypatch) -> Settled:
 
         monkeypatch.setattr(place, name, kept_too)
 
-    keep(clipping, "whiten", lambda found, *_: kept.update(whitening=found))
-    keep(clipping, "make_weights", lambda _, *given: kept.update(clip=given[3]))
+    keep(recipe, "whiten", lambda found, *_: kept.update(whitening=found))
+    keep(recipe, "make_weights", lambda _, *given: kept.update(clip=given[3]))
     keep(Gaussian, "draw_at", lambda _, law, exact, axes, variance, *rest: variances.append(variance))
     drawn = userlevel.settle_table(table)
     return Settled(drawn, variances=variances, **kept)
@@ -191,8 +189,8 @@ def weigh(table):
         limit = pure_bound(8, 9000, spread(1000, 0, 10000))
         value = f"{table.columns['sales.amount']} - (1000)"
         return make_pure_weights(table.relations, table.rows, "sales", 8, [(value, limit)])
-    whitening = whiten(clipping.whitened_parts(table, 8))
-    norms = make_norms(table.relations, table.rows, "sales", clipping.norm_views(table), whitening)
+    whitening = whiten(recipe.whitened_parts(table, 8))
+    norms = make_norms(table.relations, table.rows, "sales", recipe.norm_views(table), whitening)
     return make_weights(table.relations, norms, "sales", 1 << whitening.point)
 
 
@@ -255,13 +253,13 @@ def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, m
     rows, customers = random_customers(300, seed, 12)
     table = open_table(write_star(tmp_path, rows, customers, delta="0"), seeded(seed))
     kept: dict[str, tuple] = {}
-    whole = clipping.make_pure_weights
+    whole = recipe.make_pure_weights
 
     def kept_too(*arguments):
         kept["given"] = arguments
         return whole(*arguments)
 
-    monkeypatch.setattr(clipping, "make_pure_weights", kept_too)
+    monkeypatch.setattr(recipe, "make_pure_weights", kept_too)
     userlevel.settle_table(table)
     _, _, _, tau, bounds = kept["given"]
     sizes = table.relations.raw.connection.execute('SELECT unit, n, y0 FROM "sizes sales"').fetchall()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.nonnegative import nonnegative, product_tree, project_groups, sums_below
+from dpsql.matrices.reconcile import nonnegative, product_tree, project_groups, sums_below
 from dpsql.tree import kary_tree
 
 NUMBERS = st.floats(-1e6, 1e6, width=64)

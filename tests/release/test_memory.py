@@ -10,8 +10,9 @@ import pytest
 
 from dpsql.curator.audit.contents import read_table
 from dpsql.errors import QueryTimeout, ReleaseError
-from dpsql.release import Release, memory, open_release, read
-from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.federation import tables
+from dpsql.federation.tables import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.release import Release, open_release, read
 from dpsql.release.request import Request
 from tests.release.hostile import make
 from tests.release_fixture import make_rows, write_fixture
@@ -55,11 +56,11 @@ def test_a_copy_has_the_same_axes_and_can_reach_nothing_else(release: Release):
 
 
 def test_what_does_not_fit_is_one_line(release: Release, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "LOCKDOWN", read.LOCKDOWN | {"memory_limit": "200KB"})
+    monkeypatch.setattr(tables, "LOCKDOWN", read.LOCKDOWN | {"memory_limit": "200KB"})
     with pytest.raises(ReleaseError, match="more than the memory allowed"):
         made(release)
     monkeypatch.undo()
-    monkeypatch.setattr(memory, "MOST_NUMBERS", 1000)
+    monkeypatch.setattr(tables, "MOST_NUMBERS", 1000)
     with pytest.raises(ReleaseError, match="more than the memory allowed"):
         made(release)
 

@@ -133,7 +133,7 @@ def _buy(loaded: Any, statements: Path, out: Path, noise: CountedZeroNoise) -> N
 
 def _report(loaded: Any, out: Path) -> None:
     """Stored reports about the catalog's reported column: the person's key modulo the number of items."""
-    from dpsql.catalog.reported import reported_columns
+    from dpsql.catalog.private_columns import reported_columns
     from dpsql.client.plan import read_plan
     from dpsql.local.mechanisms.channel import channel_of
     from dpsql.local.reported import ReportProvenance, plan_of, write_items

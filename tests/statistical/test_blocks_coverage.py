@@ -16,7 +16,7 @@ import pytest
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.matrices.blocks import BlockVariance
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.designs import block_plan
+from dpsql.mechanisms.designs import blocks
 from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
 from dpsql.mechanisms.designs.question import FamilyAxis, Grains
@@ -58,7 +58,7 @@ def rectangles(rng: Rng) -> list[np.ndarray]:
 def test_intervals_hold_rectangles_of_planes_nothing_was_tuned_on(
     make: Callable[[Rng], np.ndarray], epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_plan, "MOST_LOUD", 2.0)  # blocks, however many of them are loud
+    monkeypatch.setattr(blocks, "MOST_LOUD", 2.0)  # blocks, however many of them are loud
     axis = FamilyAxis("x", LEAVES, None, Grains(1, 1))
     measured = Blocks((axis, axis), 1e9)
     terms = DrawParameters([auto_strategy(LEAVES).strategy] * 2, LAPLACE, epsilon, 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import BatchOrderError
-from dpsql.streams.calendar import Grain, batch_bounds, batch_number
+from dpsql.streams.plan import Grain, batch_bounds, batch_number
 
 GRAINS: tuple[Grain, ...] = ("hour", "day", "week", "month")
 MOMENTS = st.datetimes(datetime(1999, 1, 1), datetime(2040, 1, 1))

@@ -299,7 +299,7 @@ def test_sources_that_do_not_fit(shop: StreamShop, tmp_path: Path) -> None:
         StreamShopAt(shop).append(0)
     no_stream = load_catalog(shop.catalog).model_copy(update={"stream": None})
     with pytest.raises(CatalogError, match="stream: missing"):
-        from dpsql.streams.calendar import stream_column
+        from dpsql.streams.plan import stream_column
 
         stream_column(no_stream)
 

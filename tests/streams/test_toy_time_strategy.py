@@ -17,7 +17,7 @@ import pytest
 from dpsql import api
 from dpsql.curator.audit import audit_release
 from dpsql.errors import BatchOrderError
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual.time_strategy import (
     Choose,

@@ -22,7 +22,7 @@ BREACHES = {
     "Layers": ("tree.py", "import dpsql.release"),
     "A rehearsal of made-up rows opens": ("curator/rehearse.py", "from dpsql.engines import open_sources"),
     "Applications reach the engine": ("interfaces/shell/__init__.py", "import dpsql.planner.quantiles"),
-    "Contributions stand between": ("central/cells.py", "import dpsql.contributions.recipe"),
+    "Contributions stand between": ("central/placed_rows.py", "import dpsql.contributions.recipe"),
 }
 
 

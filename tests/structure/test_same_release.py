@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.noise import ZeroNoise
 from dpsql.noise.knorm import TreeNoise
 from tests.release_fixture import make_rows, write_fixture

@@ -50,7 +50,7 @@ from dpsql.ledger.files import file_hash, holds
 from dpsql.noise import Noise
 from dpsql.release import Release, open_release
 from dpsql.release.format import SpentAmount
-from dpsql.release.stream import MANIFEST
+from dpsql.release.signature import MANIFEST
 from dpsql.release.write import ReleaseBuilder
 from dpsql.streams.plan import StreamPlan, thawed
 from dpsql.streams.present import published_numbers, state_content

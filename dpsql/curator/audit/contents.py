@@ -42,7 +42,7 @@ from dpsql.axis import Axis, KeyRule, PublicTable, build_axis, needed_tables, ta
 from dpsql.budget.slots import CERTAIN, is_priced, people_at
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.columns import is_key
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.central.axes import AxisMaker, axis_maker, open_public
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content

@@ -29,7 +29,7 @@ from dpsql.catalog.derived import written_measure
 from dpsql.catalog.graph import max_ids, sums_rows
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
-from dpsql.central.known_keys import planning_maker
+from dpsql.central.selection import planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
 from dpsql.curator.design.axes import grains_of, new_summaries, with_summaries, without_unused
 from dpsql.curator.design.questions import (

@@ -34,10 +34,9 @@ import numpy as np
 
 from dpsql.budget import NEIGHBOURS, SLACK
 from dpsql.catalog import Catalog, spec_hash
-from dpsql.catalog.private_columns import private_columns, with_keys
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import private_columns, reported_columns, with_keys
 from dpsql.central.bounding import DrawnRelease
-from dpsql.central.known_keys import listed_keys
+from dpsql.central.selection import listed_keys
 from dpsql.curator.audit import as_bought
 from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import LAYOUTS, SourceLayout
@@ -56,8 +55,7 @@ from dpsql.curator.prove.madeup import (
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis.dense import ZERO_SUM
-from dpsql.mechanisms.designs.joint_rows import DrawnNumbers, drawn_numbers
-from dpsql.mechanisms.designs.measurement import Measurement
+from dpsql.mechanisms.designs.measurement import DrawnNumbers, Measurement, drawn_numbers
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.residual import RESIDUAL
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace

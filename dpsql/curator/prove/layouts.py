@@ -23,7 +23,7 @@ from urllib.parse import quote
 import duckdb
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.row_expressions import identifier, literal
 from dpsql.scratch import scratch
 

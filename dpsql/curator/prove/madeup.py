@@ -36,8 +36,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.base import from_units
 from dpsql.catalog.columns import Column
 from dpsql.catalog.graph import ledger_path
-from dpsql.catalog.private_columns import private_columns
-from dpsql.catalog.reported import reported_columns
+from dpsql.catalog.private_columns import private_columns, reported_columns
 from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease, reach
@@ -52,7 +51,7 @@ from dpsql.noise import insecure_test_entropy
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import row_expression
 from dpsql.scratch import scratch
-from dpsql.streams.calendar import batch_bounds, stream_column
+from dpsql.streams.plan import batch_bounds, stream_column
 from dpsql.streams.publish import Arrival, Chance, append_batch
 
 KEY = b"k" * 32

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import Strategy, square_rows
 from dpsql.mechanisms.axis.strategy import (
     FEWEST_LEAVES,

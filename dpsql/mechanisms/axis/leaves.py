@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.strategy import Strategy, rows_of_ones
 from dpsql.mechanisms.axis.strategy import (
     AxisChoice,

@@ -54,12 +54,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsql.matrices.leaves import PrefixVariance
+from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import rows_of_ones
 from dpsql.mechanisms.axis.tree import split
 from dpsql.mechanisms.continual.time_strategy import (
@@ -355,20 +355,6 @@ def best_subtraction(question: StreamProblem) -> TimeStrategy:
     return min(trials, key=lambda trial: trial[:3])[3]
 
 
-Number = TypeVar("Number", int, IntArray)
-
-
-def lowbit(number: Number) -> Number:
-    """The value of the lowest one-bit of a positive integer, or of each in an array.
-
-    **Source**: docs/method/views.md, "Fenwick nodes".
-
-    >>> lowbit(10), lowbit(np.array([1, 6, 8])).tolist()
-    (2, [1, 2, 8])
-    """
-    return number & -number
-
-
 def fenwick_nodes(horizon: int) -> NoiseNodes:
     """The Fenwick nodes of `horizon` batches, with the prefixes that read them and the nesting.
 
@@ -380,7 +366,7 @@ def fenwick_nodes(horizon: int) -> NoiseNodes:
     if horizon < 1:
         raise ValueError("the horizon must be at least one batch")
     number = np.arange(1, horizon + 1, dtype=np.int64)
-    size = lowbit(number)
+    size = number & -number  # lowbit(i), the value of the lowest one-bit
     above = number + size
     parent = np.where(above <= horizon, above - 1, -1)
     stop = np.minimum(number + size, horizon + 1)

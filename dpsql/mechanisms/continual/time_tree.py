@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.matrices import AxisVariance
-from dpsql.matrices.leaves import IdentityVariance
+from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.strategy import LevelShares, axis_budgets
 from dpsql.matrices.tree import LevelVariance, TreeVariance, blue
 from dpsql.mechanisms.axis import joint_tree

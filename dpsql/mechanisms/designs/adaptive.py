@@ -59,7 +59,7 @@ from dpsql.errors import InternalError, PrivacyError
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.nonnegative import signal_tree
+from dpsql.matrices.reconcile import signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
-from dpsql.matrices.leaves import GroupedVariance
+from dpsql.matrices.model import GroupedVariance
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.designs.adaptive import AdaptedView, DataDependent, as_leaves, selecting_offers
 from dpsql.mechanisms.designs.measurement import ChargeLine
