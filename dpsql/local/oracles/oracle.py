@@ -45,6 +45,10 @@ class Structure(NamedTuple):
     diagonal: FloatArray
     tilt: FloatArray
 
+    def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Covariance of two sets of sums of items, times n; `left` and `right` are (sums, items)."""
+        return np.asarray((left * self.diagonal) @ right.T - np.outer(left @ self.tilt, right @ self.tilt))
+
 
 class Checked(NamedTuple):
     """Mask of valid payloads, and the faults of the others."""
