@@ -71,8 +71,8 @@ class Prediction(NamedTuple):
         axes: positions of its axes in the plan.
         size: the answer itself if rows are spread evenly, in rows a person.
         share: the answer's own share of all rows.
-        noise: the part of the error that falls with the root of the people.
-        lasting: what the interval adds to both ends for rows beyond the bit's cap, however many people report.
+        elsewhere: what rows beyond the bit's cap add to the noise, in squares, however many people report.
+        lasting: what they add to both ends.
     """
 
     question: str
@@ -80,7 +80,7 @@ class Prediction(NamedTuple):
     axes: tuple[int, ...] = ()
     size: float = 1.0
     share: float = 1.0
-    noise: float = 0.0
+    elsewhere: float = 0.0
     lasting: float = 0.0
 
 
@@ -185,7 +185,7 @@ def predict(plan: Plan, people: int, row_guess: Sequence[float] = ()) -> list[Pr
         elsewhere = TYPICAL * cut * rows * math.sqrt(variance / min(variances[a] for a in axes))
         lasting = cut * math.hypot(1, UNSEEN) * TASTE * (1 - share) * whole * share
         error = math.hypot(noise, elsewhere) + lasting
-        predictions.append(Prediction(question, error, axes, whole * share, share, noise, lasting))
+        predictions.append(Prediction(question, error, axes, whole * share, share, elsewhere, lasting))
     return predictions
 
 
@@ -430,11 +430,12 @@ def ways_out(design: CollectionDesign, plan: Plan, prediction: Prediction, at_de
     Returns:
         Sentences; each alone would do, where it can.
     """
-    level = NOISE_SHARE * prediction.size - prediction.lasting
-    room = level**2 - (prediction.error - prediction.lasting) ** 2 + prediction.noise**2
-    times = prediction.noise**2 / room if level > 0 < room else math.inf
-    people, ways = design.people, list[str]()
-    if times < math.inf:
+    people, ways, times = design.people, list[str](), math.inf
+    target, elsewhere = NOISE_SHARE * prediction.size, prediction.elsewhere**2
+    if target > prediction.elsewhere + prediction.lasting:
+        # noise alone falls with the people: its square now, and where the error is the target
+        noise = (prediction.error - prediction.lasting) ** 2 - elsewhere
+        times = noise / ((target - prediction.lasting) ** 2 - elsewhere)
         ways.append(f"more people: {math.ceil(people * times):,} instead of {people:,}")
     epsilon = _enough_epsilon(design, prediction, at_design)
     if epsilon is not None:
