@@ -235,7 +235,7 @@ def collection_plan(
     Args:
         catalog: the YAML file, with `collection:`.
         output: the plan to write; send it to everybody.
-        people: respondents expected; grids depend on it. With `target`, the number to begin with.
+        people: respondents expected; grids depend on it. Not read with `target`.
         label: tells repeated collections of one catalog apart; a device answers each once.
         after: with `tau: estimate`, the first round's plan; without it that first round is planned.
         reports, engine, root: the first round's reports, as in `collect`.

@@ -35,7 +35,6 @@ def main() -> int:
         local_axis.adult(figures, runs=1 if given.quick else 24)
         local_axis.spiky_coverage(figures, runs=4 if given.quick else 40)
     if "rows" in wanted:
-        local_rows.privacy(figures)
         local_rows.ranges(figures, runs=8 if given.quick else 60)
     if "bars" in wanted:
         local_bars.large_ranges(figures, runs=1 if given.quick else 8)

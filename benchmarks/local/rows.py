@@ -13,22 +13,16 @@ Errors are of all ranges as shares of all rows, as for a known number of rows; `
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from unittest import mock
 
 import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.local.axis import range_masks
 from benchmarks.local.simulated import simulate_tallies
-from dpsql.client import Row, device, oracles, read_plan
-from dpsql.client import plan as plans
-from dpsql.client.plan import Plan, PlanAxis, PlanMeasure, View
+from dpsql.client import read_plan
 from dpsql.local.content import weighted_tables
 from dpsql.local.estimate import axis_table
 from dpsql.local.forecast import best_tau
@@ -124,74 +118,3 @@ def ranges(figures: Figures, runs: int) -> None:
             -0.02,
             f"{label}, mix",
         )
-
-
-def bought(everybody: int, rng: np.random.Generator) -> RespondentRows:
-    """People of 1 to 12 rows; those of many have early days and the first two kinds."""
-    rows = np.minimum(rng.geometric(0.35, everybody), 12)
-    first = np.concatenate([[0], np.cumsum(rows)])
-    many = np.log2(np.repeat(rows, rows))
-    day = np.clip(np.rint(9 - 1.2 * many + 3.5 * rng.standard_normal(first[-1])), 0, 15)
-    kind = np.where(
-        rng.random(first[-1]) < 0.2 * many, rng.integers(0, 2, first[-1]), rng.integers(0, 4, first[-1])
-    )
-    leaves = np.stack([day, kind], axis=1).astype(np.int64)
-    return RespondentRows(first, leaves, np.zeros((first[-1], 0), dtype=np.int64))
-
-
-@contextmanager
-def scripted(script: list[int], bounds: list[int], at: list[int]) -> Iterator[None]:
-    """Every draw of the device's code follows a script; weights are 3 to 1 so that all scripts can be listed."""
-
-    def below(bound: int, entropy: object) -> int:
-        if at[0] == len(script):
-            script.append(0)
-            bounds.append(bound)
-        at[0] += 1
-        return script[at[0] - 1]
-
-    places = [mock.patch.object(module, "below", below) for module in (oracles, device, plans)]
-    with places[0], places[1], places[2], mock.patch.object(oracles, "OTHER", 1):
-        yield
-
-
-def distribution(procedure: Callable[[], Hashable]) -> dict[Hashable, Fraction]:
-    """The exact law of what a device does."""
-    script: list[int] = []
-    bounds: list[int] = []
-    at, found = [0], defaultdict[Hashable, Fraction](Fraction)
-    with scripted(script, bounds, at):
-        while True:
-            at[0] = 0
-            answer = procedure()
-            found[answer] += Fraction(1, int(np.prod(bounds, dtype=object)))
-            while script and script[-1] == bounds[-1] - 1:
-                script.pop()
-                bounds.pop()
-            if not script:
-                return dict(found)
-            script[-1] += 1
-
-
-def exact_ratio(cap: int, cells: int, measured: bool) -> Fraction:
-    """Largest ratio of one report's probabilities between any two persons of up to cap + 1 rows."""
-    view = View("weighted", (0,), (tuple(range(cells + 1)),), measure=0 if measured else None, oracle="GRR",
-                domain=(3 if measured else 2) * cells)  # fmt: skip
-    axes, measures = (PlanAxis("a", cells, 0),), (PlanMeasure("m", 0, 2),)
-    plan = Plan(b"{}", "exact", Fraction(2), 3, cap, 0, cap + 1, 0, 1, axes, measures, (view,))
-    rows = [Row((leaf,), (amount,)) for leaf in range(cells) for amount in ((0, 1, 2) if measured else (0,))]
-    people = [p for n in range(cap + 2) for p in itertools.combinations_with_replacement(rows, n)]
-    laws = [distribution(lambda p=p: device.respond(plan, p, lambda size: b"")) for p in people]
-    outputs = set().union(*laws)
-    return max(
-        max(law.get(o, Fraction(0)) for law in laws) / min(law.get(o, Fraction(0)) for law in laws)
-        for o in outputs
-    )
-
-
-def privacy(figures: Figures) -> None:
-    """The enumerated ratio is W/S, no more and no less."""
-    for cap, cells, measured in ((1, 3, False), (2, 3, False), (3, 2, False), (1, 2, True), (2, 2, True)):
-        name = f"exact ratio by W/S, R {cap}, {cells} cells{', a measure' if measured else ''}"
-        found = float(exact_ratio(cap, cells, measured) / 3)
-        figures.within("exact ratio by W/S", found, 1, 1, name.removeprefix("exact ratio by W/S, "))

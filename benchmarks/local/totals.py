@@ -19,6 +19,12 @@ declared, else about those who reported.
 | without error | totals whose noise is 0 |
 | unasked | under `max_ids` below the largest number of rows: outside of the interval, or without the sentence |
 | boxes | squared errors of counts under 1 to 3 conditions, by those of one row a person whose total is known |
+| forecast | standard errors of ranges that `collection-plan` says, within a factor of 2 of those printed |
+
+Two counts say how far boxes can come (docs/method/local.md, "One row and a bit"). The first is of unbiased totals. The
+second is of reports that are unbiased up to R rows: they have R / E min(r, R) times the noise of one row a person. The
+rows beyond R lie elsewhere by `TYPICAL`, which nobody knows before and one row a person ignores. It is the least over R
+of that bias, that noise and the total's.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -44,12 +51,14 @@ from dpsql.client import Plan, read_plan
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import release_content
 from dpsql.local.files import write_release_file
-from dpsql.local.forecast import asks_rows_alone, first_plan, row_reports, second_plan
+from dpsql.local.forecast import asks_rows_alone, first_plan, predict, row_reports, second_plan
+from dpsql.local.mechanisms.truncation import TYPICAL, clipped_fraction
 from dpsql.local.plan import CollectionDesign
 from dpsql.local.simulate import chosen
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.release.write import ReleaseBuilder
+from dpsql.results.result import Result
 
 COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98
 STARS = {"pizza": 28, "expenses": 12, "tweets": 40}
@@ -142,6 +151,16 @@ def released(asked: Survey, found: Collected) -> ReleaseBuilder:
     return release_content(asked, found.collection, manifest, "0" * 32)
 
 
+@contextmanager
+def answered(content: ReleaseBuilder, columns: str) -> Iterator[Result]:
+    """Columns of the fact, answered by a release."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "local.dpsql"
+        write_release_file(path, content, None)
+        with dpsql.connect(path) as connection:
+            yield connection.session.query(f"SELECT {columns} FROM item")
+
+
 def answers(content: ReleaseBuilder, exact: tuple[float, ...], within: tuple[float, ...]) -> Iterator[Answer]:
     """Count, sum, average and share of a release.
 
@@ -150,13 +169,9 @@ def answers(content: ReleaseBuilder, exact: tuple[float, ...], within: tuple[flo
         exact: those of all rows.
         within: those of the rows that the collection counts.
     """
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "local.dpsql"
-        write_release_file(path, content, None)
-        with dpsql.connect(path) as connection:
-            result = connection.session.query(f"SELECT COUNT(*), SUM(price), AVG(price), {SHARE} FROM item")
-            (low,), (high,) = result.interval_rows(0.95)
-            (noises,) = result.noise_rows
+    with answered(content, f"COUNT(*), SUM(price), AVG(price), {SHARE}") as result:
+        (low,), (high,) = result.interval_rows(0.95)
+        (noises,) = result.noise_rows
         unasked = any("were not asked about" in flag for flag in result.flags)
         for value, noise, below, above, true, counted in zip(
             result.rows[0], noises, low, high, exact, within, strict=True
@@ -296,25 +311,49 @@ def box_errors(
     content: ReleaseBuilder, people: RespondentRows, boxes: Sequence[dict[str, tuple[int, int]]], scaled: bool
 ) -> float:
     """Mean squared error of the counts of boxes, by the squared number of rows; their total may be known exactly."""
-    counts = [
-        "COUNT(*) FILTER (WHERE "
-        + " AND ".join(f"{n} BETWEEN {a} AND {b}" for n, (a, b) in box.items())
-        + ")"
-        for box in boxes
-    ]
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "local.dpsql"
-        write_release_file(path, content, None)
-        (row,) = dpsql.query(f"SELECT COUNT(*), {', '.join(counts)} FROM item", path).rows
+    with answered(content, f"COUNT(*), {counts_of(boxes)}") as result:
+        (row,) = result.rows
     found = np.array(row[1:], float) / (float(row[0]) if scaled else len(people.leaves))
     return float(np.mean((found - box_shares(people, boxes)) ** 2))
 
 
+def counts_of(boxes: Sequence[dict[str, tuple[int, int]]]) -> str:
+    """The columns that count boxes."""
+    inside = [" AND ".join(f"{n} BETWEEN {a} AND {b}" for n, (a, b) in box.items()) for box in boxes]
+    return ", ".join(f"COUNT(*) FILTER (WHERE {condition})" for condition in inside)
+
+
+def forecasts(figures: Figures, collections: int) -> None:
+    """Errors of ranges before anyone reports, by those that the intervals print downwards."""
+    ranges = [{"kind": (low, high)} for low, high in itertools.combinations_with_replacement(range(10), 2)]
+    ratios: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    grid = itertools.product(STARS.items(), WAYS.items(), (PEOPLE // 2, PEOPLE), range(collections))
+    for (name, cap), (way, more), respondents, run in grid:
+        rng = np.random.default_rng([run, cap, len(way), respondents, 46])
+        people, asked = star(name, respondents, rng), survey(name, cap, more)
+        design = design_of(asked, respondents, "")
+        sent = collected(design, people, rng)
+        with answered(released(asked, sent), counts_of(ranges)) as result:
+            below = np.array(result.rows, float) - np.array(result.interval_rows(0.95)[0])
+        expected = predict(sent.plan, respondents, design.row_guess)[0].error
+        printed = np.sqrt(np.mean(below**2)) / 1.96 / respondents
+        ratios[name, way, respondents].append(expected / printed)
+    for (name, way, respondents), seen in ratios.items():
+        figures.table(
+            f"forecast over printed, {name}, {way}, {respondents}", float(np.exp(np.mean(np.log(seen))))
+        )
+    near = [0.5 <= ratio <= 2 for seen in ratios.values() for ratio in seen]
+    figures.at_least(f"forecasts within 2 of the printed error, of {len(near)}", float(np.mean(near)), 0.8)
+
+
 def default_boxes(figures: Figures, collections: int) -> None:
-    """Boxes of the default collection over those of one row a person and a known total: docs/method/local.md gives the
-    least ratio."""
+    """Boxes of the default collection over those of one row a person and a known total, and the least of that ratio."""
     errors: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     totals_part: dict[tuple[int, int], list[float]] = defaultdict(list)
+    squares: dict[tuple[int, int], list[float]] = defaultdict(list)
+    # of another draw: the law alone is read
+    row_shares = np.bincount(np.diff(orders(np.random.default_rng(47)).first)) / ORDERS
+    kept = {cap: 1 - clipped_fraction(row_shares, cap) for cap in range(1, STARS["pizza"] + 1)}
     for epsilon, run in itertools.product(EPSILONS, range(collections)):
         rng = np.random.default_rng([run, epsilon, 43])
         people = orders(rng)
@@ -327,8 +366,9 @@ def default_boxes(figures: Figures, collections: int) -> None:
                 error = box_errors(content, people, chosen_boxes, way == "known")
                 errors[way, epsilon, conditions].append(error)
         for conditions, chosen_boxes in boxes.items():
-            squares = np.mean(box_shares(people, chosen_boxes) ** 2)
-            totals_part[epsilon, conditions].append(squares * (STARS["pizza"] / mean - 1) ** 2 * law / ORDERS)
+            squares[epsilon, conditions].append(float(np.mean(box_shares(people, chosen_boxes) ** 2)))
+            least = squares[epsilon, conditions][-1] * (STARS["pizza"] / mean - 1) ** 2 * law / ORDERS
+            totals_part[epsilon, conditions].append(least)
     for epsilon, conditions in totals_part:
         cell = f"epsilon {epsilon}, {conditions} conditions"
         default, known, bias = (
@@ -337,6 +377,14 @@ def default_boxes(figures: Figures, collections: int) -> None:
         )
         parts = [max(known - bias, 0.0), float(np.mean(totals_part[epsilon, conditions]))]
         figures.table(f"least of that ratio for unbiased totals, {cell}", np.sqrt(parts).sum() ** 2 / known)
+        # answers of less than an axis's range move less by the rows that a cap leaves out
+        typical = TYPICAL**2 * np.mean(squares[epsilon, conditions]) / np.mean(squares[epsilon, 1])
+        mean = float(np.arange(len(row_shares)) @ row_shares)
+        capped = min(
+            typical * (1 - share) ** 2 + (np.sqrt(parts[0]) * cap / (share * mean) + np.sqrt(parts[1])) ** 2
+            for cap, share in kept.items()
+        )
+        figures.table(f"the same of the best cap, rows beyond it unknown, {cell}", capped / known)
         name = "default collection, squared error of boxes over a known total's"
         figures.at_most(name, default / known, 1.5, cell)
 
@@ -344,6 +392,7 @@ def default_boxes(figures: Figures, collections: int) -> None:
 def main(collections: int) -> int:
     """Measure and print."""
     figures = Figures()
+    forecasts(figures, max(collections // 10, 1))
     default_boxes(figures, max(collections // 2, 1))
     unasked(figures, max(collections // 4, 1))
     grid(figures, collections)

@@ -85,16 +85,7 @@ from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
 from dpsql.planner.terms import Condition, Term, every, in_domain
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
-from dpsql.release.reports import BIT
-
-UNSEEN = 0.4
-"""Rows of units beyond four bounds (a small bound is measured farther, which leaves less), over those measured up to
-there, with bounds from the middle to the 98% quantile of rows per unit: 0 to .25 (foodmart, Black Friday, flights,
-batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more
-beyond. Two of these deviations are inside of a 95% interval."""
-
-TASTE = 0.8
-"""As of `max_ids: auto` (docs/method/rows.md): rows of heavy people do not average out over groups."""
+from dpsql.release.reports import BIT, TASTE, UNSEEN
 
 VALUES = 0.5
 """A judgement, not a measurement: mean values of heavy units' rows may differ from the others' by half."""

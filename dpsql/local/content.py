@@ -349,15 +349,11 @@ def two_laws(collection: CountedCollection, axis: int, counts: ShareEstimate) ->
         item_shares = np.clip(collection.shares(of_rows.number), 0, 1)
         structure = collection.oracle(of_rows.number).structure(item_shares)
         left, right = a @ of_rows.items, b @ of_person.items
-        cross += _product(left, right, structure.diagonal, structure.tilt) / of_rows.group.reports
-        plain += _product(right, right, structure.diagonal, structure.tilt) / of_rows.group.reports
+        cross += structure.between(left, right) / of_rows.group.reports
+        plain += structure.between(right, right) / of_rows.group.reports
     even = person.shares - 1 / size
     plain += (with_rows.error / (1 - none)) ** 2 * np.outer(even, even)
     return row_bits.TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
-
-
-def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: FloatArray) -> FloatArray:
-    return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
 
 
 def _one_row_each(collection: CountedCollection, view_estimate: AxisReports, none: float) -> AxisReports:

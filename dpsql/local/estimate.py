@@ -64,16 +64,12 @@ class UnbiasedShares:
         return np.asarray(spread * self.stretch**2 / self.reports)
 
 
-EVERY = ValueWithError(1.0, 0.0)
-"""A share of all."""
-
-
 def filled_share(collection: CountedCollection) -> ValueWithError:
     """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it; all where none does."""
     candidates = [kind_of(view).filled(collection, n) for n, view in enumerate(collection.plan.views)]
     estimates = [candidate for candidate in candidates if candidate is not None]
     if not estimates:
-        return EVERY
+        return ValueWithError(1.0, 0.0)
     weights = weights_of(np.array([m.error for m in estimates]) ** 2)
     value = weights @ np.array([m.value for m in estimates])
     error = np.linalg.norm(weights * np.array([m.error for m in estimates]))
@@ -150,7 +146,6 @@ def told_of(
     axis: int,
     measure: int | None = None,
     folds: Sequence[int] = range(FOLDS),
-    filled: ValueWithError | None = None,
 ) -> list[AxisReports]:
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
@@ -159,13 +154,11 @@ def told_of(
         axis: position of the axis.
         measure: None for counts, else the measure's position: its values in half-ranges around the middle.
         folds: folds of people to use.
-        filled: the share of people whose bit is 1; from `filled_share` if None.
 
     Returns:
         Groups over the axis's leaves; of counts with one more leaf for "no row" where it can occur.
     """
-    view_estimates, plan = [], collection.plan
-    filled = filled_share(collection) if filled is None else filled
+    view_estimates, plan, filled = [], collection.plan, filled_share(collection)
     for number, (view, tally) in enumerate(zip(plan.views, collection.tallies, strict=True)):
         reports = float(tally.reports[list(folds)].sum())
         along = kind_of(view).along(plan, view, axis, measure) if axis in view.axes and reports else None

@@ -4,12 +4,12 @@ Everybody answers one question with all of epsilon, so a view costs the part of 
 
 | here       | unit |
 |------------|------|
-| `error`    | one standard error of a count, as a share of the people |
-| `size`     | the answer's own share of the people, if they are spread evenly |
+| `error`    | one standard error of a count, in rows a person |
+| `size`     | the answer itself, in rows a person, if rows are spread evenly |
 | is noise   | an error of more than half the answer: its 95% interval holds 0 |
 
-**Noise and tau.** The prediction is exact for evenly spread people. From it tau is chosen: declared, from a public
-guess (T), or from the people themselves (E).
+**Noise and tau.** Errors are those that intervals of evenly spread people would print, before counts are smoothed. Tau
+is declared, or chosen from a public guess (T) or the people themselves (E).
 
 | kind       | there       | what happens |
 |------------|-------------|--------------|
@@ -37,7 +37,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.errors import DataError, InterfaceError
-from dpsql.local.estimate import EVERY, filled_share, rows_between, told_of
+from dpsql.local.estimate import axis_groups, axis_table, filled_share, one_row_each
 from dpsql.local.mechanisms.blue import blue, range_workload
 from dpsql.local.mechanisms.truncation import TYPICAL, lost_by_histogram, lost_rows, weighting_named
 from dpsql.local.oracles.oracle import FloatArray
@@ -50,94 +50,143 @@ from dpsql.local.plan import (
     build_plan,
     checked,
     plan_body,
+    row_reports_of,
     with_oracle,
 )
 from dpsql.local.survey import first_guess
 from dpsql.local.tallies import FOLDS, CountedCollection, ViewTally, kind_of, oracle_of
+from dpsql.local.totals import row_scale
+from dpsql.release.reports import TASTE, UNSEEN
 
 MANY = 1_000_000
 """Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
 
 
 class Prediction(NamedTuple):
-    """A kind of question, and the standard error of its COUNT in rows a person.
+    """A kind of question, and what one standard error of its COUNT will be: the lower half of its 95% interval by 1.96.
 
     Args:
         question: in words.
-        error: one standard error.
+        error: in rows a person.
         axes: positions of its axes in the plan.
-        size: the answer itself if people are spread evenly, in people.
+        size: the answer itself if rows are spread evenly, in rows a person.
+        share: the answer's own share of all rows.
+        elsewhere: what rows beyond the bit's cap add to the noise, in squares, however many people report.
+        lasting: what they add to both ends.
     """
 
     question: str
     error: float
     axes: tuple[int, ...] = ()
     size: float = 1.0
+    share: float = 1.0
+    elsewhere: float = 0.0
+    lasting: float = 0.0
 
 
-def expected_collection(plan: Plan, people: int) -> CountedCollection:
-    """The counts that evenly spread people with a row in each slot would bring in on average, rounded."""
-    total = sum(v.share for v in plan.views)
+Predictor = Callable[[CollectionDesign], Sequence[Prediction]]
+
+
+def expected_collection(plan: Plan, people: float, row_shares: FloatArray) -> CountedCollection:
+    """The counts that evenly spread people would bring in on average, rounded.
+
+    Args:
+        plan: the plan.
+        people: how many will report.
+        row_shares: share of people with 0, 1, .. rows.
+    """
+    total, lost = sum(v.share for v in plan.views), lost_rows(row_shares)
+    within = lost[0] - lost[np.minimum(np.arange(max(plan.rows_cap, plan.tau) + 1), lost.size - 1)]
     tallies = []
     for view in plan.views:
         reports = people * view.share / total / FOLDS
-        support = oracle_of(plan, view).even_support() * reports
+        support = oracle_of(plan, view).expected_support(_item_shares(plan, view, within)) * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
         tallies.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
     return CountedCollection(plan, tallies)
 
 
-def predict(plan: Plan, people: int) -> list[Prediction]:
-    """Standard errors of the unbiased estimates.
+def _item_shares(plan: Plan, view: View, within: FloatArray) -> FloatArray:
+    """Shares of a view's items that evenly spread people send, values in the middle of their bounds.
 
     Args:
         plan: the plan.
-        people: how many will report.
+        view: one of its views.
+        within: mean rows of a person up to 0, 1, .. of them.
+    """
+    layout = kind_of(view).layout(view)
+    if view.rows:
+        floor, cap = view.rows
+        up = (within[cap] - within[floor]) / (cap - floor)
+        return np.array([1 - up, up])
+    if layout is None:
+        return np.full(view.domain, 1 / view.domain)
+    shares, filled = np.zeros(view.domain), float(within[plan.tau]) / plan.tau
+    shares[layout.rows] = filled
+    if layout.bits is not None:
+        shares[[*layout.rows, *layout.bits]] = filled / 2
+    shares[layout.silent] = (1 - filled) * layout.rows.size / max(layout.silent.size, 1)
+    return np.asarray(shares / shares.sum())
+
+
+def predict(plan: Plan, people: int, row_guess: Sequence[float] = ()) -> list[Prediction]:
+    """Standard errors of counts as their intervals will print them.
+
+    Rows beyond a bit's cap are taken to lie elsewhere by `TYPICAL`, as where the cap was chosen: where the rows of
+    people with many lie further apart, or are more than guessed, intervals come out wider.
+
+    Args:
+        plan: the plan.
+        people: how many will report, in all rounds.
+        row_guess: public guess of the share of people with 0, 1, .. rows; without one `first_guess`, and after a first
+            round what its reports say.
 
     Returns:
         One line per axis (a range) and per grid of several axes (one of its cells). A plan that asks for row counts
         alone: their mean.
     """
+    asked = people * plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else people
     if asks_rows_alone(plan):
         oracle = oracle_of(plan, plan.views[0])
-        even = oracle.even_support() * people
-        return [Prediction("the rows of a person", lost_by_histogram(oracle, even, float(people), 0).error)]
-    predictions = []
-    for axis, variance in enumerate(range_variances(plan, people)):
-        described = plan.axes[axis]
-        error, size = plan.tau * float(np.sqrt(variance)), (described.leaves + 2) / (3 * described.leaves)
-        predictions.append(Prediction(f"a range of {described.name}", error, (axis,), size))
-    grids: dict[tuple[int, ...], View] = {}
-    for view in plan.views:
-        if view.asks.table and len(view.axes) > 1:
-            grids.setdefault(view.axes, view)
+        even = oracle.expected_support(np.full(plan.views[0].domain, 1 / plan.views[0].domain)) * asked
+        return [Prediction("the rows of a person", lost_by_histogram(oracle, even, float(asked), 0).error)]
+    many, first = max(asked, MANY), row_reports_of(plan)
+    guess = row_guess or (first_guess(plan.rows_cap) if plan.rows_floor == 0 else (0.0, 1.0))
+    expected = expected_collection(plan, many, np.array(guess) if first is None else first.shares)
+    known = {axis: axis_table(expected, axis) for axis in range(len(plan.axes))}
+    scale, few = row_scale(expected, known), many / asked
+    rows = scale.factor / (expected.accepted + (0 if first is None else first.reports))
+    whole = rows * float(np.mean([estimates.filled for estimates in known.values()]))
+    clipped = scale.clipped if one_row_each(plan) else None
+    cut = 0.0 if clipped is None else math.hypot(clipped.value, clipped.error * math.sqrt(few))
+    variances = {
+        axis: max(float((table.counts.covariance * range_workload(plan.axes[axis].leaves)).sum()), 1e-300)
+        for axis, table in known.items()
+    }
+    questions: list[tuple[str, tuple[int, ...], float, float]] = [
+        (f"a range of {axis.name}", (number,), variances[number], (axis.leaves + 2) / (3 * axis.leaves))
+        for number, axis in enumerate(plan.axes)
+    ]
+    # the first view of each set of axes
+    grids = {view.axes: view for view in reversed(plan.views) if view.asks.table and len(view.axes) > 1}
     total = sum(v.share for v in plan.views)
     for axes, view in sorted(grids.items(), key=lambda grid: (len(grid[0]), grid[0])):
         fan = 1.0 if view.measure is None else 2.0
-        noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
+        spread = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
+        stretch = kind_of(view).stretch(filled_share(expected)).value
+        variance = float(spread) * stretch**2 * total / (many * view.share)
         names = " and ".join(plan.axes[a].name for a in axes)
-        error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
-        predictions.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
+        questions.append((f"a grid cell of {names}", axes, variance, 1 / view.cells))
+    predictions = []
+    for question, axes, variance, share in questions:
+        total_error = whole * share * scale.weight_error / scale.weight
+        noise = math.sqrt(few) * math.hypot(rows * math.sqrt(variance), total_error)
+        # as `row_bits.clip_factor` widens variances, and `intervals.excess.reach_of` both ends
+        elsewhere = TYPICAL * cut * rows * math.sqrt(variance / min(variances[a] for a in axes))
+        lasting = cut * math.hypot(1, UNSEEN) * TASTE * (1 - share) * whole * share
+        error = math.hypot(noise, elsewhere) + lasting
+        predictions.append(Prediction(question, error, axes, whole * share, share, elsewhere, lasting))
     return predictions
-
-
-def range_variances(plan: Plan, people: int) -> list[float]:
-    """Mean variance of the unbiased share of each axis's ranges.
-
-    Args:
-        plan: the plan.
-        people: how many will report.
-    """
-    many = max(people, MANY)
-    expected = expected_collection(plan, many)
-    variances = []
-    for axis, described in enumerate(plan.axes):
-        leaves = described.leaves
-        # In slots: what weighting makes of their noise is tau for tau slots, too.
-        groups = [view_estimate.group for view_estimate in told_of(expected, axis, filled=EVERY)]
-        covariance = blue(groups).covariance[:leaves, :leaves]
-        variances.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
-    return variances
 
 
 def first_plan(design: CollectionDesign) -> bytes:
@@ -259,29 +308,26 @@ def with_best_rows(design: CollectionDesign, row_shares: FloatArray) -> Collecti
         range_noise = noise * float((1 - design.row_share) / (1 - part))
         tau = weighting.best(row_shares, range_noise, answer)
         candidate, within = replace(design, row_share=part, tau=tau), float(lost[0] - lost[tau])
-        errors = (TYPICAL * float(lost[tau] / lost[0]), answer * _rows_error(candidate) / float(lost[0]))
+        plan = read_plan(build_plan(candidate))
+        scale = row_scale(expected_collection(plan, max(design.people, MANY), row_shares), {})
+        rows_error = scale.weight_error / scale.weight * math.sqrt(MANY / min(design.people, MANY))
+        errors = (TYPICAL * float(lost[tau] / lost[0]), answer * rows_error)
         candidates.append(((tau / within) ** 2 * range_noise + sum(np.square(errors)), part, candidate))
     return min(candidates, key=lambda priced: priced[:2])[2]
-
-
-def _rows_error(design: CollectionDesign) -> float:
-    """Standard error of the mean rows of a person, for people whose answers are spread evenly."""
-    plan = read_plan(build_plan(design))
-    expected = expected_collection(plan, max(design.people, MANY))
-    within = filled_share(expected).error * plan.tau
-    beyond = rows_between(expected, plan.tau, plan.rows_cap)
-    return math.hypot(within, 0.0 if beyond is None else beyond.error) * math.sqrt(
-        MANY / min(design.people, MANY)
-    )
 
 
 def typical_question(design: CollectionDesign) -> tuple[float, float]:
     """Predicted variance of a range's share, and its size, root mean squares over all ranges of all axes, for evenly
     spread people."""
-    noise = np.mean(range_variances(read_plan(build_plan(design)), design.people))
+    plan, noise = read_plan(build_plan(design)), []
+    many, full = max(design.people, MANY), np.eye(1, plan.tau + 1, plan.tau)[0]
+    expected = expected_collection(plan, many, full)
+    for number, axis in enumerate(design.axes):
+        covariance = blue(axis_groups(expected, number)).covariance[: axis.leaves, : axis.leaves]
+        noise.append(float((covariance * range_workload(axis.leaves)).sum()))
     # The mean square of the share of all rows in a range of evenly spread leaves.
     squares = [float(range_workload(axis.leaves).sum()) / axis.leaves**2 for axis in design.axes]
-    return float(noise), float(np.sqrt(np.mean(squares)))
+    return float(np.mean(noise)) * many / design.people, float(np.sqrt(np.mean(squares)))
 
 
 def _planned_round(design: CollectionDesign, number: int, reports: RowReports | None = None) -> PlannedRound:
@@ -294,7 +340,6 @@ def _planned_round(design: CollectionDesign, number: int, reports: RowReports | 
 NOISE_SHARE = 0.5
 """Which part of an answer an error may be at most."""
 CLOSE = 0.99
-TRIES = 12
 MOST_PEOPLE = 10**12
 LARGEST_EPSILON = 16.0
 EXAMPLE_GUESS = (0.0, 0.6, 0.3, 0.0, 0.0, 0.1)
@@ -373,27 +418,31 @@ def is_noise(prediction: Prediction) -> bool:
     return prediction.error > NOISE_SHARE * prediction.size
 
 
-def ways_out(
-    plan: Plan, people: int, prediction: Prediction, at_epsilon: Callable[[float], Sequence[Prediction]]
-) -> list[str]:
+def ways_out(design: CollectionDesign, plan: Plan, prediction: Prediction, at_design: Predictor) -> list[str]:
     """Single changes that would lift an answer out of the noise.
 
     Args:
+        design: the curator's decisions.
         plan: the plan.
-        people: how many were taken to report.
         prediction: the question.
-        at_epsilon: predictions of the plan made anew with another epsilon.
+        at_design: predictions of the plan that is made from another design.
 
     Returns:
         Sentences; each alone would do, where it can.
     """
-    times = (prediction.error / (NOISE_SHARE * prediction.size)) ** 2
-    ways = [f"more people: {math.ceil(people * times):,} instead of {people:,}"]
-    epsilon = _enough_epsilon(float(plan.epsilon), prediction, at_epsilon)
+    people, ways, times = design.people, list[str](), math.inf
+    target, elsewhere = NOISE_SHARE * prediction.size, prediction.elsewhere**2
+    if target > prediction.elsewhere + prediction.lasting:
+        # noise alone falls with the people: its square now, and where the error is the target
+        noise = (prediction.error - prediction.lasting) ** 2 - elsewhere
+        times = noise / ((target - prediction.lasting) ** 2 - elsewhere)
+        ways.append(f"more people: {math.ceil(people * times):,} instead of {people:,}")
+    epsilon = _enough_epsilon(design, prediction, at_design)
     if epsilon is not None:
         ways.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
     if len(prediction.axes) > 1:
-        most_cells, cells = math.floor(NOISE_SHARE / prediction.error), round(1 / prediction.size)
+        most_cells = math.floor(NOISE_SHARE * prediction.size / prediction.share / prediction.error)
+        cells = round(1 / prediction.share)
         if most_cells > 1:
             ways.append(
                 f"fewer cells: {most_cells} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
@@ -410,11 +459,7 @@ def ways_out(
     return ways
 
 
-def free_ways(
-    design: CollectionDesign,
-    prediction: Prediction,
-    at_design: Callable[[CollectionDesign], Sequence[Prediction]],
-) -> list[str]:
+def free_ways(design: CollectionDesign, prediction: Prediction, at_design: Predictor) -> list[str]:
     """Statements about the rows of a person that a curator may add at no cost in people or epsilon.
 
     Args:
@@ -448,44 +493,35 @@ def free_ways(
     return [*ways[:1], asked, *ways[1:]] if ways else []
 
 
-def _enough_epsilon(
-    epsilon: float, prediction: Prediction, at_epsilon: Callable[[float], Sequence[Prediction]]
-) -> float | None:
+def _enough_epsilon(design: CollectionDesign, prediction: Prediction, at_design: Predictor) -> float | None:
     """Least epsilon tried at which a question's answers no longer drown."""
+    epsilon = float(design.epsilon)
     while (epsilon := math.ceil(100 * epsilon * STEP) / 100) <= LARGEST_EPSILON:
-        again = [p for p in at_epsilon(epsilon) if p.axes == prediction.axes]
+        wider = replace(design, epsilon=Fraction(epsilon).limit_denominator(1000))
+        again = [p for p in at_design(wider) if p.axes == prediction.axes]
         if not any(map(is_noise, again)):
             return epsilon
     return None
 
 
-def people_needed(worst: Callable[[int], float], target: float, people: int) -> int:
-    """Number of respondents needed for no standard error to pass a target.
+def people_needed(worst: Callable[[int], float], target: float) -> int:
+    """Number of respondents needed for no standard error to pass a target, to a hundredth.
 
-    A plan's errors go with 1 over the square root of the people, and a plan for more people has finer grids: so it is
-    made anew for each guess until the next one is less than a hundredth away.
+    A plan for more people has finer grids and a higher cap of the bit, so it is made anew for each number tried.
 
     Args:
-        worst: people to the largest error of the plan that is made for them, as a share of the people.
-        target: the largest error wanted, a share of the people.
-        people: where to begin.
+        worst: people to the largest error of the plan that is made for them, in rows a person.
+        target: the largest error wanted, in rows a person.
 
     Raises:
         InterfaceError: a target outside (0, 1), or one that no number of people reaches.
     """
     if not 0 < target < 1:
         raise InterfaceError("a target is a share of the people between 0 and 1", hint="write 5% or 0.05")
-    enough: int | None = None
-    for _ in range(TRIES):
-        error = worst(people)
-        if error <= target:
-            enough = people if enough is None else min(people, enough)
-            if error >= CLOSE * target or people == 1:
-                return enough
-        people = min(max(math.ceil(people * (error / target) ** 2), 1), MOST_PEOPLE)
-    people = people if enough is None else enough
-    while worst(people) > target:
-        people = math.ceil(people * (2 - CLOSE))
-        if people > MOST_PEOPLE:
-            raise InterfaceError("no number of people reaches this target", hint="name a larger one")
-    return people
+    too_few, enough = 0, MOST_PEOPLE
+    if worst(enough) > target:
+        raise InterfaceError("no number of people reaches this target", hint="name a larger one")
+    while too_few < min(math.floor(CLOSE * enough), enough - 1):
+        people = max(math.isqrt(too_few * enough), too_few + 1)
+        too_few, enough = (people, enough) if worst(people) > target else (too_few, people)
+    return enough

@@ -21,8 +21,6 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -126,7 +124,7 @@ def write_plan(
     Args:
         catalog: the YAML file, with `collection:`.
         target: the plan to write.
-        people: how many are expected to report; with `largest_error` where to begin.
+        people: how many are expected to report; not read with `largest_error`.
         label: tells repeated collections of one catalog apart; a second round keeps the first one's.
         after: the first round of `tau: estimate`; without it, such a catalog's plan asks for row counts alone.
         largest_error: plan for as many people as bring every predicted error down to this share of them.
@@ -185,13 +183,10 @@ def _device_forecast(
         return read_plan(forecast.second_plan(design, *first))
 
     def predictions_of(design: CollectionDesign) -> list[forecast.Prediction]:
-        plan = planned(design)
-        # the part of the people who belong to the plan's round
-        in_round = plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
-        return forecast.predict(plan, max(round(design.people * in_round), 1))
+        return forecast.predict(planned(design), design.people, design.row_guess)
 
     def worst(people: int) -> float:
-        """The largest error, as a share of the people."""
+        """The largest error, in rows a person."""
         design = design_of(survey, people, label)
         if forecast.asks_rows_alone(planned(design)):
             raise InterfaceError(
@@ -201,20 +196,16 @@ def _device_forecast(
         return max(prediction.error for prediction in predictions_of(design))
 
     if largest_error is not None:
-        people = forecast.people_needed(worst, largest_error, people)
+        people = forecast.people_needed(worst, largest_error)
     design = design_of(survey, people, label)
     plan, predictions = planned(design), predictions_of(design)
-
-    def at_epsilon(epsilon: float) -> list[forecast.Prediction]:
-        return predictions_of(replace(design, epsilon=Fraction(epsilon).limit_denominator(1000)))
-
     unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
     unguessed &= not survey.collection.row_guess
     views = {name: axes for name, (axes, _) in survey.views.items()}
     helped = {
         prediction.question: [
             *(forecast.free_ways(design, prediction, predictions_of) if unguessed else ()),
-            *forecast.ways_out(plan, people, prediction, at_epsilon),
+            *forecast.ways_out(design, plan, prediction, predictions_of),
         ]
         for prediction in predictions
         if prediction.axes and forecast.is_noise(prediction)
@@ -232,7 +223,6 @@ def _service_forecast(
         people = forecast.people_needed(
             lambda n: max(prediction.error for prediction in predict_services(survey, sheet, n)),
             largest_error,
-            people,
         )
     services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
     return forecast.CollectionForecast(

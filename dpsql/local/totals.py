@@ -110,10 +110,7 @@ def _covariance(collection: CountedCollection, influences: list[Influences]) -> 
         matrix = np.array(
             [axis_influences.get(number, np.zeros(noise.diagonal.size)) for axis_influences in influences]
         )
-        along = matrix @ noise.tilt
-        covariance += ((matrix * noise.diagonal) @ matrix.T - np.outer(along, along)) / collection.tallies[
-            number
-        ].total
+        covariance += noise.between(matrix, matrix) / collection.tallies[number].total
     return covariance
 
 

@@ -145,6 +145,15 @@ def unasked_words(asked: int) -> str:
     )
 
 
+UNSEEN = 0.4
+"""Rows of units beyond four bounds (a small bound is measured farther, which leaves less), over those measured up to
+there, with bounds from the middle to the 98% quantile of rows per unit: 0 to .25 (foodmart, Black Friday, flights,
+batting), .43 to .89 (Online Retail), .04 to 1 (log-normal of deviation 1 and 1.5, Pareto of 1.5 and 2), 1.3 and more
+beyond. Two of these deviations are inside of a 95% interval."""
+
+TASTE = 0.8
+"""As of `max_ids: auto` (docs/method/rows.md): rows of heavy people do not average out over groups."""
+
 BIT: Literal["bit"] = "bit"
 UNDECLARED_ROWS = 10
 """Rows of a person that a device speaks of where the catalog declares no `max_ids`."""

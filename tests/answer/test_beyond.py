@@ -20,12 +20,12 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
 from dpsql.interfaces.web.explore.answers import Explorer
 from dpsql.interfaces.web.report import report_page
-from dpsql.intervals.excess import UNSEEN, Grown, reach_of
+from dpsql.intervals.excess import Grown, reach_of
 from dpsql.noise import Noise, ZeroNoise
 from dpsql.progress import silent
 from dpsql.release import open_release
 from dpsql.release.format import RowsBeyondBound
-from dpsql.release.reports import BIT
+from dpsql.release.reports import BIT, UNSEEN
 from dpsql.results.export import export
 from tests import releases
 from tests.interfaces_release import CATALOG, build

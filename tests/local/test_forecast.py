@@ -67,24 +67,18 @@ def test_a_target_s_people_bring_its_error(catalog: Path, tmp_path: Path, target
     assert max(measured.values()) < 1.2 * target
 
 
-@pytest.mark.parametrize("start", [1, 1000, 10**9])
-def test_the_number_of_people_inverts_any_falling_error(start: int) -> None:
-    assert people_needed(lambda n: 3 / math.sqrt(n), 0.01, start) in range(90_000, 91_900)
-    stepped = people_needed(lambda n: math.ceil(math.log10(n)) * 3 / math.sqrt(n), 0.01, start)
+def test_the_number_of_people_inverts_any_falling_error() -> None:
+    assert people_needed(lambda n: 3 / math.sqrt(n), 0.01) in range(90_000, 91_900)
+    stepped = people_needed(lambda n: math.ceil(math.log10(n + 1)) * 3 / math.sqrt(n), 0.01)
     assert math.ceil(math.log10(stepped)) * 3 / math.sqrt(stepped) <= 0.01
     assert stepped < 1.05 * 7 * 7 * 90_000
-    assert people_needed(lambda n: 0.001, 0.01, start) == 1
+    assert people_needed(lambda n: 0.001, 0.01) == 1
 
 
-@pytest.mark.parametrize("target", [0.0, -1.0, 1.0, 5.0, math.nan])
-def test_targets_that_are_no_shares(target: float) -> None:
-    with pytest.raises(InterfaceError, match="between 0 and 1"):
-        people_needed(lambda n: 1 / n, target, 10)
-
-
-def test_a_target_that_nobody_reaches() -> None:
-    with pytest.raises(InterfaceError, match="no number of people"):
-        people_needed(lambda n: 0.5, 0.1, 10**9)
+@pytest.mark.parametrize("target", [0.0, -1.0, 1.0, 5.0, math.nan, 0.01])
+def test_targets_that_nobody_reaches(target: float) -> None:
+    with pytest.raises(InterfaceError, match="no number of people" if target == 0.01 else "between 0 and 1"):
+        people_needed(lambda n: 0.01 + 1 / n, target)
 
 
 def test_a_view_costs_the_part_that_is_asked_about_it(catalog: Path, tmp_path: Path) -> None:
@@ -162,6 +156,11 @@ def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path)
     (tmp_path / "g.yaml").write_text(written[guess])
     guessed = write_plan(tmp_path / "g.yaml", tmp_path / "g.json", 20_000)
     assert guessed.ways_out and "free" not in str(guessed.ways_out), "its R is of a guess already"
+    assert guessed.plan is not None
+    number = int(guessed.ways_out["a range of sales.day"][0].split()[2].replace(",", ""))
+    then = predict(guessed.plan, number, (0, 0.6, 0.3, 0, 0, 0.1))[0]
+    assert then.error == pytest.approx(NOISE_SHARE * then.size, rel=0.05)
+    assert then.lasting > 0.02 * then.size, "rows beyond R are left out, however many people report"
 
 
 def test_without_a_guess_people_of_many_rows_are_few() -> None:

@@ -31,7 +31,7 @@ def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
     plan = read_plan(
         build_plan(CollectionDesign("c", Fraction(1), 50_000, axes, together=((0, 1),), rows_floor=1))
     )
-    collection = expected_collection(plan, 50_000)
+    collection = expected_collection(plan, 50_000, np.array([0.0, 1.0]))
     known = {a: axis_table(collection, a) for a in (0, 1)}
     part = grid_part(Estimates(collection, known), (0, 1), None)
     seen = interaction(collection, (0, 1), None)

@@ -83,17 +83,9 @@ def system(groups: Sequence[ViewReports], leaves: FloatArray, tilted: bool = Tru
     size = leaves.size
     precision, pull = np.zeros((size, size)), np.zeros(size)
     for group in groups:
-        structure = group_structure(group, group.design @ leaves)
-        weight = group.reports / structure.diagonal
-        weighted = group.design * weight[:, None]
-        precision += group.design.T @ weighted
-        pull += weighted.T @ group.shares
-        if tilted and group.oracle.tilted:
-            slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
-            lean = weighted.T @ structure.tilt / np.sqrt(group.reports * slack)
-            along = float((structure.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
-            precision += np.outer(lean, lean)
-            pull += lean * along
+        weighted = _weights(group, group.design @ leaves, tilted)
+        precision += weighted @ group.design
+        pull += weighted @ group.shares
     return System(precision, pull)
 
 
@@ -157,9 +149,7 @@ def estimator_covariance(
     covariance = np.zeros_like(inverse)
     for group in groups:
         gain = inverse @ _weights(group, group.design @ public)
-        structure = group_structure(group, group.design @ leaves)
-        lean = gain @ structure.tilt
-        covariance += ((gain * structure.diagonal) @ gain.T - np.outer(lean, lean)) / group.reports
+        covariance += group_structure(group, group.design @ leaves).between(gain, gain) / group.reports
     return covariance
 
 
@@ -228,11 +218,11 @@ def crossed(
     return covariance
 
 
-def _weights(group: ViewReports, cells: FloatArray) -> FloatArray:
+def _weights(group: ViewReports, cells: FloatArray, tilted: bool = True) -> FloatArray:
     structure = group_structure(group, cells)
     weight = group.reports / structure.diagonal
     weighted = (group.design * weight[:, None]).T
-    if group.oracle.tilted:
+    if tilted and group.oracle.tilted:
         slack = 1 - float(np.sum(structure.tilt**2 / structure.diagonal))
         weighted = weighted + np.outer(weighted @ structure.tilt, structure.tilt * weight) / (
             group.reports * slack

@@ -325,8 +325,8 @@ class SquareWaveAggregator(Oracle):
         """No bin is known to be empty."""
         return np.asarray(np.maximum(cells, FLOOR / cells.size))
 
-    def even_support(self) -> FloatArray:
-        return np.asarray(wave_matrix(self).mean(axis=1))
+    def expected_support(self, shares: FloatArray) -> FloatArray:
+        return np.asarray(wave_matrix(self) @ shares)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report says one bin."""

@@ -45,6 +45,10 @@ class Structure(NamedTuple):
     diagonal: FloatArray
     tilt: FloatArray
 
+    def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Covariance of two sets of sums of items, times n; `left` and `right` are (sums, items)."""
+        return np.asarray((left * self.diagonal) @ right.T - np.outer(left @ self.tilt, right @ self.tilt))
+
 
 class Checked(NamedTuple):
     """Mask of valid payloads, and the faults of the others."""
@@ -139,9 +143,9 @@ class Oracle(ABC):
         """Estimated shares of cells made fit for `structure`: cut to 0 .. 1."""
         return np.asarray(np.clip(cells, 0, 1))
 
-    def even_support(self) -> FloatArray:
-        """Expected support of one report if items are spread evenly, lambda at 1 / D, shape (width,)."""
-        return np.full(self.domain, self.q + self.gap / self.domain)
+    def expected_support(self, shares: FloatArray) -> FloatArray:
+        """Expected support of one report by shares of items, lambda, shape (width,)."""
+        return self.q + self.gap * shares
 
     @abstractmethod
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
