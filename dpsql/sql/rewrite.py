@@ -14,7 +14,7 @@ from functools import partial
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
-from dpsql.planner.block import Block, ErrorOf, Form, is_form
+from dpsql.planner.block import ErrorOf, Form
 from dpsql.planner.schema import INFORMATION, Schema, nearest
 from dpsql.planner.views import VIEWS
 from dpsql.row_expressions.expression import Node
@@ -34,9 +34,7 @@ from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
 from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
 
 
-def split_statement(
-    tree: Node, schema: Schema, text: str, carries: bool = False, foresees: bool = False
-) -> Statement:
+def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:
     """Rewrite a whole statement.
 
     Args:
@@ -44,7 +42,6 @@ def split_statement(
         schema: the star.
         text: what the user wrote.
         carries: whether functions of an error are worked out beside the outer statement, never in a block.
-        foresees: whether `composed` is wanted: what is told of a statement before it is answered.
 
     Returns:
         Blocks, outer statement and output columns.
@@ -67,10 +64,7 @@ def split_statement(
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    picked, composed = picked_columns(shape), tuple[str, ...]()
-    if foresees:  # columns without a form that read a noisy value
-        noisy = sorted(_reading_noise(shape, blocks))
-        composed = tuple(shape.names[i] for i in noisy if not shape.forms[i])
+    picked = picked_columns(shape)
     left_out, counting, key_texts = leave_out_added(shape.node, blocks)
     node = finite(left_out or shape.node)
     counting = counting[: len(shape.names)]
@@ -86,25 +80,12 @@ def split_statement(
         blocks, written(node), tuple(map(written, common)),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
         tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
-        notes, composed, counting, key_texts,
+        notes, counting, key_texts,
     )  # fmt: skip
 
 
 KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Case)
 """What may keep some rows of a query, or show some of its values."""
-
-
-def _reading_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> set[int]:
-    """Places of the columns that are made of noisy values, here or in a query that this one reads."""
-    children = [(child.names, _reading_noise(child, blocks)) for _, child in shape.children]
-    if not isinstance(shape.node, exp.Select):  # branches are put together column by column
-        return set().union(*(places for _, places in children))
-    names = {names[i].lower() for names, places in children for i in places}
-    if shape.block is not None:
-        names |= {f"v{i}" for i, v in enumerate(blocks[shape.block].values) if is_form(v) and v.is_noisy}
-    columns = enumerate(shape.node.selects[: len(shape.names)])  # hidden columns follow
-    read = {i: {c.name.lower() for c in node.find_all(exp.Column)} for i, node in columns}
-    return {i for i in read if read[i] & names or shape.node.selects[i].find(exp.Subquery)}
 
 
 def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:
