@@ -25,13 +25,13 @@ from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
 from dpsql.sql.binding import COMPARED, DIALECT
 from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
-from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources
+from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources, starred
 from dpsql.sql.per_person import map_people
 from dpsql.sql.select import build
 from dpsql.sql.semijoin import count_members
 from dpsql.sql.spellings import normal, spread_sets
 from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
-from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
+from dpsql.sql.times import SERIES, fold_clock, map_fields, read_series
 
 
 def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:
@@ -54,7 +54,7 @@ def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False
         if not query.is_star:
             parse.check_ordinals(query, len(query.selects))
     tree, moment = fold_clock(name_columns(tree, dialect, text))
-    tree = spread_sets(normal(native(tree, dialect)))
+    tree = spread_sets(normal(native(tree, dialect)), schema)
     map_fields(tree, schema)
     notes = map_people(tree, schema)
     count_members(tree, schema)
@@ -130,7 +130,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
         names: list[str] = []
         for projection in node.expressions:
             if parse.is_star(projection):
-                names += [name for source in rows.sources for name in source.names.values()]
+                names += [source.names[name] for source, name in starred(rows, projection)]
             else:
                 names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
         empty = exp.Select(expressions=[parse.named(exp.null(), name) for name in names])
@@ -249,13 +249,10 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
 
 def _preview(select: exp.Select) -> bool:
     """SELECT .. LIMIT 0, or WHERE 1 = 0, without aggregates: BI tools and data frames ask for the column names."""
-    limit, where = select.args.get("limit"), select.args.get("where")
-    no_limit = not isinstance(limit, exp.Limit) or limit.expression != exp.Literal.number(0)
-    if no_limit and not any(_never(test) for test in parse.conjuncts(where)):
-        return False
-    return not select.args.get("group") and not any(
-        parse.aggregates(projection) for projection in select.expressions
-    )
+    limit = select.args.get("limit")
+    nothing = isinstance(limit, exp.Limit) and limit.expression == exp.Literal.number(0)
+    nothing |= any(map(_never, parse.conjuncts(select.args.get("where"))))
+    return nothing and not select.args.get("group") and not any(map(parse.aggregates, select.expressions))
 
 
 def _never(test: Node) -> bool:
@@ -349,7 +346,7 @@ def _unique(
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:
-    if is_series(node):
+    if isinstance(node, exp.Table) and isinstance(node.this, SERIES):
         return read_series(node)
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)
