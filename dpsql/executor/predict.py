@@ -37,6 +37,7 @@ from dpsql.planner.block import Form, Linear, is_summed
 from dpsql.planner.plan import ReleaseView, ViewPlan
 from dpsql.planner.terms import Term
 from dpsql.release import Release
+from dpsql.sql.carry import ERROR, carry
 from dpsql.sql.parse import parse, pointed
 from dpsql.sql.rewrite import split_statement
 
@@ -106,12 +107,13 @@ def predict(answerer: ReleaseEngine, text: str, means: Means | None = None) -> t
         ProgrammingError, NotSupportedError: no view can answer; what `query` would raise.
     """
     try:
-        statement = split_statement(parse(text, "duckdb"), answerer.schema, text, foresees=True)
+        statement = split_statement(parse(text, "duckdb"), answerer.schema, text)
         on_partial_bin = answerer.on_partial_bin
         relations = [
             answer_block(block, answerer.release, answerer.schema, on_partial_bin)
             for block in statement.blocks
         ]
+        carried = carry(statement)
     except Error as error:
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)
@@ -119,8 +121,10 @@ def predict(answerer: ReleaseEngine, text: str, means: Means | None = None) -> t
         _column(name, f, relations[b], means) for name, forms in columns for b, f in sorted(forms.items())
     ]
     groups = len(relations[0].columns[0]) if relations else 0
-    composed = [PredictedColumn(name, "", groups) for name in statement.composed]
-    return (*predicted, *composed)
+    # made of noisy values in a way that no form says: a standard deviation, for instance
+    lineage = zip(statement.names, statement.forms, carried.columns, strict=True)
+    composed = [name for name, forms, noisy in lineage if noisy not in (None, ERROR) and not forms]
+    return (*predicted, *(PredictedColumn(name, "", groups) for name in composed))
 
 
 def _column(name: str, form: Form, relation: Relation, means: Means | None) -> PredictedColumn:

@@ -7,7 +7,7 @@ nests it. Sources that are answers already are none of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -86,12 +86,11 @@ class RowRelation:
         return instance, node.name
 
 
-def column_of(number: int, name: str, like: Node | None = None) -> exp.Column:
-    """The resolved column `i<number>.name`, with the place of the node it came from."""
-    identifier = exp.Identifier(this=name, quoted=True)
-    if like is not None:
-        identifier.meta.update({k: like.meta[k] for k in ("start", "end", "line", "col") if k in like.meta})
-    column = exp.Column(this=identifier, table=exp.Identifier(this=f"i{number}", quoted=False))
+def column_of(number: int, name: str) -> exp.Column:
+    """The resolved column `i<number>.name`."""
+    column = exp.Column(
+        this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=f"i{number}", quoted=False)
+    )
     column.meta["resolved"] = True
     return column
 
@@ -250,6 +249,22 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
     return isinstance(inner, exp.Select) and is_row_level(context, inner, scope)
 
 
+def base_tables(select: Node, schema: Schema) -> dict[str, tuple[SchemaTable, ...]]:
+    """Tables of the star by their alias in FROM, in lower case; of a wide table all that it may hold."""
+    wide, tables = schema.wide(), dict[str, tuple[SchemaTable, ...]]()
+    for relation in relations(select):
+        name, above = relation.name.lower(), relation.find_ancestor(exp.CTE)
+        inside = (
+            above is not None and above.alias.lower() == name
+        )  # a CTE may read the table whose name it takes
+        shadowed = any(common.alias.lower() == name for common in select.root().find_all(exp.CTE))
+        if isinstance(relation, exp.Table) and (inside or not shadowed):
+            table = schema.table(name)
+            every = tuple(schema.tables.values()) if name in wide else ()
+            tables[relation.alias_or_name.lower()] = every if table is None else (table,)
+    return tables
+
+
 def _known_table(context: Context, node: exp.Table) -> bool:
     name, schema = node.name, context.named(node)
     if node.db.lower() not in SCHEMAS | {schema.name.lower(), *schema.named, *context.schema.named}:
@@ -362,16 +377,23 @@ def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Row
     names: dict[str, str] = {}
     for projection in node.expressions:
         if is_star(projection):
-            wanted = projection.table.lower() if isinstance(projection, exp.Column) else ""
-            for source in inner.sources:
-                if wanted in ("", source.alias.lower()):
-                    columns |= {k: v for k, v in source.columns.items() if k not in columns}
-                    names |= {k: v for k, v in source.names.items() if k not in names}
+            for source, name in starred(inner, projection):
+                columns.setdefault(name, source.columns[name])
+                names.setdefault(name, source.names[name])
             continue
         name = output_name(projection)
         columns[name.lower()] = resolve(inner, unaliased(projection), context.schema)
         names[name.lower()] = name
     return FromColumns(alias, columns, names)
+
+
+def starred(rows: RowRelation, star: Node) -> Iterator[tuple[FromColumns, str]]:
+    """The columns that `*` or `t.*` stands for, in lower case, each with its source; a merged one stands once."""
+    table, merged = star.table.lower() if isinstance(star, exp.Column) else "", set[str]()
+    for source in rows.sources:
+        if table in ("", source.alias.lower()):
+            yield from ((source, name) for name in source.columns if name not in merged)
+            merged |= rows.shared & source.columns.keys()
 
 
 def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> None:

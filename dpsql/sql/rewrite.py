@@ -14,7 +14,7 @@ from functools import partial
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
-from dpsql.planner.block import Block, ErrorOf, Form, is_form
+from dpsql.planner.block import ErrorOf, Form
 from dpsql.planner.schema import INFORMATION, Schema, nearest
 from dpsql.planner.views import VIEWS
 from dpsql.row_expressions.expression import Node
@@ -25,18 +25,16 @@ from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
 from dpsql.sql.binding import COMPARED, DIALECT
 from dpsql.sql.dialects import name_columns, native
 from dpsql.sql.finer_groups import Inner
-from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources
+from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources, starred
 from dpsql.sql.per_person import map_people
 from dpsql.sql.select import build
 from dpsql.sql.semijoin import count_members
 from dpsql.sql.spellings import normal, spread_sets
 from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
-from dpsql.sql.times import fold_clock, is_series, map_fields, read_series
+from dpsql.sql.times import SERIES, fold_clock, map_fields, read_series
 
 
-def split_statement(
-    tree: Node, schema: Schema, text: str, carries: bool = False, foresees: bool = False
-) -> Statement:
+def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:
     """Rewrite a whole statement.
 
     Args:
@@ -44,7 +42,6 @@ def split_statement(
         schema: the star.
         text: what the user wrote.
         carries: whether functions of an error are worked out beside the outer statement, never in a block.
-        foresees: whether `composed` is wanted: what is told of a statement before it is answered.
 
     Returns:
         Blocks, outer statement and output columns.
@@ -57,7 +54,7 @@ def split_statement(
         if not query.is_star:
             parse.check_ordinals(query, len(query.selects))
     tree, moment = fold_clock(name_columns(tree, dialect, text))
-    tree = spread_sets(normal(native(tree, dialect)))
+    tree = spread_sets(normal(native(tree, dialect)), schema)
     map_fields(tree, schema)
     notes = map_people(tree, schema)
     count_members(tree, schema)
@@ -67,10 +64,7 @@ def split_statement(
     context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    picked, composed = picked_columns(shape), tuple[str, ...]()
-    if foresees:  # columns without a form that read a noisy value
-        noisy = sorted(_reading_noise(shape, blocks))
-        composed = tuple(shape.names[i] for i in noisy if not shape.forms[i])
+    picked = picked_columns(shape)
     left_out, counting, key_texts = leave_out_added(shape.node, blocks)
     node = finite(left_out or shape.node)
     counting = counting[: len(shape.names)]
@@ -86,25 +80,12 @@ def split_statement(
         blocks, written(node), tuple(map(written, common)),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables,
         tuple(dict.fromkeys(context.public_tables)), () if counting else picked, ordered, asks_errors, keeps, moment,
-        notes, composed, counting, key_texts,
+        notes, counting, key_texts,
     )  # fmt: skip
 
 
 KEEPING = (exp.Limit, exp.Offset, exp.Fetch, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Case)
 """What may keep some rows of a query, or show some of its values."""
-
-
-def _reading_noise(shape: RewrittenQuery, blocks: Sequence[Block]) -> set[int]:
-    """Places of the columns that are made of noisy values, here or in a query that this one reads."""
-    children = [(child.names, _reading_noise(child, blocks)) for _, child in shape.children]
-    if not isinstance(shape.node, exp.Select):  # branches are put together column by column
-        return set().union(*(places for _, places in children))
-    names = {names[i].lower() for names, places in children for i in places}
-    if shape.block is not None:
-        names |= {f"v{i}" for i, v in enumerate(blocks[shape.block].values) if is_form(v) and v.is_noisy}
-    columns = enumerate(shape.node.selects[: len(shape.names)])  # hidden columns follow
-    read = {i: {c.name.lower() for c in node.find_all(exp.Column)} for i, node in columns}
-    return {i for i in read if read[i] & names or shape.node.selects[i].find(exp.Subquery)}
 
 
 def picked_columns(shape: RewrittenQuery) -> tuple[str, ...]:
@@ -149,7 +130,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Re
         names: list[str] = []
         for projection in node.expressions:
             if parse.is_star(projection):
-                names += [name for source in rows.sources for name in source.names.values()]
+                names += [source.names[name] for source, name in starred(rows, projection)]
             else:
                 names.append(projection.alias_or_name or projection.sql(dialect="duckdb"))
         empty = exp.Select(expressions=[parse.named(exp.null(), name) for name in names])
@@ -268,13 +249,10 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
 
 def _preview(select: exp.Select) -> bool:
     """SELECT .. LIMIT 0, or WHERE 1 = 0, without aggregates: BI tools and data frames ask for the column names."""
-    limit, where = select.args.get("limit"), select.args.get("where")
-    no_limit = not isinstance(limit, exp.Limit) or limit.expression != exp.Literal.number(0)
-    if no_limit and not any(_never(test) for test in parse.conjuncts(where)):
-        return False
-    return not select.args.get("group") and not any(
-        parse.aggregates(projection) for projection in select.expressions
-    )
+    limit = select.args.get("limit")
+    nothing = isinstance(limit, exp.Limit) and limit.expression == exp.Literal.number(0)
+    nothing |= any(map(_never, parse.conjuncts(select.args.get("where"))))
+    return nothing and not select.args.get("group") and not any(map(parse.aggregates, select.expressions))
 
 
 def _never(test: Node) -> bool:
@@ -368,7 +346,7 @@ def _unique(
 
 
 def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, RewrittenQuery]:
-    if is_series(node):
+    if isinstance(node, exp.Table) and isinstance(node.this, SERIES):
         return read_series(node)
     if isinstance(node, exp.Subquery):
         inner = rewrite_query(context, node.this, scope, track)

@@ -21,6 +21,7 @@ over the person's own columns stay, over the join that reaches them. Other shape
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -29,7 +30,7 @@ from dpsql.errors import NotSupportedError
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import parse
-from dpsql.sql.from_clause import RowRelation, bind_from, column_of, is_row_level, resolve
+from dpsql.sql.from_clause import RowRelation, base_tables, bind_from, column_of, is_row_level, resolve
 from dpsql.sql.statement import Context, Scope
 
 
@@ -205,10 +206,9 @@ def count_members(tree: Node, schema: Schema) -> None:
         tree: a parsed statement; changed in place.
         schema: the star.
     """
-    cte_names = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}  # names that the statement gives itself
     for select in list(tree.find_all(exp.Select)):
         people = _people(select, schema)
-        if people is not None and people.source.name.lower() not in cte_names:
+        if people is not None:
             _rewrite(select, people)
 
 
@@ -236,16 +236,11 @@ class _PeopleSource(NamedTuple):
 
 def _people(select: exp.Select, schema: Schema) -> _PeopleSource | None:
     """The people's table, where it is all that a SELECT stands over."""
-    source = select.args.get("from_")
-    table = source.this if source is not None else None
-    if not isinstance(table, exp.Table) or select.args.get("joins") or table.args.get("joins"):
+    source, tables = select.args.get("from_"), list(chain.from_iterable(base_tables(select, schema).values()))
+    if source is None or select.args.get("joins") or source.this.args.get("joins"):
         return None
-    catalog_table = schema.table(table.name)
-    return (
-        _PeopleSource(table, catalog_table)
-        if schema.unit and catalog_table and catalog_table.name == schema.unit.table
-        else None
-    )
+    alone = schema.unit is not None and [table.name for table in tables] == [schema.unit.table]
+    return _PeopleSource(source.this, tables[0]) if alone else None
 
 
 def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
@@ -255,7 +250,10 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     calls = _calls(select)
     if not asking or not calls:
         return
-    if not any(_asks_who(condition, people) for condition in asking):
+    # other conditions compare with an answer
+    asked = (node for condition in asking for node in condition.find_all(exp.Column, exp.Exists))
+    outside = (node for node in asked if node.find_ancestor(exp.Subquery) is None)
+    if not any(isinstance(node, exp.Exists) or people.is_key(node) for node in outside):
         return
     counts_rows = all(isinstance(call, exp.Count) and isinstance(call.this, exp.Star) for call in calls)
     member = _rows_of(asking[0], people) if len(asking) == 1 and counts_rows else None
@@ -292,15 +290,6 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     select.set("joins", joins or None)
     all_conditions = [*tests, *remaining]
     select.set("where", exp.Where(this=exp.and_(*all_conditions, copy=False)) if all_conditions else None)
-
-
-def _asks_who(condition: Node, people: _PeopleSource) -> bool:
-    """True if a condition is about the person's key, or about rows elsewhere; others compare with an answer."""
-    for node in condition.find_all(exp.Column, exp.Exists):
-        outside = node.find_ancestor(exp.Subquery) is None
-        if outside and (isinstance(node, exp.Exists) or people.is_key(node)):
-            return True
-    return False
 
 
 def _calls(select: exp.Select) -> list[exp.AggFunc]:

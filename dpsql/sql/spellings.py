@@ -21,15 +21,17 @@ LIMIT stay with the whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import chain, combinations, product
 
 from sqlglot import exp, parse_one
 
 from dpsql.errors import NotSupportedError
+from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import parse
+from dpsql.sql.from_clause import base_tables
 
 
 def normal(tree: Node) -> Node:
@@ -282,11 +284,12 @@ MOST = 64
 Keys = tuple[Node, ...]
 
 
-def spread_sets(tree: Node) -> Node:
+def spread_sets(tree: Node, schema: Schema) -> Node:
     """A statement in which every SELECT has at most one list of keys.
 
     Args:
         tree: a parsed statement; changed in place.
+        schema: the star.
 
     Returns:
         The statement.
@@ -312,12 +315,25 @@ def spread_sets(tree: Node) -> Node:
                     at=windowed, clause="SELECT",
                     hint="put the GROUP BY into a derived table, and the window around it",
                 )  # fmt: skip
+        _spell_out(select, group, list(chain.from_iterable(base_tables(select, schema).values())))
         union = _united(select, group)
         if select is tree:
             tree = union
         else:
             select.replace(union)
     return tree
+
+
+def _spell_out(select: Node, group: Node, tables: Sequence[SchemaTable]) -> None:
+    """Put expressions in the place of aliases in GROUP BY and GROUPING, under the names that items have."""
+    items = [parse.named(parse.unaliased(item), parse.output_name(item)) for item in select.expressions]
+    select.set("expressions", items)
+    listings = [group, *(grouping for part in _parts(select) for grouping in part.find_all(exp.Grouping))]
+    for column in [column for listing in listings for column in listing.find_all(exp.Column)]:
+        # a column comes before an alias of its name: `age / 10 AS age .. ROLLUP (age)` is by age
+        key = parse.behind(column, select, lambda called: any(t.column(called.name) for t in tables))
+        if key is not column:
+            column.replace(key.copy())
 
 
 def _united(select: Node, group: Node) -> Node:
@@ -330,7 +346,7 @@ def _united(select: Node, group: Node) -> Node:
     keys = list(dict.fromkeys(chain.from_iterable(sets)))
     outer = {clause: select.args.get(clause) for clause in ("order", "limit", "offset", "with_")}
     order = outer["order"]
-    names = [parse.output_name(expression) for expression in select.expressions]
+    names = [item.alias for item in select.expressions]
     distinct = select.args.get("distinct") is not None
     for expression in order.expressions if order is not None else ():
         expression.set("this", _place(expression.this, select, distinct))
@@ -388,7 +404,7 @@ def _keys(element: Node, select: Node) -> Keys:
     if isinstance(element, exp.Paren):
         return _keys(element.this, select)
     inner = element.expressions if isinstance(element, exp.Tuple) else [element]
-    return tuple(parse.behind(key, select, lambda column: False) for key in inner)
+    return tuple(parse.ordinal(key, select) for key in inner)
 
 
 def _place(key: Node, select: Node, distinct: bool) -> Node:
@@ -409,13 +425,8 @@ def _branch(select: Node, grouping_set: Keys, keys: list[Node]) -> Node:
     """The SELECT by some of the keys; the others are NULL in it."""
     branch = select.copy()
     away = [key for key in keys if key not in grouping_set]
-    items = [
-        parse.named(
-            _without(parse.unaliased(projection), away, grouping_set, select), parse.output_name(projection)
-        )
-        for projection in branch.expressions
-    ]
-    branch.set("expressions", items)
+    for item in branch.expressions:
+        item.set("this", _without(item.this, away, grouping_set, select))
     having = branch.args.get("having")
     if having is not None:
         branch.set("having", exp.Having(this=_without(having.this, away, grouping_set, select)))
@@ -439,10 +450,7 @@ def _among(node: Node, keys: Iterable[Node]) -> bool:
 def _without(node: Node, away: list[Node], grouping_set: Keys, select: Node) -> Node:
     """An expression with NULL for keys that are not grouped by, outside of aggregates; GROUPING(key) says which."""
     if isinstance(node, exp.Grouping):
-        bits = [
-            int(not _among(parse.behind(key, select, lambda column: False), grouping_set))
-            for key in node.expressions
-        ]
+        bits = [int(not _among(parse.ordinal(key, select), grouping_set)) for key in node.expressions]
         return exp.Literal.number(reduce(lambda mask, bit: 2 * mask + bit, bits, 0))
     if _among(node, away) and not _among(node, grouping_set):
         return exp.null()

@@ -42,7 +42,6 @@ class Statement:
         keeps: whether a clause of the outer statement keeps some of its rows.
         moment: what its clock shows, in UTC; None where it does not read the clock.
         notes: what a reader should know of the rows that were asked for in other words.
-        composed: output columns made of noisy values in a way that no form says: a standard deviation, for instance.
         counting: for each output column how it depends on how many groups there are (`sql.added`); empty where nothing
             in the statement does, so that it reads no `dp_added`.
         key_texts: bits of keys, as in `dp_added`, each with a text that conditions on groups compare it with; an empty
@@ -63,7 +62,6 @@ class Statement:
     keeps: bool
     moment: datetime | None = None
     notes: tuple[str, ...] = ()
-    composed: tuple[str, ...] = ()
     counting: tuple[str, ...] = ()
     key_texts: tuple[tuple[int, str], ...] = ()
 

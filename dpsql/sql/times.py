@@ -31,10 +31,11 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.executor.run import run_apart
-from dpsql.planner.schema import Schema, SchemaTable
+from dpsql.planner.schema import Schema
 from dpsql.release.request import moment
 from dpsql.row_expressions.expression import Node, calendar_field, column_name
-from dpsql.sql.parse import named, number, output_name, refusal, relations
+from dpsql.sql.from_clause import base_tables
+from dpsql.sql.parse import named, number, output_name, refusal
 from dpsql.sql.statement import RewrittenQuery
 
 
@@ -47,14 +48,8 @@ def map_fields(tree: Node, schema: Schema) -> None:
     """
     if not schema.fields:
         return
-    common, wide = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}, schema.wide()
     for select in list(tree.find_all(exp.Select)):
-        sources: dict[str, tuple[SchemaTable, ...]] = {}
-        for relation in relations(select):
-            if isinstance(relation, exp.Table) and not _is_shadowed(relation, common):
-                table = schema.table(relation.name)
-                every = tuple(schema.tables.values()) if relation.name.lower() in wide else ()
-                sources[relation.alias_or_name.lower()] = every if table is None else (table,)
+        sources = base_tables(select, schema)
         calls = [
             (node, field)
             for node in select.find_all(exp.Expression)
@@ -77,13 +72,6 @@ def map_fields(tree: Node, schema: Schema) -> None:
                 held: Node = exp.column(name, table=field.table or None, quoted=True)
                 shown = node.parent is select and node.arg_key == "expressions"
                 node.replace(exp.alias_(held, output_name(node), quoted=True) if shown else held)
-
-
-def _is_shadowed(relation: exp.Table, common: set[str]) -> bool:
-    """True if a name is that of a CTE, outside of this one itself."""
-    above = relation.find_ancestor(exp.CTE)
-    name = relation.name.lower()
-    return name in common and not (above is not None and above.alias.lower() == name)
 
 
 DATES = (exp.CurrentDate,)
@@ -126,11 +114,6 @@ def _is_clock(node: Node, types: tuple[type[Node], ...], names: frozenset[str]) 
 MOST_STEPS = 100_000
 """Rows of a series: the hours of eleven years."""
 SERIES = (exp.ExplodingGenerateSeries, exp.GenerateSeries)
-
-
-def is_series(node: Node) -> bool:
-    """True if a source of FROM is a series."""
-    return isinstance(node, exp.Table) and isinstance(node.this, SERIES)
 
 
 def read_series(node: Node) -> tuple[str, RewrittenQuery]:

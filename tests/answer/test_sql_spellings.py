@@ -31,7 +31,7 @@ AS_THEY_ARE = [
     "SELECT COUNT(*) FROM sales NATURAL JOIN customer",
     f"SELECT c.region, COUNT(*) {JOINED} GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1",
     f"SELECT c.region, c.age > 30 AS old, COUNT(*), SUM(amount) {JOINED} GROUP BY ROLLUP (c.region, old)",
-    f"SELECT c.region AS r, c.age > 30 AS old, COUNT(*) {JOINED} GROUP BY CUBE (r, old) ORDER BY 3, 1, 2",
+    f"SELECT c.region > 'n' AS region, c.age > 30 AS old, COUNT(*) {JOINED} GROUP BY CUBE (region, old) ORDER BY 3, 1",
     f"SELECT c.region, GROUPING(c.region), COUNT(*) {JOINED} GROUP BY CUBE (c.region)",
     f"SELECT c.region, c.age > 30 AS old, COUNT(*) {JOINED} GROUP BY GROUPING SETS ((c.region), (old), ()) "
     "HAVING COUNT(*) > 100",

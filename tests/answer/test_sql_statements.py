@@ -114,9 +114,9 @@ def test_wide_table_is_left_joined(answerer: ReleaseEngine) -> None:
     assert answerer.query("SELECT COUNT(*) FROM shop").scalar() == len(ROWS["sales"])
     for nothing in ("LIMIT 0", "WHERE 1 = 0", "AS q WHERE (0 = 1) AND q.age > 30"):
         answer = answerer.query(f"SELECT * FROM shop {nothing}")
-        assert {"amount", "age", "region", "category", "department"} <= set(
-            answer.columns
-        ) and not answer.rows
+        assert {"amount", "age", "region", "category", "department"} <= {*answer.columns} and not answer.rows
+    joined = answerer.query("SELECT c.*, * FROM customer c JOIN sales USING (customer_id) LIMIT 0").columns
+    assert joined[:3] == joined[3:6] and joined.count("customer_id") == 2
 
 
 @pytest.mark.parametrize(("sql", "error"), [
