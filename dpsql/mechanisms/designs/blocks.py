@@ -13,9 +13,9 @@ Nothing here but its offer counts axes. It stops at two: on three, rows that lie
 |---|---|---|
 | `CHOICE` | e0 = epsilon CHOICE | epsilon |
 
-**Privacy**: docs/privacy/data_dependent.md. A unit changes the cells by at most M in L1: the number that chooses by max W M,
-the looks at each grid by M, and, for every partition, the last rows by M. Budgets of the rows that a cell is in add up
-to what is left of epsilon, so all looks and rows are one line in the ledger, and a product spends that line.
+**Privacy**: docs/privacy/data_dependent.md. A unit changes the cells by at most M in L1: the number that chooses by
+max W M, the looks at each grid by M, and, for every partition, the last rows by M. Budgets of the rows that a cell is
+in add up to what is left of epsilon, so all looks and rows are one line in the ledger, and a product spends that line.
 **Source**: docs/method/views.md, "The choice", "Look, split, measure".
 
 Public part of a view by blocks before anything is drawn: grids, budgets, and the forecast it is chosen by.
