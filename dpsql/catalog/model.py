@@ -23,7 +23,7 @@ from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for
 from dpsql.catalog.collection import Collection
 from dpsql.catalog.columns import CutsField
 from dpsql.catalog.source import Source
-from dpsql.catalog.tables import Table
+from dpsql.catalog.tables import Table, with_people
 from dpsql.errors import CatalogError
 
 DEFAULT_CELLS = 2**24
@@ -412,6 +412,12 @@ class CatalogFields(Model):
         (), description="written into a release: tables whose SQL only the curator checked (source.trusted)"
     )
     _file: Path | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _people_in_full(cls, values: Any) -> Any:
+        written = isinstance(values, dict) and isinstance(values.get("tables"), dict)
+        return with_people(values) if written else values
 
     @field_validator("dpsql", mode="before")
     @classmethod
