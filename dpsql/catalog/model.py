@@ -485,4 +485,10 @@ class CatalogFields(Model):
         """
         left_out = {"source", "ledger"}
         public = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=left_out)
+        for name, table in self.tables.items():
+            domains = self.tables[table.people_of].written if table.people_of else {}
+            plain = {column: spec.model_copy(update={"confirm": False}) for column, spec in domains.items()}
+            # one domain is written once, so that who moves a bound moves both
+            if table.people_of and all(plain.get(column) == spec for column, spec in table.written.items()):
+                public["tables"][name]["columns"] = list(table.written)
         return json.dumps(public, ensure_ascii=False, separators=(",", ":"))

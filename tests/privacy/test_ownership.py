@@ -293,7 +293,9 @@ BAD_PEOPLE = {
     "another unit": (
         "unit: students.id,", "unit: marks.key,", "tables.students.people_of: its rows are the people",
     ),
-    "public rows": ("enrolled: {role: fact, max_ids: 2, clipped_share: 0", "enrolled: {role: domain", "its rows must be private"),
+    "public rows": (
+        "enrolled: {role: fact, max_ids: 2, clipped_share: 0", "enrolled: {role: domain", "its rows must be private",
+    ),
     "no such table": ("people_of: enrolled", "people_of: enroled", "did you mean `enrolled`"),
     "no such column": ("columns: [region, age]", "columns: [regoin]", "did you mean `region`"),
     "a derived key": ("fact, max_ids: 2,", "fact, max_ids: 2, derive: {id: term}, ", "a column of the source"),

@@ -31,6 +31,7 @@ from dpsql.engines import open_sources
 from dpsql.engines.duck import RawSide
 from dpsql.engines.file_formats import LONGEST
 from dpsql.engines.postgresql import PostgresSession
+from dpsql.engines.schema_union import one_row_a_person
 from dpsql.engines.server import every_column
 from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family
 from dpsql.errors import SourceError
@@ -218,6 +219,7 @@ class TableFacts:
         columns: in the source's order.
         left_out: lines of its file that are no rows.
         repeated: a column that is unique once whole rows that stand twice are put together; None elsewhere.
+        people_of: the table whose rows, put together by `key`, make this one's people; empty of a table of the source.
     """
 
     name: str
@@ -226,6 +228,7 @@ class TableFacts:
     columns: tuple[ColumnFacts, ...]
     left_out: int = 0
     repeated: str | None = None
+    people_of: str = ""
 
     @property
     def unique_columns(self) -> list[str]:
@@ -257,6 +260,7 @@ class SourceFiles:
     unread_files: Sequence[str] = ()
     _raw: RawSide = field(init=False)
     _typed: dict[str, dict[str, str]] = field(default_factory=dict)
+    _people: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open the source; `left_out` says of a table how many lines of its file are no rows."""
@@ -269,8 +273,15 @@ class SourceFiles:
         """Column -> type in DuckDB's words."""
         return self._typed.get(table) or self._raw.columns[table]
 
+    def put_together(self, people: str, of: str, key: str) -> None:
+        """Make a relation of people from rows of a table, one a key (`people_of`)."""
+        rows = one_row_a_person(people, f"SELECT * FROM {self.relation(of)}", self.columns(of), key)
+        self._people[people] = f"({rows}) AS typed"
+
     def relation(self, table: str) -> str:
         """Relation of a FROM clause."""
+        if table in self._people:
+            return self._people[table]
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             columns = self._raw.columns[table].items()

@@ -8,6 +8,7 @@ Each step says the command that does the same, and writes a file that the next o
     init      questions about whose rows, what is public, how much, and which questions -> shop.yaml
     confirm   bounds that were read from private rows, one question a table
     plan      the intervals to expect, in words and as a picture                            -> shop.plan.html
+    rehearse  a light for each question, and the changes that help most, where guesses were stated
     publish   asks first, then spends                                                   -> shop.dpsql
     explore   the page
 """
@@ -18,6 +19,7 @@ import getpass
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -55,6 +57,12 @@ SELECTED = ("refuse", "allow")
     metavar="TABLE",
     help="a table whose rows anybody may see; `none`: no table",
 )
+@click.option(
+    "--trait",
+    multiple=True,
+    metavar="COLUMN",
+    help="where several rows are one person's: a column that is about her, not about one row; `none`: no column",
+)
 @click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
 @click.option("--epsilon", help="what the first release spends; for instance 1")
 @click.option(
@@ -86,7 +94,8 @@ def init(
     public = frozenset(said["public"]) - {"none"} if said["public"] else None
     numbers = {key: said[key] for key in ("units", "rows", "most_rows") if said[key] is not None}
     guesses = {"": PublicGuess.model_validate(numbers)} if numbers else {}
-    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses)
+    traits = frozenset(said["trait"]) - {"none"} if said["trait"] else None
+    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses, traits)
     if interactive and workload is None:
         workload = _questions()
     questions = None if workload is None else DraftWorkload(statements(workload), guess)
@@ -242,9 +251,37 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
         if allows is None:
             allows = click.confirm(SELECTION, default=True, err=True)
         guesses = options.guesses or ({} if unit == "row" else _guesses(sketch, unit))
-        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses)
+        traits = _traits(sketch, unit) if options.traits is None else options.traits
+        return CuratorChoices(
+            unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses, traits=traits
+        )
 
     return ask
+
+
+TRAITS = (
+    "Several rows of {} are one person's. Which columns are about her, not about one row (of several values the least "
+    "counts; empty: none)? {}"
+)
+
+
+def _traits(sketch: Sketch, unit: str) -> frozenset[str] | None:
+    """Columns that make a table of people; None where the source has one. Names are listed, no row is looked at."""
+    people = next((table for table in sketch.tables if table.name == unit.partition(".")[0]), None)
+    if people is None or not people.people_of:
+        return None
+    of = next(table for table in sketch.tables if table.name == people.people_of)
+    names = [column.name for column in of.columns if column.name != people.columns[0].name]
+
+    def read(text: str) -> frozenset[str]:
+        chosen = frozenset(text.replace(",", " ").split())
+        if unknown := sorted(chosen - frozenset(names)):
+            raise click.UsageError(f"{of.name} has no column {unknown[0]}; there are {', '.join(names)}")
+        return chosen
+
+    prompt = TRAITS.format(of.name, ", ".join(names))
+    answer: frozenset[str] = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
+    return answer
 
 
 def _unit(sketch: Sketch) -> str:
@@ -472,6 +509,9 @@ def start(
     catalog = _loaded(file)
     if not release.exists():
         _step(context, ["plan", str(file), *workload])
+        if workload and any(table.guess is not None for table in catalog.tables.values()):
+            with suppress(click.exceptions.Exit):  # a miss is shown, and the question below comes after it
+                _step(context, ["rehearse", str(file), *workload, "--releases", "2", "--offers"])
         spends = f"epsilon {float(catalog.privacy.epsilon or 0):g} of {float(catalog.privacy.cap):g}"
         if not click.confirm(f"Publish {release} and spend {spends}? This cannot be undone", err=True):
             say(
