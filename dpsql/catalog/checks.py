@@ -196,7 +196,11 @@ def _check_unit(catalog: CatalogFields) -> None:
     table = catalog.tables[unit]
     if table.key != key:
         key_hint = f"write `{unit}.{table.key}` or " if table.key else ""
-        raise Problem(path, f"`{key}` is not the key of `{unit}`; {key_hint}set `key: {key}` under `{unit}`")
+        raise Problem(
+            path,
+            f"`{key}` is not the key of `{unit}`; {key_hint}set `key: {key}` under `{unit}`; where it repeats there, "
+            f"declare `people: {{people_of: {unit}, key: {key}, columns: []}}` and write `people.{key}`",
+        )
     if table.is_public:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
 

@@ -146,7 +146,7 @@ def test_changes_that_help_are_rehearsed_and_no_private_file_is_opened(shop: Pat
     report = json.loads(done.stdout)
     assert sorted(shop.rglob("*")) == before
     assert 4 not in report["usable"], "a refused question is no usable one"
-    offers = {offer["words"]: offer["usable"] for offer in report["offers"]}
+    offers = dict(report["offers"])
     assert 0 < len(offers) <= rehearse.OFFERS
     assert all(len(report["usable"]) < len(usable) <= 3 for usable in offers.values())
     assert [*map(len, offers.values())] == sorted(map(len, offers.values()), reverse=True)

@@ -74,7 +74,7 @@ from dpsql.curator.draft.roles import (
     roles_of,
     why_private,
 )
-from dpsql.errors import InterfaceError, visible
+from dpsql.errors import InterfaceError, SourceError, visible
 from dpsql.row_expressions.expression import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
@@ -197,6 +197,8 @@ def draft(
     links = find_links(reader, tables)
     choices = ask(Sketch(tables, links, roles_of(tables, links, None, frozenset()).whose))
     named_public = choices.public or frozenset()
+    if not any(column.distinct for table in source_tables for column in table.columns):
+        raise SourceError("no table has a row that can be read", hint="no catalog is written; see the files")
     if choices.unit or choices.traits is not None:
         tables, unit = _with_people(reader, source_tables, choices.unit, choices.traits)
         choices = replace(choices, unit=unit)
@@ -537,6 +539,7 @@ def draft_from_source(
     name: str | None,
     ask: Callable[[Sketch], CuratorChoices],
     workload: DraftWorkload | None = None,
+    encoding: str = "utf-8",
 ) -> CatalogDraft:
     """Write a first catalog.
 
@@ -546,6 +549,7 @@ def draft_from_source(
         name: its name; the source's own unless given.
         ask: shown what was found, says what only the curator can.
         workload: questions that the views are designed for; without them each table gets first views.
+        encoding: of CSV files.
 
     Returns:
         The draft, which is written to the output.
@@ -556,7 +560,7 @@ def draft_from_source(
     """
     if output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    with closing(open_reader(source)) as reader:
+    with closing(open_reader(source, encoding)) as reader:
         first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
     parse_catalog(first_draft.text, str(output))
     if workload is not None:

@@ -380,11 +380,12 @@ class Postgres:
 SelectReader = SourceFiles | Postgres
 
 
-def open_reader(source: str | Path) -> SelectReader:
+def open_reader(source: str | Path, encoding: str = "utf-8") -> SelectReader:
     """Open what a curator points at.
 
     Args:
         source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+        encoding: of CSV files.
 
     Raises:
         SourceError: nothing readable is there.
@@ -393,16 +394,47 @@ def open_reader(source: str | Path) -> SelectReader:
         return Postgres(str(source))
     path = Path(source)
     if path.suffix.lower() in ENDINGS and path.is_file():
-        return _files(path.parent, [path])
+        return _files(path.parent, [path], encoding)
     if path.is_file():
         return SourceFiles(DUCKDB, str(path), _tables_of(path))
-    files = sorted(path.iterdir()) if path.is_dir() else []
+    if not path.exists():
+        raise SourceError(
+            f"there is no folder or file {path}", hint="give a folder of tables or a DuckDB file"
+        )
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
     for ending in ENDINGS:
         if members := [file for file in files if file.suffix.lower() == ending]:
-            return _files(path, members, (file for file in files if file.suffix.lower() in ENDINGS))
+            return _files(path, members, encoding, (file for file in files if file.suffix.lower() in ENDINGS))
+    if any(file.suffix.lower() in EXCEL for file in files):
+        raise SourceError(f"{path} is or has Excel files", hint="save each sheet as CSV (UTF-8)")
     raise SourceError(
         f"{path} contains no Parquet or CSV file", hint="give a folder of tables or a DuckDB file"
     )
+
+
+def lost_lines(file: Path, left_out: int) -> str:
+    """A sentence on lines of a CSV file that are no rows: those that are not UTF-8, or those of another width.
+
+    Args:
+        file: the file.
+        left_out: how many lines are no rows.
+    """
+    lines = file.read_bytes().split(b"\n")
+    odd = sum(not _decodes(line, "utf-8") for line in lines)
+    if not odd:
+        why = f"{left_out:,} of {len(lines):,} lines have more or fewer fields than the first"
+        return f"{file.name}: {why}; correct them, or leave them out with --skip-lines"
+    # cp1252 has no sign for five bytes; latin-1 reads everything, so it comes last
+    encoding = next(name for name in ("cp1252", "latin-1") if all(_decodes(line, name) for line in lines))
+    return f"{file.name}: {odd:,} of {len(lines):,} lines are not UTF-8; they read as {encoding}: --encoding {encoding}"
+
+
+def _decodes(line: bytes, encoding: str) -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def called(source: str | Path) -> str:
@@ -415,12 +447,15 @@ def called(source: str | Path) -> str:
     return plain(Path(path).stem or "catalog")
 
 
+EXCEL = (".xlsx", ".xls", ".xlsm")
 ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
 
 
-def _files(root: Path, files: Sequence[Path], beside: Iterable[Path] = ()) -> SourceFiles:
+def _files(root: Path, files: Sequence[Path], encoding: str, beside: Iterable[Path] = ()) -> SourceFiles:
     kind = ENDINGS[files[0].suffix.lower()]
-    dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
+    dialect = (
+        Csv.model_validate({"delimiter": _delimiter(files), "encoding": encoding}) if kind is CSV else None
+    )
     unread = tuple(file.name for file in beside if file not in files)
     return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect, unread)
 

@@ -71,13 +71,23 @@ SELECTED = ("refuse", "allow")
 @click.option(
     "--data-dependent", type=click.Choice(SELECTED), help="let noisy numbers choose how views are measured"
 )
+@click.option(
+    "--encoding", default="utf-8", type=click.Choice(["utf-8", "cp1252", "latin-1"]), help="of CSV files"
+)
+@click.option("--skip-lines", is_flag=True, help="leave out lines of CSV files that are no rows")
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
 @click.option("--most-rows", type=click.IntRange(1), help="public guess: rows that hardly any unit exceeds")
 @tells
 def init(
-    source: str, output: Path, name: str | None, workload: Path | None, interactive: bool, **said: Any
+    source: str,
+    output: Path,
+    name: str | None,
+    workload: Path | None,
+    interactive: bool,
+    encoding: str,
+    **said: Any,
 ) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 
@@ -99,8 +109,13 @@ def init(
     if interactive and workload is None:
         workload = _questions()
     questions = None if workload is None else DraftWorkload(statements(workload), guess)
-    ask = _asking(choices) if interactive else lambda _: choices
-    drafted = api.init(source, output, name=name, ask=ask, workload=questions)
+    asked = _asking(choices) if interactive else lambda _: choices
+
+    def ask(sketch: Sketch) -> CuratorChoices:
+        _refuse_lost_lines(sketch, Path(source), skipped=said["skip_lines"])
+        return asked(sketch)
+
+    drafted = api.init(source, output, name=name, ask=ask, workload=questions, encoding=encoding)
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
@@ -109,6 +124,20 @@ def init(
         "unread": list(drafted.unread),
     }  # fmt: skip
     return CommandOutput(value, _draft_text(output, drafted))
+
+
+def _refuse_lost_lines(sketch: Sketch, source: Path, *, skipped: bool) -> None:
+    """Refuse a draft that would be about some of the lines alone, unless she says so.
+
+    Raises:
+        InterfaceError: lines of a file are no rows.
+    """
+    from dpsql.curator.draft.profile import lost_lines
+
+    for table in sketch.tables if not skipped else ():
+        if table.left_out:
+            file = source if source.is_file() else source / table.place
+            raise InterfaceError(lost_lines(file, table.left_out), hint="no catalog is written")
 
 
 def _questions() -> Path | None:

@@ -130,6 +130,8 @@ def statements(file: Path) -> tuple[str, ...]:
 
     try:
         text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InterfaceError(f"there is no file {file}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{file} cannot be read as text ({type(error).__name__})") from error
     pieces, _ = split(text + "\n;")
