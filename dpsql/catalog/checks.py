@@ -51,7 +51,7 @@ from dpsql.catalog.model import CatalogFields, View
 from dpsql.catalog.private_columns import check_private_keys
 from dpsql.catalog.reported import check_reported
 from dpsql.catalog.source import check_queries
-from dpsql.catalog.summaries import check_summaries, check_summary_uses, summaries_of
+from dpsql.catalog.summaries import check_people, check_summaries, check_summary_uses, summaries_of
 from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError, SourceError, visible
 
@@ -86,7 +86,7 @@ def check_catalog(catalog: CatalogFields) -> None:
         with _at("tables", name, "foreign_keys"):
             reachable(catalog, name)
     _check_unit(catalog)
-    _check_people(catalog)
+    check_people(catalog)
     check_summaries(catalog)
     _distinct(catalog.views, "views")
     for name, view in catalog.views.items():
@@ -203,37 +203,6 @@ def _check_unit(catalog: CatalogFields) -> None:
         )
     if table.is_public:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
-
-
-def _check_people(catalog: CatalogFields) -> None:
-    """Refuse a table of people made of rows that are not each person's own, or that do not lie together.
-
-    **Privacy**: a row of it is a function of one person's rows alone, as section 2 of docs/privacy.md needs.
-    """
-    for name, table in catalog.tables.items():
-        of, key, path = table.people_of, str(table.key), ("tables", name, "people_of")
-        if of is None:
-            continue
-        rows, source = catalog.tables[of], catalog.source
-        refuse({
-            f"its rows are the people; write `unit: {name}.{key}`": catalog.privacy.unit.table != name,
-            f"`{of}` is public; its rows must be private": rows.is_public,
-            f"`{of}` is made of rows itself; name the table that has them": rows.people_of is not None,
-            f"`{key}` is derived; the key must be a column of the source": key in {*table.derive, *rows.derive},
-            "a stream's batches make no people, since a person returns; write a table with one row a person":
-                catalog.stream is not None,
-            "people who report for themselves are no rows here; leave out `collection`, or `people_of`":
-                catalog.collection is not None,
-            "on a server, make a view with one row a person and vouch for it by `trusted: true`":
-                source is not None and source.kind.is_server,
-            "devices report one value a person; leave out `reported`, or `people_of`":
-                any(column.reported is not None for column in table.written.values()),
-        }, *path)  # fmt: skip
-        with _at("tables", of):
-            owner = unit_path(catalog, of)
-        if owner is None or (owner.path, owner.column) != ((), key):
-            reason = f"rows of `{of}` must belong to `{key}`; write `unit_path: [{key}]` there"
-            raise Problem(("tables", of, "foreign_keys"), reason)
 
 
 def _check_view(catalog: CatalogFields, name: str, view: View) -> None:

@@ -234,12 +234,16 @@ def with_people(catalog: Mapping[str, Any]) -> dict[str, Any]:
 def _same_place(source: Mapping[str, Any], of: str, name: str) -> dict[str, Any]:
     """A source in which a table reads what another one reads."""
 
-    def both(places: Any) -> Any:
-        return {name: places[of], **places} if isinstance(places, dict) and of in places else places
-
-    places = {key: both(source[key]) for key in ("tables", "hive") if key in source}
-    csv = source.get("csv")
-    return {**source, **places} | ({"csv": {**csv, "columns": both(csv.get("columns", {}))}} if csv else {})
+    written, csv = dict(source), source.get("csv")
+    sections = [(written, "tables"), (written, "hive")]
+    if isinstance(csv, dict):
+        written["csv"] = dict(csv)
+        sections.append((written["csv"], "columns"))
+    for section, key in sections:
+        places = section.get(key)
+        if isinstance(places, dict) and of in places:
+            section[key] = {name: places[of], **places}
+    return written
 
 
 def _listed_columns(value: Any) -> Any:

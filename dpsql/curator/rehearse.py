@@ -124,17 +124,9 @@ class RehearsedQuestion(NamedTuple):
             return inf
         return max((c.half / c.typical if c.half and c.typical else inf for c in self.columns), default=0.0)
 
-    @property
-    def usable(self) -> bool:
-        """True if no column of it is red or unclear."""
-        return self.width <= RED
 
-
-class OfferedChange(NamedTuple):
-    """A change of a catalog, with the numbers of the questions that are usable under it."""
-
-    words: str
-    usable: tuple[int, ...]
+OfferedChange = tuple[str, tuple[int, ...]]
+"""A change of a catalog in words, and the numbers of the questions that are usable under it."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,7 @@ class RehearsalReport:
     @property
     def usable(self) -> tuple[int, ...]:
         """Numbers of the questions that are neither red nor unclear."""
-        return tuple(number for number, question in enumerate(self.questions, 1) if question.usable)
+        return tuple(number for number, question in enumerate(self.questions, 1) if question.width <= RED)
 
 
 def rehearse_catalog(
@@ -243,14 +235,14 @@ def with_offers(
         changes += [
             (f"{named}; {words}", changed, stated, kept) for words, changed, stated in _changes(fewer, guess)
         ]
-    offers = []
+    offers = list[OfferedChange]()
     for words, changed, stated, numbers in changes:
         asked = [workload[number - 1] for number in numbers]
         under = rehearse_catalog(changed, asked, stated, releases=OFFER_RELEASES, progress=progress)
-        offers.append(OfferedChange(words, tuple(numbers[position - 1] for position in under.usable)))
-    better = [offer for offer in offers if len(offer.usable) > len(report.usable)]
+        offers.append((words, tuple(numbers[position - 1] for position in under.usable)))
+    better = [offer for offer in offers if len(offer[1]) > len(report.usable)]
     # equal numbers stay in their order: one change before two
-    return replace(report, offers=tuple(sorted(better, key=lambda offer: -len(offer.usable))[:OFFERS]))
+    return replace(report, offers=tuple(sorted(better, key=lambda offer: -len(offer[1]))[:OFFERS]))
 
 
 def _within_reach(report: RehearsalReport) -> tuple[int, ...]:

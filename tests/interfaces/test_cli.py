@@ -211,7 +211,7 @@ MISTAKES = {
     "no such folder": ("init nowhere -o new.yaml", "there is no folder or file nowhere"),
     "Excel": ("init excel -o new.yaml", "has Excel files; save each sheet as CSV (UTF-8)"),
     "an empty file": ("init empty -o new.yaml", "a.csv is empty"),
-    "a column twice": ("init twice -o new.yaml", "the first line of a.csv names 'id' twice"),
+    "a column twice": ("init twice -o new.yaml", "the first line of a.csv names 'ID' twice"),
     "another encoding": (
         "init latin -o new.yaml",
         "2 of 4 lines are not UTF-8; they read as cp1252: --encoding cp1252",

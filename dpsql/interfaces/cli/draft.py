@@ -86,7 +86,6 @@ def init(
     name: str | None,
     workload: Path | None,
     interactive: bool,
-    encoding: str,
     **said: Any,
 ) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
@@ -115,7 +114,7 @@ def init(
         _refuse_lost_lines(sketch, Path(source), skipped=said["skip_lines"])
         return asked(sketch)
 
-    drafted = api.init(source, output, name=name, ask=ask, workload=questions, encoding=encoding)
+    drafted = api.init(source, output, name=name, ask=ask, workload=questions, encoding=said["encoding"])
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),

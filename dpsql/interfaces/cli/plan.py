@@ -426,8 +426,8 @@ def rehearsal_text(report: RehearsalReport) -> str:
         f"{len(report.usable)} of {len(report.questions)} questions are usable: neither red nor unclear, half of each "
         "interval at most half of its answer",
         *(
-            f"{len(offer.usable)} usable ({', '.join(map(str, offer.usable))}): {offer.words}"
-            for offer in report.offers
+            f"{len(usable)} usable ({', '.join(map(str, usable))}): {words}"
+            for words, usable in report.offers
         ),
     ]
     return "\n".join([*lines, "made-up rows show gross misses only; no real row was read"])
