@@ -160,6 +160,7 @@ KEYS: Mapping[str, Place] = {
         "role": ("fact", "facts"),
         "key": ("sale_id", "[sale_id]"),
         "private": ("true", "false"),
+        "people_of": ("sales", "sale", {"@": "tables.customer"}),
         "columns": ("{amount: {type: decimal, lower: 0, upper: 500, measure: true}}", "{amount: {type: money}}",
                     {"tables.sales.measures": "{}"}),
         "summaries": ("{visits: {of: sales, is: count(*), type: int, lower: 0, upper: 50}}", "{visits: {of: sales, is: avg(amount), type: decimal}}",

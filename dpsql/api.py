@@ -563,6 +563,7 @@ def init(
     name: str | None = None,
     ask: Callable[[Sketch], CuratorChoices] | None = None,
     workload: DraftWorkload | None = None,
+    encoding: str = "utf-8",
 ) -> CatalogDraft:
     """Draft a catalog from raw tables; every value read from private rows is marked `confirm: true`.
 
@@ -572,12 +573,13 @@ def init(
         name: the catalog's name.
         ask: takes the sketch and returns the curator's choices; without it the draft leaves them open.
         workload: statements to design the views for, as `design` does.
+        encoding: of CSV files.
 
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
     from dpsql.curator.draft import draft_from_source, leave_open
 
-    return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload)
+    return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload, encoding)
 
 
 def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None = None) -> CatalogDesign:

@@ -50,7 +50,7 @@ from dpsql.catalog.graph import (
 from dpsql.catalog.model import CatalogFields, View
 from dpsql.catalog.private_columns import check_private_keys, check_reported
 from dpsql.catalog.source import check_queries
-from dpsql.catalog.summaries import check_summaries, check_summary_uses, summaries_of
+from dpsql.catalog.summaries import check_people, check_summaries, check_summary_uses, summaries_of
 from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError, SourceError, visible
 
@@ -85,6 +85,7 @@ def check_catalog(catalog: CatalogFields) -> None:
         with _at("tables", name, "foreign_keys"):
             reachable(catalog, name)
     _check_unit(catalog)
+    check_people(catalog)
     check_summaries(catalog)
     _distinct(catalog.views, "views")
     for name, view in catalog.views.items():
@@ -194,7 +195,11 @@ def _check_unit(catalog: CatalogFields) -> None:
     table = catalog.tables[unit]
     if table.key != key:
         key_hint = f"write `{unit}.{table.key}` or " if table.key else ""
-        raise Problem(path, f"`{key}` is not the key of `{unit}`; {key_hint}set `key: {key}` under `{unit}`")
+        raise Problem(
+            path,
+            f"`{key}` is not the key of `{unit}`; {key_hint}set `key: {key}` under `{unit}`; where it repeats there, "
+            f"declare `people: {{people_of: {unit}, key: {key}, columns: []}}` and write `people.{key}`",
+        )
     if table.is_public:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
 

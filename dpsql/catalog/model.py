@@ -23,7 +23,7 @@ from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for
 from dpsql.catalog.collection import Collection
 from dpsql.catalog.columns import CutsField
 from dpsql.catalog.source import Source
-from dpsql.catalog.tables import Table
+from dpsql.catalog.tables import Table, with_people
 from dpsql.errors import CatalogError
 
 DEFAULT_CELLS = 2**24
@@ -413,6 +413,12 @@ class CatalogFields(Model):
     )
     _file: Path | None = PrivateAttr(default=None)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _people_in_full(cls, values: Any) -> Any:
+        written = isinstance(values, dict) and isinstance(values.get("tables"), dict)
+        return with_people(values) if written else values
+
     @field_validator("dpsql", mode="before")
     @classmethod
     def _version(cls, value: Any) -> Any:
@@ -479,4 +485,10 @@ class CatalogFields(Model):
         """
         left_out = {"source", "ledger"}
         public = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=left_out)
+        for name, table in self.tables.items():
+            domains = self.tables[table.people_of].written if table.people_of else {}
+            plain = {column: spec.model_copy(update={"confirm": False}) for column, spec in domains.items()}
+            # one domain is written once, so that who moves a bound moves both
+            if table.people_of and all(plain.get(column) == spec for column, spec in table.written.items()):
+                public["tables"][name]["columns"] = list(table.written)
         return json.dumps(public, ensure_ascii=False, separators=(",", ":"))

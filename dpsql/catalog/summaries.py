@@ -159,6 +159,39 @@ def tables_read(catalog: CatalogFields) -> dict[str, None]:
     return names
 
 
+def check_people(catalog: CatalogFields) -> None:
+    """Refuse a table of people made of rows that are not each person's own, or that do not lie together.
+
+    **Privacy**: a row of it is a function of one person's rows alone, as section 2 of docs/privacy.md needs.
+    """
+    for name, table in catalog.tables.items():
+        of, key, path = table.people_of, str(table.key), ("tables", name, "people_of")
+        if of is None:
+            continue
+        rows, source = catalog.tables[of], catalog.source
+        refuse({
+            f"its rows are the people; write `unit: {name}.{key}`": catalog.privacy.unit.table != name,
+            f"`{of}` is public; its rows must be private": rows.is_public,
+            f"`{of}` is made of rows itself; name the table that has them": rows.people_of is not None,
+            f"`{key}` is derived; the key must be a column of the source": key in {*table.derive, *rows.derive},
+            "a stream's batches make no people, since a person returns; write a table with one row a person":
+                catalog.stream is not None,
+            "people who report for themselves are no rows here; leave out `collection`, or `people_of`":
+                catalog.collection is not None,
+            "on a server, make a view with one row a person and vouch for it by `trusted: true`":
+                source is not None and source.kind.is_server,
+            "devices report one value a person; leave out `reported`, or `people_of`":
+                any(column.reported is not None for column in table.written.values()),
+        }, *path)  # fmt: skip
+        try:
+            owner = unit_path(catalog, of)
+        except CatalogError as error:
+            raise Problem(("tables", of), str(error)) from None
+        if owner is None or (owner.path, owner.column) != ((), key):
+            reason = f"rows of `{of}` must belong to `{key}`; write `unit_path: [{key}]` there"
+            raise Problem(("tables", of, "foreign_keys"), reason)
+
+
 def check_summaries(catalog: CatalogFields) -> None:
     """Refuse summaries that are no exact function of their own person's rows.
 

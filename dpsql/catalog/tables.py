@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, FiniteFloat, ValidationInfo, field_validator, model_validator
 
-from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for, to_units
+from dpsql.catalog.base import Exact, Model, OneOf, Problem, Text, nearest, refuse, short_for, to_units
 from dpsql.catalog.columns import (
     DEFAULT_SCALE,
     DROP,
@@ -198,6 +198,60 @@ class PublicGuess(Model):
         return self
 
 
+def with_people(catalog: Mapping[str, Any]) -> dict[str, Any]:
+    """A catalog as it is written, each table with `people_of` in full: role, domains, place, and its key's owner.
+
+    Args:
+        catalog: as YAML or JSON has it; nothing is checked but names in a list of columns.
+
+    Raises:
+        Problem: there is no such table, or it does not declare a listed column.
+    """
+    tables, source = dict(catalog["tables"]), catalog.get("source")
+    for name, table in catalog["tables"].items():
+        of = table.get("people_of") if isinstance(table, dict) else None
+        if of is None:
+            continue
+        rows = tables.get(of) if of != name else None
+        if not isinstance(rows, dict):
+            hint = nearest(str(of), tuple(other for other in tables if other != name))
+            raise Problem(("tables", name, "people_of"), f"no other table `{of}`; {hint}")
+        columns, domains = table.get("columns", {}), rows.get("columns") or {}
+        if isinstance(columns, list):
+            unknown = next((column for column in columns if column not in domains), None)
+            if unknown is not None:
+                reason = f"`{of}` declares no column `{unknown}`; {nearest(str(unknown), tuple(domains))}"
+                raise Problem(("tables", name, "columns"), reason)
+            # the mark beside the one domain that is written stands for both
+            columns = {c: {k: v for k, v in domains[c].items() if k != "confirm"} for c in columns}
+        tables[name] = {"role": DIMENSION.name, "private": True, **table, "columns": columns}
+        tables[of] = {**rows, "foreign_keys": {table.get("key"): name, **(rows.get("foreign_keys") or {})}}
+        if isinstance(source, dict):
+            source = _same_place(source, of, name)
+    return {**catalog, "tables": tables} | ({} if source is None else {"source": source})
+
+
+def _same_place(source: Mapping[str, Any], of: str, name: str) -> dict[str, Any]:
+    """A source in which a table reads what another one reads."""
+
+    written, csv = dict(source), source.get("csv")
+    sections = [(written, "tables"), (written, "hive")]
+    if isinstance(csv, dict):
+        written["csv"] = dict(csv)
+        sections.append((written["csv"], "columns"))
+    for section, key in sections:
+        places = section.get(key)
+        if isinstance(places, dict) and of in places:
+            section[key] = {name: places[of], **places}
+    return written
+
+
+def _listed_columns(value: Any) -> Any:
+    if isinstance(value, list):
+        raise ValueError("a list of names goes with `people_of`; declare each column with its type")
+    return value
+
+
 class Table(Model):
     """One table of the star: fact, dimension or domain (a public list of values)."""
 
@@ -208,8 +262,18 @@ class Table(Model):
     private: bool | None = Field(
         None, description="facts and dimensions are private unless a dimension says false"
     )
-    written: dict[str, Column] = Field(
-        default_factory=dict, alias="columns", description="those that are asked about"
+    people_of: str | None = Field(
+        None,
+        description="the table whose rows make this one: a row for each value of `key`, of several values the least "
+        "by its text",
+    )
+    written: Annotated[
+        dict[str, Column],
+        BeforeValidator(_listed_columns, json_schema_input_type=dict[str, Column] | list[str]),
+    ] = Field(
+        default_factory=dict,
+        alias="columns",
+        description="those that are asked about; under `people_of` names of columns of that table are enough",
     )
     summaries: dict[str, Summary] = Field(
         default_factory=dict,

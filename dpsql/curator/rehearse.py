@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from math import comb, inf
+from math import ceil, comb, inf
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -34,10 +34,12 @@ from typing import NamedTuple
 
 import duckdb
 
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, parse_catalog
+from dpsql.catalog.catalog import catalog_text
 from dpsql.catalog.model import MOST
 from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
+from dpsql.curator.design import design_catalog
 from dpsql.curator.prove.layouts import OneFile
 from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
 from dpsql.errors import CatalogError, Error, InterfaceError
@@ -115,6 +117,17 @@ class RehearsedQuestion(NamedTuple):
     uncompared: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def width(self) -> float:
+        """The widest relative half-width of its columns; infinite where it is refused, or the laws disagree."""
+        if self.refusal or any(column.light == "unclear" for column in self.columns):
+            return inf
+        return max((c.half / c.typical if c.half and c.typical else inf for c in self.columns), default=0.0)
+
+
+OfferedChange = tuple[str, tuple[int, ...]]
+"""A change of a catalog in words, and the numbers of the questions that are usable under it."""
+
 
 @dataclass(frozen=True)
 class RehearsalReport:
@@ -126,6 +139,7 @@ class RehearsalReport:
         units, rows: that were made up.
         questions: in the order of the workload.
         misses: `statement: column` whose misses are no chance (Holm over all columns at 1%).
+        offers: changes under which most questions are usable, the best first; none unless they were wanted.
     """
 
     laws: tuple[str, ...]
@@ -134,6 +148,12 @@ class RehearsalReport:
     rows: int
     questions: tuple[RehearsedQuestion, ...]
     misses: tuple[str, ...]
+    offers: tuple[OfferedChange, ...] = ()
+
+    @property
+    def usable(self) -> tuple[int, ...]:
+        """Numbers of the questions that are neither red nor unclear."""
+        return tuple(number for number, question in enumerate(self.questions, 1) if question.width <= RED)
 
 
 def rehearse_catalog(
@@ -177,6 +197,79 @@ def rehearse_catalog(
     return RehearsalReport(
         tuple(laws), releases, guess.units, guess.rows, questions, tuple(_beyond_chance(questions))
     )
+
+
+MORE, FEWER, OFFERS, OFFER_RELEASES = 3, 3, 3, 2
+"""Times the epsilon that a change spends; one of so many questions that it keeps; how many changes are shown; releases
+of each law that judge one."""
+
+
+def with_offers(
+    catalog: Catalog,
+    workload: Sequence[str],
+    guess: Guess,
+    report: RehearsalReport,
+    progress: Progress = silent,
+) -> RehearsalReport:
+    """A report with the changes that make most questions usable, each of them rehearsed.
+
+    Args:
+        catalog, workload, guess: as of `rehearse_catalog`; the catalog was read from a file.
+        report: its report.
+        progress: as of `rehearse_catalog`.
+
+    Raises:
+        Error: as `rehearse_catalog`.
+
+    **Privacy**: as of `rehearse_catalog`; no private table is opened.
+    """
+    kept = _within_reach(report)
+    every = tuple(range(1, len(workload) + 1))
+    changes = [(*change, every) for change in _changes(catalog, guess)]
+    if catalog.file is not None and 0 < len(kept) < len(workload):
+        chosen = [workload[number - 1] for number in kept]
+        designed = design_catalog(catalog_text(catalog.file), catalog.file, chosen, guess).text
+        fewer = parse_catalog(designed, str(catalog.file), catalog.file)
+        named = f"only the questions {', '.join(map(str, kept))}"
+        changes.append((named, fewer, guess, kept))
+        changes += [
+            (f"{named}; {words}", changed, stated, kept) for words, changed, stated in _changes(fewer, guess)
+        ]
+    offers = list[OfferedChange]()
+    for words, changed, stated, numbers in changes:
+        asked = [workload[number - 1] for number in numbers]
+        under = rehearse_catalog(changed, asked, stated, releases=OFFER_RELEASES, progress=progress)
+        offers.append((words, tuple(numbers[position - 1] for position in under.usable)))
+    better = [offer for offer in offers if len(offer[1]) > len(report.usable)]
+    # equal numbers stay in their order: one change before two
+    return replace(report, offers=tuple(sorted(better, key=lambda offer: -len(offer[1]))[:OFFERS]))
+
+
+def _within_reach(report: RehearsalReport) -> tuple[int, ...]:
+    """Numbers of the questions with the narrowest intervals: a third of all, and no fewer than are usable."""
+    by_width = sorted(
+        range(1, len(report.questions) + 1), key=lambda number: report.questions[number - 1].width
+    )
+    number = max(len(report.usable), len(by_width) // FEWER, 1)
+    return tuple(sorted(n for n in by_width[:number] if report.questions[n - 1].width < inf))
+
+
+def _changes(catalog: Catalog, guess: Guess) -> Iterator[tuple[str, Catalog, Guess]]:
+    """More epsilon, and a bound by rule where publishing would choose one; with the guess under that rule."""
+    privacy = catalog.privacy
+    if privacy.epsilon is not None and privacy.epsilon < (more := min(privacy.epsilon * MORE, privacy.cap)):
+        spent = catalog.model_copy(update={"privacy": privacy.model_copy(update={"epsilon": more})})
+        yield f"epsilon {float(more):g} instead of {float(privacy.epsilon):g}", spent, guess
+    chosen = [name for name in catalog.star.tables if catalog.tables[name].chooses_rows]
+    if chosen:
+        most = ceil(guess.most or 2 * guess.mean)
+        rule: dict[str, object] = {"max_ids": most, "clipped_share": Fraction(0)}
+        tables = {name: catalog.tables[name].model_copy(update=rule) for name in chosen}
+        by_rule = catalog.model_copy(update={"tables": {**catalog.tables, **tables}})
+        words = (
+            f"`max_ids: {most}, clipped_share: 0` in {', '.join(chosen)}, where a rule lets nobody own more"
+        )
+        yield words, by_rule, replace(guess, most=most)
 
 
 def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_rows: float | None) -> Guess:

@@ -45,6 +45,7 @@ from dpsql.engines.schema_union import (
     SchemaGroup,
     TableUse,
     folder_values,
+    one_row_a_person,
     parquet_members,
     schema_of,
     table_use,
@@ -391,6 +392,8 @@ def _view(opening: _Opening, table: str, members: Sequence[SchemaGroup], source:
             f"SELECT {', '.join(listed)} FROM ({select})",
             {plain.get(n, n): types[n] for n in types},
         )
+    if person := opening.use(table).person:
+        select = one_row_a_person(table, select, types, person)
     try:
         opening.raw.connection.execute(f"CREATE OR REPLACE VIEW memory.raw.{identifier(table)} AS {select}")
     except duckdb.Error as error:

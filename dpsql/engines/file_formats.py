@@ -39,7 +39,7 @@ from typing import IO, Any
 import duckdb
 
 from dpsql.catalog.source import DELTA, ICEBERG, Csv, SourceKind, expand
-from dpsql.errors import SourceError
+from dpsql.errors import SourceError, visible
 from dpsql.extras import extra
 from dpsql.row_expressions import identifier
 
@@ -159,9 +159,13 @@ def _header(stream: IO[bytes], file: Path, dialect: Csv) -> tuple[str, ...]:
     """Column names from the first line."""
     names = _row(stream.readline(LONGEST + 1).removesuffix(b"\n"), dialect) or []
     distinct = {name.lower() for name in names}
+    if not file.stat().st_size:
+        raise SourceError(f"{file.name} is empty", hint="its first line names its columns")
     if not names or "" in distinct or len(distinct) < len(names):
+        twice = next((name for i, name in enumerate(names) if name.lower() in map(str.lower, names[:i])), "")
+        wrong = f"names {visible(twice)!r} twice" if twice else "leaves a column without a name"
         raise SourceError(
-            f"the first line of {file.name} names no columns, or one of them twice",
+            f"the first line of {file.name} {wrong}",
             hint="give each column a name of its own (case is ignored), and write source.csv as the file is "
             "written; source.csv.columns names columns of a file without a header",
         )

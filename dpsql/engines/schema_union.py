@@ -17,7 +17,7 @@ Which columns there are, their types, what is refused and what is NULL follow fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +81,7 @@ class TableUse:
         folders: columns whose values stand in names of folders.
         public: whether its rows are; then a line that is no row is an error.
         listed: whether columns of types that are not listed are left out; a draft and a SELECT see them.
+        person: the key of which each value makes one row (`people_of`); empty where rows stay as they are.
     """
 
     declared: Mapping[str, DeclaredType] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class TableUse:
     folders: tuple[str, ...] = ()
     listed: bool = False
     public: bool = False
+    person: str = ""
 
     def names(self, column: str) -> bool:
         """True if the catalog names a column."""
@@ -117,7 +119,8 @@ def _declared_use(catalog: Catalog, name: str, folders: Sequence[str] = ()) -> T
         if owner == name and column not in derived:
             spec = {c.lower(): s for c, s in catalog.tables[root].columns.items()}.get(key_of(catalog, root))
             keys[column] = spec is not None and spec.type == "int"
-    return TableUse(declared, keys, tuple(folders), listed=True, public=table.is_public)
+    person = "" if table.people_of is None else str(table.key)
+    return TableUse(declared, keys, tuple(folders), listed=True, public=table.is_public, person=person)
 
 
 def _is_small(lower: str | None, upper: str | None) -> bool:
@@ -199,6 +202,28 @@ def united(
         f"SELECT {', '.join(c) or '1'} FROM {m.relation}" for c, m in zip(selected, members, strict=True)
     )
     return " UNION ALL ".join(selects), types
+
+
+def one_row_a_person(table: str, select: str, columns: Iterable[str], person: str) -> str:
+    """The rows of a SELECT put together by a key: of each column the least value by its text's bytes, NULLs aside.
+
+    Args:
+        table: for messages.
+        select: the rows, keys as the texts or numbers by which they are joined.
+        columns: all of its columns.
+        person: the key.
+
+    Raises:
+        SourceError: there is no such column.
+
+    **Privacy**: a row is a function of the rows with its key; rows without a key make none.
+    """
+    key = next((identifier(name) for name in columns if name.lower() == person.lower()), None)
+    if key is None:
+        raise SourceError(f"tables.{table}.key: the source has no column `{person}`")
+    values = (identifier(name) for name in columns if name.lower() != person.lower())
+    least = (f"arg_min({value}, CAST({value} AS VARCHAR)) AS {value}" for value in values)
+    return f"SELECT {', '.join([key, *least])} FROM ({select}) WHERE {key} IS NOT NULL GROUP BY {key}"
 
 
 def _meeting(

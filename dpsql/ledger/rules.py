@@ -145,9 +145,11 @@ def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None)
         remaining += Fraction(reserved.grains(), GRAINS)
         spent -= reserved.key_grains()
     if charge_grains(cost) > limit_grains(remaining):
+        # what buys the cap is rounded down, and 3.99999 left of an untouched 4 would read as a spend
+        left = lineage.cap if remaining >= lineage.limit else currency.payable(max(remaining, Fraction(0)))
         raise BudgetExceeded(
-            f"lineage {lineage.name!r} has {_short(currency.payable(max(remaining, Fraction(0))))} epsilon left"
-            f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
+            f"this release costs epsilon {_short(currency.epsilon(cost))}; the cap of lineage {lineage.name!r} is "
+            f"{_short(lineage.cap)}{currency.at_delta}, and {_short(left)} epsilon left of it",
             hint="lower epsilon; a cap never rises",
         )
     if math.ceil(spend.delta * KEY_GRAINS) + spent > math.floor(lineage.key_delta * KEY_GRAINS):

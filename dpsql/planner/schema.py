@@ -215,7 +215,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names = {k.lower(): k for k in known}
     matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
-    alike = bool(matches) and _edits(word.lower(), matches[0]) <= max(1, len(word) // 3)
+    alike = bool(matches) and _edits(word.lower(), matches[0]) <= max(1, (len(word) + 1) // 3)
     return f"did you mean {names[matches[0]]}?" if alike else ""
 
 

@@ -7,6 +7,7 @@ no temporary files, one thread (faster here than two), and its configuration can
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -498,6 +499,8 @@ def open_release(
         MachineFault: there is no memory for it.
     """
     file = release_file(path, as_of)
+    if not file.is_file() and re.match(r"\s*(select|with|from)\s", str(path), re.IGNORECASE):
+        raise ReleaseError("the release comes first and the SQL second", hint="the two look swapped")
     if not file.is_file():
         raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
     check_alone(file)

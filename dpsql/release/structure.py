@@ -89,6 +89,8 @@ def refused(path: Path, reason: str, hint: str = "ask its curator for a fresh co
 
 def damaged(path: Path) -> ReleaseError:
     """The error of a file that DuckDB cannot read."""
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return ReleaseError(f"{path} is a catalog, not a release", hint="publish it first: `dpsql publish`")
     return ReleaseError(
         f"{path} is not a dpsql release, or it is damaged", hint="ask its curator for a fresh copy"
     )

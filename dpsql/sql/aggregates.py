@@ -303,7 +303,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
             "a row with one part NULL would drop the other part",
             at=call,
             clause="SELECT",
-            hint="sum the parts one by one, or declare the expression as a measure",
+            hint="ask the curator for it as a column, `derive: {difference: ..}` in its table, and aggregate that",
         )
     return left.plus(right, sign), count
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from sqlglot import exp
 
@@ -95,6 +96,18 @@ def column_of(number: int, name: str) -> exp.Column:
     return column
 
 
+FEW_COLUMNS = 5
+
+
+def _columns_hint(name: str, candidates: Sequence[str]) -> str:
+    """All columns where they are few, else the nearest of them."""
+    columns = list(dict.fromkeys(candidates))
+    if len(columns) <= FEW_COLUMNS:
+        return f"there are {', '.join(columns)}"
+    near = get_close_matches(name, columns, FEW_COLUMNS, 0)
+    return f"the nearest are {', '.join(near)}; information_schema.columns lists all {len(columns)}"
+
+
 def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
     """The expression that a column name stands for.
 
@@ -133,7 +146,7 @@ def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
             f"there is no column {node.name!r}",
             at=node,
             clause="column",
-            hint=nearest(name, candidates) or "dpsql lists columns under information_schema.columns",
+            hint=nearest(name, candidates) or _columns_hint(name, candidates),
         )
     if len(columns) > 1 and name not in rows.shared and any(column != columns[0] for column in columns[1:]):
         aliases = [s.alias for s in rows.sources if name in s.columns]

@@ -7,8 +7,10 @@ same statement has the same answer. Functions that read and change trees come fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeVar
 
@@ -297,7 +299,7 @@ def parse(text: str, dialect: str = "") -> Node:
     try:
         statements = guard.parse(text, reader)
     except ParseError as error:
-        raise _located(error) from error
+        raise _located(error, text) from error
     except (
         SqlglotError,
         RecursionError,
@@ -356,19 +358,26 @@ def known_dialect(dialect: str) -> str:
     return name
 
 
-def _located(error: ParseError) -> SqlSyntaxError:
+OPENING = ("select", "with", "from", "values")
+"""Words by which a query begins."""
+_TOP = re.compile(r"\bselect\s+(distinct\s+)?top\s*\(?\s*(\d+)", re.IGNORECASE)
+
+
+def _located(error: ParseError, text: str) -> SqlSyntaxError:
     detail = error.errors[0] if error.errors else {}
     highlight = str(detail.get("highlight") or "")
     place = f" near {highlight[:40]!r}" if highlight.strip() else ""
     quote = f' quote it if it is a name ("{highlight}"),' if highlight.isidentifier() else ""
     line, column = detail.get("line"), detail.get("col")
     at = f" at line {line}, column {column}" if line else ""
-    return refusal(
-        SqlSyntaxError,
-        f"the statement does not parse{at}{place}",
-        clause="statement",
-        hint=f"check the spelling there,{quote} or name its dialect",
-    )
+    hint = f"check the spelling there,{quote} or name its dialect"
+    if top := _TOP.search(text):
+        hint = f'TOP is of T-SQL: name the dialect "tsql", or end with LIMIT {top[2]}'
+    first = re.match(r"\s*([A-Za-z]+)", text)
+    verb = get_close_matches(first[1].lower(), OPENING, 1) if first else []
+    if first and verb and verb[0] != first[1].lower():
+        return SqlSyntaxError(f"no query begins with {first[1]!r}", hint=f"did you mean {verb[0].upper()}?")
+    return refusal(SqlSyntaxError, f"the statement does not parse{at}{place}", clause="statement", hint=hint)
 
 
 NAMED = NAMED_SCALARS | NAMED_OVER_ROWS

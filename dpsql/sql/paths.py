@@ -272,5 +272,5 @@ def check_tests(rows: RowRelation, paths: Paths, tests: list[Node]) -> None:
                 f"a release cannot tell which partners have no row of {paths.root} (anti-join)",
                 at=columns[0],
                 clause="WHERE",
-                hint=f"start FROM {paths.root}, or compare its columns with constants",
+                hint=f"COUNT(DISTINCT ..) FROM {paths.root} counts those who have one, to be subtracted from all",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dpsql.central.central import publish_release
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source, leave_open
 from dpsql.errors import CatalogError, InterfaceError, SourceError, UnknownName
+from dpsql.federation.session import open_session
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command
 from tests.releases import published, write_tables
@@ -616,19 +618,84 @@ def test_where_na_may_be_no_value_the_draft_says_what_to_write(text: str, said: 
     assert ("where NA means that a value is missing, declare it as `null`" in draft) == said
 
 
-def test_a_column_that_repeats_people_needs_a_table_of_them(tmp_path: Path) -> None:
+def test_a_column_that_repeats_people_makes_a_table_of_them(tmp_path: Path) -> None:
     source, owner = tmp_path / "data", CuratorChoices(unit="people.who")
     source.mkdir()
-    (source / "log.csv").write_text("who,score\n1,3\n1,4\n2,4\n")
-    with pytest.raises(
-        InterfaceError,
-        match=r"who` is not a unique column.*; choose one of row; .*need a table with one row each",
-    ):
-        drafted(source, tmp_path / "a.yaml", CuratorChoices(unit="log.who"))
+    (source / "log.csv").write_text("who,score,side\n1,3,a\n1,4,b\n2,4,a\n")
+    for made in (CuratorChoices(unit="log.who", traits=frozenset({"score"})), CuratorChoices(unit="log.who")):
+        with_people = drafted(source, tmp_path / f"{bool(made.traits)}.yaml", made)
+        people = with_people.tables["people"]
+        assert (people.people_of, people.key, list(people.written)) == ("log", "who", [*(made.traits or ())])
+        assert with_people.privacy.unit.name == "people.who"
+        assert with_people.tables["log"].foreign_keys["who"].references == "people"
+    with pytest.raises(InterfaceError, match="log has no column scor"):
+        drafted(source, tmp_path / "c.yaml", CuratorChoices(unit="log.who", traits=frozenset({"scor"})))
     (source / "people.csv").write_text("who\n1\n2\n")
     assert (
         drafted(source, tmp_path / "b.yaml", owner).tables["log"].foreign_keys["who"].references == "people"
     )
+
+
+ENROLLED = {
+    "studentInfo": "SELECT i % 300 AS id_student, 'M' || i // 300 AS code_module, CASE WHEN i % 300 < 150 THEN "
+    "'F' ELSE 'M' END AS gender, 'r' || i % 3 AS region, "
+    "['Pass', 'Fail'][1 + i % 2] AS final_result FROM range(400) r(i)",
+    "studentAssessment": "SELECT i % 310 AS id_student, i % 101 AS score FROM range(4000) r(i)",
+}
+
+
+@pytest.mark.parametrize("rows", [400, 900])
+def test_where_no_table_is_of_people_the_draft_makes_one_by_names_alone(rows: int, tmp_path: Path) -> None:
+    source = tmp_path / "campus"
+    source.mkdir()
+    write_tables(
+        source, {name: sql.replace("range(400)", f"range({rows})") for name, sql in ENROLLED.items()}
+    )
+    made = draft_from_source(source, tmp_path / "campus.yaml", None, leave_open)
+    catalog = parse_catalog(made.text, "campus.yaml")
+    assert catalog.privacy.unit.name == "students.id_student" and "privacy" in catalog.unconfirmed()
+    students = catalog.tables["students"]
+    assert (students.people_of, students.key, list(students.written)) == (
+        "studentInfo",
+        "id_student",
+        ["gender"],
+    )
+    assert students.written["gender"].categories == ("F", "M")
+    assert {t: [*catalog.tables[t].foreign_keys] for t in ENROLLED} == {t: ["id_student"] for t in ENROLLED}
+    assert any("students is made of the rows of studentInfo" in note for note in made.notes)
+
+
+def test_a_drafted_table_of_people_answers_as_duckdb_does(tmp_path: Path) -> None:
+    source = tmp_path / "campus"
+    source.mkdir()
+    write_tables(source, ENROLLED)
+    questions = (
+        "SELECT gender, COUNT(*) AS n FROM students GROUP BY gender",
+        "SELECT gender, COUNT(*) AS n FROM studentAssessment JOIN students USING (id_student) GROUP BY gender",
+        "SELECT final_result, COUNT(*) AS n FROM studentInfo GROUP BY final_result",
+    )
+    made = draft_from_source(source, tmp_path / "campus.yaml", None, leave_open, DraftWorkload(questions))
+    assert made.design is not None and made.design.served == 3
+    text, _ = confirm_tables(made.text, dict.fromkeys(groups_of(open_marks(parse_catalog(made.text))), False))
+    # the domain is written once, so the rounded bound of one is that of both
+    assert not parse_catalog(text).unconfirmed()
+    (tmp_path / "all.yaml").write_text(text.replace("max_ids: auto", "max_ids: 60"))
+    publish_release(
+        load_catalog(tmp_path / "all.yaml"), tmp_path / "campus.dpsql", noise=ZeroNoise(), key=bytes(32)
+    )
+    with (
+        duckdb.connect() as plain,
+        closing(open_session([tmp_path / "campus.dpsql"], insecure=True)) as session,
+    ):
+        for name, sql in ENROLLED.items():
+            plain.execute(f"CREATE TABLE {name} AS {sql}")
+        plain.execute(
+            "CREATE TABLE students AS SELECT id_student, min(gender) AS gender FROM studentInfo GROUP BY 1"
+        )
+        for sql in questions:
+            shown = {key: n for key, n in session.query(sql).rows if key in ("F", "M", "Pass", "Fail")}
+            exact = {key: n for key, n in plain.execute(sql).fetchall() if key is not None}
+            assert shown == pytest.approx(exact, abs=1e-3)
 
 
 def test_lines_and_files_that_are_not_read_are_said(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -129,3 +130,24 @@ def test_lights_follow_the_width_and_what_the_laws_agree_on() -> None:
 def test_misses_are_chance_until_they_are_many() -> None:
     assert rehearse._chance(0, 10) == pytest.approx(1)
     assert rehearse._chance(10, 10) == pytest.approx(0.05**10)
+
+
+def test_changes_that_help_are_rehearsed_and_no_private_file_is_opened(shop: Path, publishes: None) -> None:
+    (shop / "shop.yaml").write_text(
+        CATALOG.replace("CLIPPED", "")
+        .replace("max_ids: 5", "max_ids: auto")
+        .replace("epsilon: 1,", "epsilon: 0.2,")
+    )
+    before = sorted(shop.rglob("*"))
+    done = dpsql_command(
+        "rehearse", shop / "shop.yaml", "--workload", shop / "q.sql", "--units", 300, "--rows", 900,
+        "--releases", 1, "--offers", "--json",
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert sorted(shop.rglob("*")) == before
+    assert 4 not in report["usable"], "a refused question is no usable one"
+    offers = dict(report["offers"])
+    assert 0 < len(offers) <= rehearse.OFFERS
+    assert all(len(report["usable"]) < len(usable) <= 3 for usable in offers.values())
+    assert [*map(len, offers.values())] == sorted(map(len, offers.values()), reverse=True)
+    assert any("`max_ids: 6, clipped_share: 0` in sale" in words for words in offers)

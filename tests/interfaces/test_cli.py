@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +194,56 @@ def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch
     assert (done.returncode, done.stderr) == (
         4, "dpsql: the system refused: out of memory; give the process more memory, then run the same command again\n",
     )  # fmt: skip
+
+
+MISTAKES = {
+    "a column misspelt": (
+        "query shop 'SELECT regio, COUNT(*) FROM customer GROUP BY 1'",
+        "did you mean region?",
+    ),
+    "a verb misspelt": ("query shop 'SELEC 1'", "no query begins with 'SELEC'; did you mean SELECT?"),
+    "T-SQL's TOP": (
+        "query shop 'SELECT TOP 5 COUNT(*) FROM sales'",
+        'name the dialect "tsql", or end with LIMIT 5',
+    ),
+    "swapped": ("query 'SELECT COUNT(*) FROM sales' shop", "the two look swapped"),
+    "a catalog": ("query shop.yaml 'SELECT 1'", "is a catalog, not a release; publish it first"),
+    "no such folder": ("init nowhere -o new.yaml", "there is no folder or file nowhere"),
+    "Excel": ("init excel -o new.yaml", "has Excel files; save each sheet as CSV (UTF-8)"),
+    "an empty file": ("init empty -o new.yaml", "a.csv is empty"),
+    "a column twice": ("init twice -o new.yaml", "the first line of a.csv names 'ID' twice"),
+    "another encoding": (
+        "init latin -o new.yaml",
+        "2 of 4 lines are not UTF-8; they read as cp1252: --encoding cp1252",
+    ),
+    "all of another encoding": ("init lines -o new.yaml", "1 of 3 lines are not UTF-8"),
+    "ragged": ("init ragged -o new.yaml", "1 of 4 lines have more or fewer fields than the first"),
+    "no questions": ("rehearse shop.yaml --workload nowhere.sql", "there is no file nowhere.sql"),
+    "nothing to check": ("check", "Missing argument 'REPORT'"),
+}
+
+
+@pytest.mark.parametrize(("typed", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_with_what_to_write_instead(
+    typed: str, said: str, shop: Path, tmp_path: Path
+) -> None:
+    files = {
+        "excel/a.xlsx": b"PK", "empty/a.csv": b"", "twice/a.csv": b"id,ID\n1,2\n", "ragged/a.csv": b"a,b\n1,2\n3,4,5\n",
+        "latin/a.csv": b"id,city\n1,K\xf6ln\n2,N\xeemes\n", "lines/a.csv": b"id,city\n1,K\xf6ln\n",
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    places = {"shop": str(shop), "shop.yaml": str(shop.with_suffix(".yaml"))}
+    _, told, code = dpsql(*(places.get(word, word) for word in shlex.split(typed)), folder=tmp_path)
+    assert said in " ".join(told.split()) and code in (1, 2), told
+    assert not (tmp_path / "new.yaml").exists()
+
+
+def test_lines_that_are_lost_on_purpose_make_a_draft(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,city\n" + b"1,K\xf6ln\n2,Bonn\n" * 60)
+    out, told, code = dpsql("init", "a.csv", "-o", "some.yaml", "--skip-lines", folder=tmp_path)
+    assert code == 0 and "60 of its lines" in out + told
+    out, told, code = dpsql("init", "a.csv", "-o", "all.yaml", "--encoding", "cp1252", folder=tmp_path)
+    assert code == 0 and "of its lines" not in out + told
+    assert "K\u00f6ln" in (tmp_path / "all.yaml").read_text("utf-8")

@@ -33,6 +33,7 @@ import yaml
 
 from dpsql.axis.model import ABSENT
 from dpsql.catalog import parse_catalog
+from dpsql.catalog.base import nearest
 from dpsql.catalog.source import CSV, POSTGRESQL
 from dpsql.catalog.tables import PublicGuess
 from dpsql.central.excess import MOST_SPENT
@@ -51,7 +52,15 @@ from dpsql.curator.draft.domains import (
     reasons,
 )
 from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
-from dpsql.curator.draft.profile import ColumnFacts, SelectReader, TableFacts, called, look, open_reader
+from dpsql.curator.draft.profile import (
+    ColumnFacts,
+    Postgres,
+    SelectReader,
+    TableFacts,
+    called,
+    look,
+    open_reader,
+)
 from dpsql.curator.draft.roles import (
     NO_QUESTION,
     NO_TABLE,
@@ -59,11 +68,13 @@ from dpsql.curator.draft.roles import (
     Whose,
     drafted_summaries,
     first_views,
+    people_of_rows,
+    person_key,
     read_tables,
     roles_of,
     why_private,
 )
-from dpsql.errors import InterfaceError, visible
+from dpsql.errors import InterfaceError, SourceError, visible
 from dpsql.row_expressions.expression import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
@@ -87,6 +98,8 @@ class CuratorChoices:
         cap: most that these people may ever lose.
         data_dependent: whether noisy numbers may choose how views are measured.
         guesses: of a fact, or of all of them under an empty name.
+        traits: where no table has one row a person, columns of the rows that are about her; None for those whose names
+            say so.
     """
 
     unit: str | None = None
@@ -95,6 +108,7 @@ class CuratorChoices:
     cap: str | None = None
     data_dependent: bool | None = None
     guesses: Mapping[str, PublicGuess] = field(default_factory=dict)
+    traits: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -178,12 +192,18 @@ def draft(
 
     **Privacy**: reads raw rows; the text is for the curator's eyes.
     """
-    tables = look(reader, named(statements))
+    source_tables = look(reader, named(statements))
+    tables, _ = _with_people(reader, source_tables, None, None)
     links = find_links(reader, tables)
     choices = ask(Sketch(tables, links, roles_of(tables, links, None, frozenset()).whose))
     named_public = choices.public or frozenset()
+    if not any(column.distinct for table in source_tables for column in table.columns):
+        raise SourceError("no table has a row that can be read", hint="no catalog is written; see the files")
+    if choices.unit or choices.traits is not None:
+        tables, unit = _with_people(reader, source_tables, choices.unit, choices.traits)
+        choices = replace(choices, unit=unit)
     _check(choices, tables)
-    if choices.unit or named_public:
+    if choices.unit or named_public or choices.traits is not None:
         links = find_links(reader, tables, choices.unit, named_public)
     roles = roles_of(tables, links, choices.unit, named_public)
     reasons = why_private(tables, links, roles.whose.unit)
@@ -192,7 +212,12 @@ def draft(
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
     roles = replace(roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose)
     candidates = tuple(t.name for t in tables if choices.public is None and t.name not in reasons)
-    notes = _to_be_named(candidates) if candidates else []
+    notes = [
+        f"no table has one row a person: {t.name} is made of the rows of {t.people_of}, one for each "
+        f"{links.keys[t.name]}; --trait COLUMN names what is about her"
+        for t in tables if t.people_of
+    ]  # fmt: skip
+    notes += _to_be_named(candidates) if candidates else []
     lines = _header(name, reader, tables, links, roles, choices)
     lines += ["", *(f"# {visible(line)}" for line in notes), "tables:"]
     # questions say what they need to know of people
@@ -226,6 +251,31 @@ def draft(
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
+
+
+def _with_people(
+    reader: SelectReader, tables: tuple[TableFacts, ...], unit: str | None, traits: frozenset[str] | None
+) -> tuple[tuple[TableFacts, ...], str | None]:
+    """Tables with one of people where none has one row for each; and the unit, named by it.
+
+    Raises:
+        InterfaceError: a trait is no column of those rows.
+    """
+    proposed = None if reader.kind is POSTGRESQL else person_key(tables, None)
+    if unit is not None and proposed is not None:
+        people = people_of_rows(*proposed, {table.name for table in tables}, traits)
+        unit = f"{people.people_of}.{proposed[1]}" if unit == f"{people.name}.{proposed[1]}" else unit
+    chosen = proposed if unit is None else None if reader.kind is POSTGRESQL else person_key(tables, unit)
+    if chosen is None:
+        return tables, unit
+    rows, key = chosen
+    columns = {column.name for column in rows.columns}
+    for unknown in sorted((traits or frozenset()) - columns):
+        raise InterfaceError(f"{rows.name} has no column {unknown}", hint=nearest(unknown, tuple(columns)))
+    people = people_of_rows(rows, key, {table.name for table in tables}, traits)
+    assert not isinstance(reader, Postgres)
+    reader.put_together(people.name, rows.name, key)
+    return (people, *tables), None if unit is None else f"{people.name}.{key}"
 
 
 def _to_be_named(candidates: Sequence[str]) -> list[str]:
@@ -318,7 +368,7 @@ def _header(
 ) -> list[str]:
     """Header above the tables: name, source, and the curator's choices."""
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
-    places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
+    places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables if not t.people_of]
     marks = {value for t in tables for c in t.columns for value in c.values if value in ABSENT}
     unsure = "".join(
         f"; where {m} means that a value is missing, declare it as `null`" for m in sorted(marks)[:1]
@@ -371,6 +421,8 @@ def _table(
     fields: Sequence[CalendarField],
     guess: PublicGuess | None,
 ) -> list[str]:
+    if table.people_of:
+        return _people_lines(table, links)
     is_fact, is_public = table.name in roles.facts, table.name in roles.public
     key, foreign = links.keys[table.name], links.foreign[table.name]
     aside = "  # a bridge: its rows link others" if table.name in roles.bridges else ""
@@ -435,6 +487,20 @@ def _table(
     return lines
 
 
+def _people_lines(table: TableFacts, links: Links) -> list[str]:
+    """A table of people that is made of another one's rows; its columns are declared there."""
+    foreign = links.foreign[table.name]
+    names = [c.name for c in links.values(table) if domain_of(c, counted=True, of_people=True)]
+    pairs = ", ".join(f"{quoted(column)}: {quoted(target)}" for column, target in foreign.items())
+    return [
+        f"  {quoted(table.name)}:  # one row a person; of several values of a column the least by its text, by rule",
+        f"    people_of: {quoted(table.people_of)}",
+        f"    key: {quoted(str(links.keys[table.name]))}",
+        *([f"    foreign_keys: {{{pairs}}}"] if pairs else []),
+        f"    columns: [{', '.join(map(quoted, names))}]  # that are about her, not about one row; declared below",
+    ]
+
+
 def _percent(share: float) -> str:
     """A part of the rows in whole percents, which say little about any one of them."""
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
@@ -473,6 +539,7 @@ def draft_from_source(
     name: str | None,
     ask: Callable[[Sketch], CuratorChoices],
     workload: DraftWorkload | None = None,
+    encoding: str = "utf-8",
 ) -> CatalogDraft:
     """Write a first catalog.
 
@@ -482,6 +549,7 @@ def draft_from_source(
         name: its name; the source's own unless given.
         ask: shown what was found, says what only the curator can.
         workload: questions that the views are designed for; without them each table gets first views.
+        encoding: of CSV files.
 
     Returns:
         The draft, which is written to the output.
@@ -492,7 +560,7 @@ def draft_from_source(
     """
     if output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    with closing(open_reader(source)) as reader:
+    with closing(open_reader(source, encoding)) as reader:
         first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
     parse_catalog(first_draft.text, str(output))
     if workload is not None:

@@ -214,7 +214,9 @@ def keeping(column: ColumnFacts) -> str:
             return reading_lines(column)
         if column.rare:
             return "no line: write `categories` that your rules allow"
-        return f"no line: {column.distinct:,} values; group them in `derive`, or ask for it in the workload"
+        return (
+            f"{column.distinct:,} different values: group them in `derive`, or use the column in a question"
+        )
     drafted = _DOMAINS[column.nature](column)
     return (
         "no line: write `lower` and `upper` that hold for every possible row" if drafted is None

@@ -31,6 +31,7 @@ from dpsql.engines import open_sources
 from dpsql.engines.duck import RawSide
 from dpsql.engines.file_formats import LONGEST
 from dpsql.engines.postgresql import PostgresSession
+from dpsql.engines.schema_union import one_row_a_person
 from dpsql.engines.server import every_column
 from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family
 from dpsql.errors import SourceError
@@ -218,6 +219,7 @@ class TableFacts:
         columns: in the source's order.
         left_out: lines of its file that are no rows.
         repeated: a column that is unique once whole rows that stand twice are put together; None elsewhere.
+        people_of: the table whose rows, put together by `key`, make this one's people; empty of a table of the source.
     """
 
     name: str
@@ -226,6 +228,7 @@ class TableFacts:
     columns: tuple[ColumnFacts, ...]
     left_out: int = 0
     repeated: str | None = None
+    people_of: str = ""
 
     @property
     def unique_columns(self) -> list[str]:
@@ -257,6 +260,7 @@ class SourceFiles:
     unread_files: Sequence[str] = ()
     _raw: RawSide = field(init=False)
     _typed: dict[str, dict[str, str]] = field(default_factory=dict)
+    _people: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open the source; `left_out` says of a table how many lines of its file are no rows."""
@@ -269,8 +273,15 @@ class SourceFiles:
         """Column -> type in DuckDB's words."""
         return self._typed.get(table) or self._raw.columns[table]
 
+    def put_together(self, people: str, of: str, key: str) -> None:
+        """Make a relation of people from rows of a table, one a key (`people_of`)."""
+        rows = one_row_a_person(people, f"SELECT * FROM {self.relation(of)}", self.columns(of), key)
+        self._people[people] = f"({rows}) AS typed"
+
     def relation(self, table: str) -> str:
         """Relation of a FROM clause."""
+        if table in self._people:
+            return self._people[table]
         place, typed = f"raw.{identifier(table)}", self._typed.get(table)
         if typed is None:
             columns = self._raw.columns[table].items()
@@ -369,11 +380,12 @@ class Postgres:
 SelectReader = SourceFiles | Postgres
 
 
-def open_reader(source: str | Path) -> SelectReader:
+def open_reader(source: str | Path, encoding: str = "utf-8") -> SelectReader:
     """Open what a curator points at.
 
     Args:
         source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+        encoding: of CSV files.
 
     Raises:
         SourceError: nothing readable is there.
@@ -382,16 +394,47 @@ def open_reader(source: str | Path) -> SelectReader:
         return Postgres(str(source))
     path = Path(source)
     if path.suffix.lower() in ENDINGS and path.is_file():
-        return _files(path.parent, [path])
+        return _files(path.parent, [path], encoding)
     if path.is_file():
         return SourceFiles(DUCKDB, str(path), _tables_of(path))
-    files = sorted(path.iterdir()) if path.is_dir() else []
+    if not path.exists():
+        raise SourceError(
+            f"there is no folder or file {path}", hint="give a folder of tables or a DuckDB file"
+        )
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
     for ending in ENDINGS:
         if members := [file for file in files if file.suffix.lower() == ending]:
-            return _files(path, members, (file for file in files if file.suffix.lower() in ENDINGS))
+            return _files(path, members, encoding, (file for file in files if file.suffix.lower() in ENDINGS))
+    if any(file.suffix.lower() in EXCEL for file in files):
+        raise SourceError(f"{path} is or has Excel files", hint="save each sheet as CSV (UTF-8)")
     raise SourceError(
         f"{path} contains no Parquet or CSV file", hint="give a folder of tables or a DuckDB file"
     )
+
+
+def lost_lines(file: Path, left_out: int) -> str:
+    """A sentence on lines of a CSV file that are no rows: those that are not UTF-8, or those of another width.
+
+    Args:
+        file: the file.
+        left_out: how many lines are no rows.
+    """
+    lines = file.read_bytes().split(b"\n")
+    odd = sum(not _decodes(line, "utf-8") for line in lines)
+    if not odd:
+        why = f"{left_out:,} of {len(lines):,} lines have more or fewer fields than the first"
+        return f"{file.name}: {why}; correct them, or leave them out with --skip-lines"
+    # cp1252 has no sign for five bytes; latin-1 reads everything, so it comes last
+    encoding = next(name for name in ("cp1252", "latin-1") if all(_decodes(line, name) for line in lines))
+    return f"{file.name}: {odd:,} of {len(lines):,} lines are not UTF-8; they read as {encoding}: --encoding {encoding}"
+
+
+def _decodes(line: bytes, encoding: str) -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def called(source: str | Path) -> str:
@@ -404,12 +447,15 @@ def called(source: str | Path) -> str:
     return plain(Path(path).stem or "catalog")
 
 
+EXCEL = (".xlsx", ".xls", ".xlsm")
 ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
 
 
-def _files(root: Path, files: Sequence[Path], beside: Iterable[Path] = ()) -> SourceFiles:
+def _files(root: Path, files: Sequence[Path], encoding: str, beside: Iterable[Path] = ()) -> SourceFiles:
     kind = ENDINGS[files[0].suffix.lower()]
-    dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
+    dialect = (
+        Csv.model_validate({"delimiter": _delimiter(files), "encoding": encoding}) if kind is CSV else None
+    )
     unread = tuple(file.name for file in beside if file not in files)
     return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect, unread)
 

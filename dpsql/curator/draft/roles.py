@@ -34,7 +34,7 @@ Classes of counts are the same for every source, up to twenty times the mean; ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple
@@ -174,6 +174,50 @@ def _rank(table: TableFacts) -> int:
     return 2 if traits > 1 else 1 if name & STAFF else 0
 
 
+def person_key(tables: Sequence[TableFacts], unit: str | None) -> tuple[TableFacts, str] | None:
+    """The column that names people where no table has one row for each: its table, and its name.
+
+    Args:
+        tables: what was read of them.
+        unit: the curator's answer; None where she was not asked, and names alone decide.
+    """
+    if unit is None:
+        if any(_rank(table) > 1 and table.unique_columns for table in tables):
+            return None
+        named = [
+            (sum(bool(words(c.name) & TRAITS) for c in table.columns), -table.rows, table.name, column.name)
+            for table in tables for column in table.columns
+            if (mine := words(column.name)) & SERVED and len(mine) > 1 and mine <= SERVED | NAMES
+            and not column.unique and column.distinct > 1
+        ]  # fmt: skip
+        unit = ".".join(max(named)[2:]) if named else ""
+    holder, _, key = unit.partition(".")
+    rows = next((t for t in tables if t.name == holder and key in {c.name for c in t.columns}), None)
+    if rows is None or key in rows.unique_columns or not rows.column(key).distinct:
+        return None
+    return None if _rank(rows) > 1 and rows.unique_columns else (rows, key)  # people with a key of their own
+
+
+def people_of_rows(
+    rows: TableFacts, key: str, taken: Collection[str], traits: Collection[str] | None
+) -> TableFacts:
+    """A table of people made of rows that name them more than once.
+
+    Args:
+        rows, key: as of `person_key`.
+        taken: names of tables.
+        traits: columns that are about a person; None for those whose names say so, without a look at rows.
+    """
+    called = sorted(words(key) & SERVED)
+    name = next(n for n in (f"{called[0]}s" if called else "people", f"{rows.name}_people") if n not in taken)
+    chosen = ({c.name for c in rows.columns if words(c.name) & TRAITS} if traits is None else set(traits)) - {
+        key
+    }
+    identity = replace(rows.column(key), unique=True, nullable=False, present=rows.column(key).distinct)
+    columns = (identity, *(c for c in rows.columns if c.name in chosen))
+    return TableFacts(name, rows.place, identity.distinct, columns, people_of=rows.name)
+
+
 def _whose(tables: Sequence[TableFacts], links: Links, people: frozenset[str]) -> Whose:
     """The people's table that most rows lead to; a question where none does or several could be meant."""
     ranked = []
@@ -221,6 +265,7 @@ def read_tables(
     names |= {
         to for name in in_words for column, to in links.foreign[name].items() if column.lower() in words
     }
+    names |= {table.people_of for table in tables if table.name in names and table.people_of}
     names |= _between(links, names, unit)
     names |= _beyond(tables, links, names, words)
     names |= _between(links, names, unit)

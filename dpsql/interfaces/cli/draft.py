@@ -8,6 +8,7 @@ Each step says the command that does the same, and writes a file that the next o
     init      questions about whose rows, what is public, how much, and which questions -> shop.yaml
     confirm   bounds that were read from private rows, one question a table
     plan      the intervals to expect, in words and as a picture                            -> shop.plan.html
+    rehearse  a light for each question, and the changes that help most, where guesses were stated
     publish   asks first, then spends                                                   -> shop.dpsql
     explore   the page
 """
@@ -18,6 +19,7 @@ import getpass
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -55,6 +57,12 @@ SELECTED = ("refuse", "allow")
     metavar="TABLE",
     help="a table whose rows anybody may see; `none`: no table",
 )
+@click.option(
+    "--trait",
+    multiple=True,
+    metavar="COLUMN",
+    help="where several rows are one person's: a column that is about her, not about one row; `none`: no column",
+)
 @click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
 @click.option("--epsilon", help="what the first release spends; for instance 1")
 @click.option(
@@ -63,13 +71,22 @@ SELECTED = ("refuse", "allow")
 @click.option(
     "--data-dependent", type=click.Choice(SELECTED), help="let noisy numbers choose how views are measured"
 )
+@click.option(
+    "--encoding", default="utf-8", type=click.Choice(["utf-8", "cp1252", "latin-1"]), help="of CSV files"
+)
+@click.option("--skip-lines", is_flag=True, help="leave out lines of CSV files that are no rows")
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
 @click.option("--most-rows", type=click.IntRange(1), help="public guess: rows that hardly any unit exceeds")
 @tells
 def init(
-    source: str, output: Path, name: str | None, workload: Path | None, interactive: bool, **said: Any
+    source: str,
+    output: Path,
+    name: str | None,
+    workload: Path | None,
+    interactive: bool,
+    **said: Any,
 ) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 
@@ -86,12 +103,18 @@ def init(
     public = frozenset(said["public"]) - {"none"} if said["public"] else None
     numbers = {key: said[key] for key in ("units", "rows", "most_rows") if said[key] is not None}
     guesses = {"": PublicGuess.model_validate(numbers)} if numbers else {}
-    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses)
+    traits = frozenset(said["trait"]) - {"none"} if said["trait"] else None
+    choices = CuratorChoices(said["unit"], public, said["epsilon"], said["cap"], allows, guesses, traits)
     if interactive and workload is None:
         workload = _questions()
     questions = None if workload is None else DraftWorkload(statements(workload), guess)
-    ask = _asking(choices) if interactive else lambda _: choices
-    drafted = api.init(source, output, name=name, ask=ask, workload=questions)
+    asked = _asking(choices) if interactive else lambda _: choices
+
+    def ask(sketch: Sketch) -> CuratorChoices:
+        _refuse_lost_lines(sketch, Path(source), skipped=said["skip_lines"])
+        return asked(sketch)
+
+    drafted = api.init(source, output, name=name, ask=ask, workload=questions, encoding=said["encoding"])
     value = {
         "catalog": str(output), "to_confirm": drafted.open, "question": drafted.question or None,
         "foreign_keys": drafted.foreign_keys, "public": list(drafted.public),
@@ -100,6 +123,20 @@ def init(
         "unread": list(drafted.unread),
     }  # fmt: skip
     return CommandOutput(value, _draft_text(output, drafted))
+
+
+def _refuse_lost_lines(sketch: Sketch, source: Path, *, skipped: bool) -> None:
+    """Refuse a draft that would be about some of the lines alone, unless she says so.
+
+    Raises:
+        InterfaceError: lines of a file are no rows.
+    """
+    from dpsql.curator.draft.profile import lost_lines
+
+    for table in sketch.tables if not skipped else ():
+        if table.left_out:
+            file = source if source.is_file() else source / table.place
+            raise InterfaceError(lost_lines(file, table.left_out), hint="no catalog is written")
 
 
 def _questions() -> Path | None:
@@ -242,9 +279,37 @@ def _asking(options: CuratorChoices) -> Callable[[Sketch], CuratorChoices]:
         if allows is None:
             allows = click.confirm(SELECTION, default=True, err=True)
         guesses = options.guesses or ({} if unit == "row" else _guesses(sketch, unit))
-        return CuratorChoices(unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses)
+        traits = _traits(sketch, unit) if options.traits is None else options.traits
+        return CuratorChoices(
+            unit, public, cap=cap, epsilon=spends, data_dependent=allows, guesses=guesses, traits=traits
+        )
 
     return ask
+
+
+TRAITS = (
+    "Several rows of {} are one person's. Which columns are about her, not about one row (of several values the least "
+    "counts; empty: none)? {}"
+)
+
+
+def _traits(sketch: Sketch, unit: str) -> frozenset[str] | None:
+    """Columns that make a table of people; None where the source has one. Names are listed, no row is looked at."""
+    people = next((table for table in sketch.tables if table.name == unit.partition(".")[0]), None)
+    if people is None or not people.people_of:
+        return None
+    of = next(table for table in sketch.tables if table.name == people.people_of)
+    names = [column.name for column in of.columns if column.name != people.columns[0].name]
+
+    def read(text: str) -> frozenset[str]:
+        chosen = frozenset(text.replace(",", " ").split())
+        if unknown := sorted(chosen - frozenset(names)):
+            raise click.UsageError(f"{of.name} has no column {unknown[0]}; there are {', '.join(names)}")
+        return chosen
+
+    prompt = TRAITS.format(of.name, ", ".join(names))
+    answer: frozenset[str] = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
+    return answer
 
 
 def _unit(sketch: Sketch) -> str:
@@ -472,6 +537,9 @@ def start(
     catalog = _loaded(file)
     if not release.exists():
         _step(context, ["plan", str(file), *workload])
+        if workload and any(table.guess is not None for table in catalog.tables.values()):
+            with suppress(click.exceptions.Exit):  # a miss is shown, and the question below comes after it
+                _step(context, ["rehearse", str(file), *workload, "--releases", "2", "--offers"])
         spends = f"epsilon {float(catalog.privacy.epsilon or 0):g} of {float(catalog.privacy.cap):g}"
         if not click.confirm(f"Publish {release} and spend {spends}? This cannot be undone", err=True):
             say(

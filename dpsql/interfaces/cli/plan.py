@@ -130,6 +130,8 @@ def statements(file: Path) -> tuple[str, ...]:
 
     try:
         text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InterfaceError(f"there is no file {file}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{file} cannot be read as text ({type(error).__name__})") from error
     pieces, _ = split(text + "\n;")
@@ -386,10 +388,11 @@ def _hopeless_line(hopeless: UninformativeView) -> str:
 @click.option(
     "--releases", type=click.IntRange(1, 1000), default=8, show_default=True, help="per law of rows"
 )
+@click.option("--offers", is_flag=True, help="also rehearse changes, and show those that help most")
 @tells
 def rehearse(
-    catalog: Path, workload: Path | None, units: int | None, rows: int | None, most_rows: float | None, releases: int
-) -> CommandOutput:  # fmt: skip
+    catalog: Path, workload: Path | None, releases: int, offers: bool, **guessed: Any
+) -> CommandOutput:
     """Publish made-up rows for CATALOG and compare each answer with the exact one; spends nothing.
 
     Rows are made up from the catalog, its public tables and a public guess of how many there are (--units and --rows,
@@ -397,14 +400,17 @@ def rehearse(
     gross misses only. With --releases 100 it is a gate: exit code 1 says that a question misses more than by chance.
     """
     from dpsql.catalog import load_catalog
-    from dpsql.curator.rehearse import public_guess, rehearse_catalog
+    from dpsql.curator.rehearse import public_guess, rehearse_catalog, with_offers
 
     asked = statements(workload) if workload else ()
     star = load_catalog(catalog)
-    guess = public_guess(star, units, rows, most_rows)
+    guess = public_guess(star, guessed["units"], guessed["rows"], guessed["most_rows"])
     with steps("rehearse") as progress:
         report = rehearse_catalog(star, asked, guess, releases=releases, progress=progress or silent)
-    return CommandOutput(asdict(report), rehearsal_text(report), result=True, code=int(bool(report.misses)))
+        if offers and asked:
+            report = with_offers(star, asked, guess, report, progress or silent)
+    value = {**asdict(report), "usable": list(report.usable)}
+    return CommandOutput(value, rehearsal_text(report), result=True, code=int(bool(report.misses)))
 
 
 def rehearsal_text(report: RehearsalReport) -> str:
@@ -416,6 +422,14 @@ def rehearsal_text(report: RehearsalReport) -> str:
     for number, question in enumerate(report.questions, 1):
         lines += [f"{number}. {question.sql}", *(f"   {line}" for line in _question_lines(question))]
     lines += [f"misses more often than chance would (1%, Holm): {miss}" for miss in report.misses]
+    lines += [
+        f"{len(report.usable)} of {len(report.questions)} questions are usable: neither red nor unclear, half of each "
+        "interval at most half of its answer",
+        *(
+            f"{len(usable)} usable ({', '.join(map(str, usable))}): {words}"
+            for words, usable in report.offers
+        ),
+    ]
     return "\n".join([*lines, "made-up rows show gross misses only; no real row was read"])
 
 
