@@ -98,7 +98,7 @@ wire: $(VENV)/.dev ## clients of many languages against `dpsql serve`, and recor
 	test -d .venv-wire || $(PYTHON) -m venv .venv-wire
 	.venv-wire/bin/pip install --quiet psycopg2-binary 'psycopg[binary]' asyncpg pg8000 adbc-driver-postgresql connectorx \
 		'SQLAlchemy[asyncio]>=2' pgcli pyodbc pandas pyarrow
-	if command -v npm > /dev/null; then npm install --silent --no-fund --no-audit --prefix build/wire pg pg-cursor pg-copy-streams postgres; fi
+	if command -v npm > /dev/null; then npm install --silent --no-fund --no-audit --prefix build/wire pg pg-cursor pg-copy-streams postgres sequelize typeorm reflect-metadata; fi
 	WIRE_PYTHON=$(abspath .venv-wire/bin/python) WIRE_NODE=$(abspath build/wire) \
 		$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/interfaces/test_wire.py tests/interfaces/test_wire_zoo.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log

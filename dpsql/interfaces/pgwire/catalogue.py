@@ -73,7 +73,7 @@ MACROS: dict[str, str] = {
     "regtype_oid": "(x) AS coalesce(TRY_CAST(x AS BIGINT), to_regtype(x))",
     "regtype_name": "(x) AS coalesce(format_type(x, NULL), x::VARCHAR)",
     "to_regtype": "(x) AS (SELECT min(t.oid) FROM type_names AS t WHERE t.spelling = replace("
-                  "replace(x::VARCHAR, 'pg_catalog.', ''), '\"', ''))",
+                  "replace(x::VARCHAR, '\"', ''), 'pg_catalog.', ''))",
     "format_type": "(kind, modifier) AS (SELECT min(t.name) FROM type_names AS t WHERE t.oid = kind)",
     "regproc_oid": f"(x) AS coalesce(TRY_CAST(x AS BIGINT), (SELECT min(p.oid) FROM pg_proc AS p "
                    f"WHERE p.proname = {LAST}))",
@@ -143,6 +143,7 @@ TABLE_MACROS = {
     "false AS is_grantable WHERE false",
     "pg_partition_tree": "(x) AS TABLE SELECT 0 AS relid, 0 AS parentrelid, true AS isleaf, 0 AS level WHERE false",
     "current_schema": "() AS TABLE SELECT 'public' AS current_schema",
+    "current_database": "() AS TABLE SELECT min(datname) AS current_database FROM pg_database",
     "pg_available_extensions": "() AS TABLE SELECT '' AS name, '' AS default_version WHERE false",
 }
 """Functions that stand in FROM."""

@@ -256,7 +256,8 @@ class _Star:
             tableowner="dpsql",
             hasindexes=bool(table.key),
         )
-        self.add("pg_stat_user_tables", relid=oid, schemaname="public", relname=table.name)
+        for relation in ("pg_stat_user_tables", "pg_statio_user_tables", "pg_statio_all_tables"):
+            self.add(relation, relid=oid, schemaname="public", relname=table.name)
         self.add("pg_description", objoid=oid, classoid=1259, objsubid=0, description=table.comment)
         self.add_information("tables", table_name=table.name, table_type="BASE TABLE", is_insertable_into="NO",
                              is_typed="NO", user_defined_type_catalog=None, user_defined_type_schema=None)  # fmt: skip

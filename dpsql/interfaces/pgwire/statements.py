@@ -45,7 +45,7 @@ SILENT = frozenset({*NODS, "SET", "PRAGMA", "RESET", "DISCARD", "DEALLOCATE", "C
 """Words that begin statements without columns."""
 CATALOGUE = re.compile(
     r'\bpg_\w+|\binformation_schema"?\s*\.\s*"?(?!dp_)|\b_pg_expandarray\b|\bcurrent_schemas\b|\bcurrent_setting\b'
-    r"|\bFROM\s+current_schema\b",
+    r"|\bFROM\s+current_(?:schema|database)\b",
     re.IGNORECASE,
 )
 FROM = re.compile(r"\bFROM\b", re.IGNORECASE)

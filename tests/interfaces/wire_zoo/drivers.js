@@ -81,4 +81,44 @@ async function postgres() {
   await sql.end();
 }
 
-(driver === "node-pg" ? pg() : postgres()).then(() => process.exit(0));
+async function sequelize() {
+  const { Sequelize, DataTypes, fn, col } = require("sequelize");
+  const orm = new Sequelize("shop", "sequelize", "", { dialect: "postgres", host: "127.0.0.1", port: Number(port), logging: false });
+  await step("connect", () => orm.authenticate());
+  await step("tables", async () => assert.ok(JSON.stringify(await orm.getQueryInterface().showAllTables()).includes("sales")));
+  await step("columns", async () => assert.ok((await orm.getQueryInterface().describeTable("sales")).amount));
+  const Shop = orm.define("shop", { region: { type: DataTypes.TEXT, primaryKey: true }, age: DataTypes.INTEGER },
+                          { tableName: "shop", timestamps: false });
+  await step("count", async () => assert.ok((await Shop.count({ where: { region: "east" } })) > 0));
+  await step("groups", async () => {
+    const rows = await Shop.findAll({ attributes: ["region", [fn("COUNT", col("*")), "n"]], group: ["region"], raw: true });
+    assert.ok(rows.length >= 2);
+  });
+  await step("bind", async () => assert.equal((await orm.query(COUNT, { bind: [30, "east"], type: "SELECT" })).length, 1));
+  await step("errors", () => assert.rejects(orm.query("SELECT COUNT(*) FROM nothing"), (e) => e.parent.code === "42P01"));
+  await orm.close();
+}
+
+async function typeorm() {
+  const { DataSource } = require("typeorm");
+  const source = new DataSource({ type: "postgres", host: "127.0.0.1", port: Number(port), username: "typeorm", database: "shop" });
+  await step("connect", () => source.initialize());
+  await step("groups", async () => {
+    const query = source.createQueryBuilder().select("s.region", "region").addSelect("COUNT(*)", "n").from("shop", "s");
+    assert.ok((await query.groupBy("s.region").getRawMany()).length >= 2);
+    const few = query.clone().where("s.age >= :age AND s.region = :region", { age: 30, region: "east" });
+    assert.equal((await few.getRawMany()).length, 1);
+  });
+  await step("tables", async () => {
+    const runner = source.createQueryRunner();
+    assert.ok((await runner.getTable("sales")).findColumnByName("amount"));
+    await runner.release();
+  });
+  await step("parameters", async () => assert.equal((await source.query(COUNT, [30, "east"])).length, 1));
+  await step("transaction", () => source.transaction((manager) => manager.query(GROUPS)));
+  await step("errors", () => assert.rejects(source.query("SELECT COUNT(*) FROM nothing"), { code: "42P01" }));
+  await source.destroy();
+}
+
+const run = { "node-pg": pg, "postgres-js": postgres, sequelize, typeorm }[driver];
+run().then(() => process.exit(0));

@@ -6,6 +6,7 @@
 | node's drivers | `$WIRE_NODE`, a folder with `node_modules` |
 | PostgreSQL's JDBC driver | `$WIRE_JDBC`, else Debian's jar |
 | psqlODBC | `$WIRE_ODBC`, else Debian's library |
+| R, Perl, PHP | the interpreters of the PATH: `PROGRAMS` |
 """
 
 from __future__ import annotations
@@ -34,7 +35,17 @@ PYTHON_DRIVERS = {
     "pgcli": "pgcli", "odbc": "pyodbc",
 }  # fmt: skip
 """Driver -> the module that it needs."""
-NODE_DRIVERS = {"node-pg": "pg", "postgres-js": "postgres"}
+NODE_DRIVERS = {"node-pg": "pg", "postgres-js": "postgres", "sequelize": "sequelize", "typeorm": "typeorm"}
+PROGRAMS = {
+    "dbplyr": (
+        "Rscript",
+        "dbplyr.R",
+        "stopifnot(requireNamespace('dbplyr'), requireNamespace('RPostgreSQL'))",
+    ),
+    "perl-dbd-pg": ("perl", "drivers.pl", "use DBD::Pg;"),
+    "php-pdo": ("php", "drivers.php", "exit(extension_loaded('pdo_pgsql') ? 0 : 1);"),
+}
+"""Client -> its interpreter, its program, and what fails where the driver is absent."""
 PSQL = ("\\d", "\\dt", "\\dt+", "\\d sales", "\\d+ sales", "\\d product", "\\d+ shop", "\\l", "\\dn", "\\dn+", "\\du",
         "\\df", "\\dv", "\\di", "\\dT", "\\dp", "\\db", "\\dx", "\\ds", "\\dm", "\\dd", "\\dC", "\\dO",
         "\\conninfo", "\\encoding", "COPY (SELECT 1) TO STDOUT",
@@ -56,6 +67,15 @@ def _has_module(name: str) -> bool:
     return subprocess.run([PYTHON, "-c", look, name], check=False, cwd="/").returncode == 0
 
 
+def _runs(interpreter: str, code: str) -> bool:
+    flag = "-r" if interpreter == "php" else "-e"
+    path = shutil.which(interpreter)
+    return (
+        path is not None
+        and not subprocess.run([path, flag, code], capture_output=True, check=False).returncode
+    )
+
+
 @cache
 def clients() -> list[str]:
     """The clients whose drivers are installed."""
@@ -65,6 +85,7 @@ def clients() -> list[str]:
         names.remove("odbc")
     if shutil.which("node"):
         names += [name for name, module in NODE_DRIVERS.items() if (NODE / "node_modules" / module).exists()]
+    names += [name for name, (interpreter, _, driver) in PROGRAMS.items() if _runs(interpreter, driver)]
     return [*names, *(["jdbc"] if shutil.which("java") and JDBC.exists() else [])]
 
 
@@ -87,6 +108,8 @@ def run_client(name: str, port: int, slow: str, counts: str = "float8") -> list[
         return [_psql(command, port, environment) for command in PSQL]
     if name in NODE_DRIVERS:
         command = ["node", str(FOLDER / "drivers.js"), name, str(port)]
+    elif name in PROGRAMS:
+        command = [PROGRAMS[name][0], str(FOLDER / PROGRAMS[name][1]), str(port)]
     elif name == "jdbc":
         command = ["java", "-cp", str(JDBC), str(FOLDER / "Metadata.java"), str(port), slow]
     else:
