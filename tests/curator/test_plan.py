@@ -178,7 +178,7 @@ def test_command_line(tmp_path: Path):
         text.startswith("answers (±: half of the 95% interval")
         and f"count_star(): ± {half:.4g}, one number" in text
     )
-    with pytest.raises(InterfaceError, match="cannot be read"):
+    with pytest.raises(InterfaceError, match="there is no file"):
         statements(tmp_path / "none.sql")
 
 

@@ -48,8 +48,8 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
-view demand (customer.age, customer.region): COUNT(*) +- 19 in all, 17 of half of each axis
-view trend (sales.sold_on, product(category)): COUNT(*) +- 19 in all, 14 of half of each axis
+view demand (customer.age, customer.region): COUNT(*) +- 23 in all, 19 of half of each axis
+view trend (sales.sold_on, product(category)): COUNT(*) +- 23 in all, 17 of half of each axis
 """
 
 
