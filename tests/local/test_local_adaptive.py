@@ -29,7 +29,7 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.local.survey import public_axis_maker, survey_of
 from dpsql.local.tallies import empty_collection
-from dpsql.matrices.blocks import BoxVariance, from_columns
+from dpsql.matrices.blocks import BoxVariance, boxes_from_columns
 from dpsql.release import open_release
 
 CATALOG = """
@@ -179,7 +179,7 @@ def test_boxes_read_back_and_hold_whole_boxes_without_what_is_inside() -> None:
     found = model.covariance([first, second])
     assert found[0] == pytest.approx(model.sums[0, 0])
     assert found[1] == pytest.approx(model.sums[0, 0] / 4 + 0.25)
-    again = from_columns(model.columns())
+    again = boxes_from_columns(model.columns())
     np.testing.assert_allclose(
         again.covariance([first, second], [second, first]), model.covariance([first, second], [second, first])
     )
