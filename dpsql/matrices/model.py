@@ -404,9 +404,8 @@ class GroupedVariance:
         group: group of each cell, from 0 without gaps, shape (n,).
         inner: the model of the groups' sums.
 
-    >>> from dpsql.matrices.model import IdentityVariance
     >>> model = GroupedVariance(np.array([0, 0, 1]), IdentityVariance(2, 4.0))
-    >>> ranges([0, 0, 0], [1, 2, 3]).tolist()
+    >>> model.ranges([0, 0, 0], [1, 2, 3]).tolist()
     [1.0, 4.0, 8.0]
     """
 
