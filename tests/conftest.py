@@ -113,6 +113,10 @@ def publishes() -> None:
     """Taken by each test, or fixture, that writes a whole release: `make quick` leaves these tests out."""
 
 
+WHOLE_RELEASES = [Path(__file__).with_name(name) for name in ("kill", "oracle", "privacy", "statistical")]
+"""Every test of these folders looks at whole releases: `make quick` leaves the folders out."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
     """Modules of tests have no doctests, nor has what shows no prompt: looking into each took every worker seconds."""
@@ -128,9 +132,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that publish, by the fixture that they or their fixtures take."""
+    """Mark the tests that publish, by the fixture that they or their fixtures take, or by their folder."""
     for item in items:
-        if "publishes" in getattr(item, "fixturenames", ()):
+        if "publishes" in getattr(item, "fixturenames", ()) or item.path.parent in WHOLE_RELEASES:
             item.add_marker(pytest.mark.publishes)
 
 
@@ -168,7 +172,7 @@ def _who_publishes_says_so(request: pytest.FixtureRequest, _releases: list[Path]
     """Under `make quick`, a test that writes a release and does not take `publishes` fails: nobody keeps a list."""
     count, quick = len(_releases), "not publishes" in request.config.getoption("markexpr")
     yield
-    assert not quick or len(_releases) == count or "publishes" in request.fixturenames, (
+    assert not quick or len(_releases) == count or request.node.get_closest_marker("publishes"), (
         "this test writes a release: it, or the fixture that does, takes the fixture `publishes`"
     )
 

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from benchmarks.baselines import dawa
 from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
+from tests.releases import seeded
 
 ONE = Fraction(1)
-
-
-def exact_noise(seed: int) -> ExactNoise:
-    return ExactNoise(insecure_test_entropy(seed))
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=40))
@@ -81,7 +78,7 @@ def test_the_partition_is_the_cheapest(n: int, seed: int) -> None:
 
 def test_flat_parts_become_buckets_and_steps_stay() -> None:
     counts = np.repeat([100_000, 0, 0, 70_000], 16).astype(np.int64)
-    edges = dawa.partition(counts, ONE, 1, exact_noise(3))
+    edges = dawa.partition(counts, ONE, 1, seeded(3))
     assert {0, 16, 48, 64} <= set(edges.tolist())
     assert len(edges) < 20
 
@@ -96,7 +93,7 @@ def test_bucket_sums_come_back_without_noise() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 100])
 def test_any_number_of_cells(n: int) -> None:
-    release = dawa.draw_dawa(np.ones(n, np.int64), ONE, 3, exact_noise(n), leaf_strategy)
+    release = dawa.draw_dawa(np.ones(n, np.int64), ONE, 3, seeded(n), leaf_strategy)
     assert dawa.spread(release.edges, dawa.bucket_estimates(release)).shape == (n,)
 
 
@@ -110,5 +107,5 @@ def test_no_cell_and_no_budget_are_refused() -> None:
 def test_huge_cells_do_not_overflow() -> None:
     counts = np.full(4096, 2**62, np.int64)
     counts[::2] = -(2**62)
-    edges = dawa.partition(counts, ONE, 1, exact_noise(1))
+    edges = dawa.partition(counts, ONE, 1, seeded(1))
     assert edges[-1] == 4096

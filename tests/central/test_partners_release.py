@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
@@ -31,21 +30,20 @@ views:
   regions: {of: sales, axes: [customer.region, sales.day], measures: [count]}
   both: {of: sales, axes: [customer.region, customer.sex], measures: [count]}
 """
+TABLES = {
+    "customer": "SELECT i AS customer_id, i % 64 AS age, ['north', 'south', 'east'][1 + i % 3] AS region, "
+    "CASE i % 5 WHEN 0 THEN 'F' WHEN 1 THEN NULL ELSE 'M' END AS sex FROM range(300) AS r(i)",
+    "sales": "SELECT i % 400 AS customer_id, 1 + i % 30 AS day, i % 91 AS amount FROM range(5000) AS r(i)",
+}
 JOIN = "FROM sales JOIN customer USING (customer_id)"
 
 
 @pytest.fixture(scope="module")
 def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
     folder = tmp_path_factory.mktemp("partners")
-    with duckdb.connect() as connection:
-        connection.execute(f"""
-            COPY (SELECT i AS customer_id, i % 64 AS age, ['north', 'south', 'east'][1 + i % 3] AS region,
-                         CASE i % 5 WHEN 0 THEN 'F' WHEN 1 THEN NULL ELSE 'M' END AS sex FROM range(300) AS r(i))
-            TO '{folder}/customer.parquet';
-            COPY (SELECT i % 400 AS customer_id, 1 + i % 30 AS day, i % 91 AS amount FROM range(5000) AS r(i))
-            TO '{folder}/sales.parquet'""")
-    text = CATALOG.replace("LEDGER", str(folder / "ledger.duckdb"))
-    answerer = published(write_catalog(folder, text), seeded(5))
+    answerer = published(
+        write_catalog(folder, CATALOG.replace("LEDGER", str(folder / "ledger.duckdb")), TABLES), seeded(5)
+    )
     yield answerer
     answerer.release.close()
 

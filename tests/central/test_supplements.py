@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from dpsql.catalog import Catalog, load_catalog
@@ -17,6 +16,7 @@ from dpsql.engines.engine import Engine
 from dpsql.noise import ZeroNoise
 from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import ReleaseBuilder
+from tests.releases import write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -33,10 +33,9 @@ STEPS = ["counted", "attach", "planned", "released"]
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    duckdb.connect().execute(f"COPY (SELECT i % 31 AS day FROM range(200) t(i)) TO '{tmp_path}/sale.parquet'")
-    file = tmp_path / "c.yaml"
-    file.write_text(CATALOG.replace("ROOT", str(tmp_path)))
-    return load_catalog(file)
+    return load_catalog(
+        write_catalog(tmp_path, CATALOG, {"sale": "SELECT i % 31 AS day FROM range(200) t(i)"})
+    )
 
 
 def publish(catalog: Catalog, folder: Path) -> None:

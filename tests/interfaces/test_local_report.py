@@ -15,6 +15,7 @@ from dpsql.interfaces.web.report import report_page
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.release.read import open_release
 from tests.local.test_local_release import CATALOG, PEOPLE, answers, write_reports
+from tests.releases import write_tables
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -75,13 +76,9 @@ def test_notes_stand_under_tables_and_beside_csv(folder: Path, shop_release: Pat
 
 @pytest.fixture(scope="module")
 def shop_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    duckdb = pytest.importorskip("duckdb")
-    place = tmp_path_factory.mktemp("shop")
     rows = "SELECT i % 3000 AS person, ['a', 'b'][1 + i % 2] AS kind FROM range(9000) t(i)"
-    duckdb.connect().execute(f"COPY ({rows}) TO '{place / 'buys.parquet'}' (FORMAT parquet)")
-    duckdb.connect().execute(
-        f"COPY (SELECT i AS person FROM range(3000) t(i)) TO '{place / 'person.parquet'}' (FORMAT parquet)"
-    )
+    people = "SELECT i AS person FROM range(3000) t(i)"
+    place = write_tables(tmp_path_factory.mktemp("shop"), {"buys": rows, "person": people})
     (place / "shop.yaml").write_text(
         """
 dpsql: 1

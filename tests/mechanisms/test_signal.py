@@ -12,18 +12,15 @@ from dpsql.matrices.reconcile import signal_tree
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs import adaptive
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise import ZeroNoise
+from tests.releases import seeded
 from tests.strategies import adaptive_cells, column_bound
-
-
-def exact_noise(seed: int) -> ExactNoise:
-    return ExactNoise(insecure_test_entropy(seed))
 
 
 def test_the_numbers_carry_the_noise_they_pay_for() -> None:
     counts = np.full((4, 5), 50, np.int64)
     draws = np.array(
-        [adaptive.noisy_signal(counts, Fraction(1, 2), 3, exact_noise(seed)).numbers for seed in range(2000)]
+        [adaptive.noisy_signal(counts, Fraction(1, 2), 3, seeded(seed)).numbers for seed in range(2000)]
     )
     for column, share in enumerate((adaptive.ROWS_SHARE, adaptive.FILLED_SHARE)):
         assert np.var(draws[:, column]) == pytest.approx(2 * (3 / (0.5 * share)) ** 2, rel=0.15)
@@ -51,7 +48,7 @@ def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
 def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() -> None:
     sparse, middle, full = (
         adaptive.draw_adaptive(
-            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), leaf_strategy
+            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, seeded(1), leaf_strategy
         )
         for cell, share in ((1, 40), (1000, 1600), (1000, 4096))
     )
@@ -75,8 +72,8 @@ def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
     equal = adaptive.tapered_strategy(signal_tree(4096), 1.0)
     errors = np.zeros(2)
     for seed in range(40):
-        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), leaf_strategy)
-        view = draw_view(counts, [equal], Fraction(1), 1, exact_noise(seed))
+        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, seeded(seed), leaf_strategy)
+        view = draw_view(counts, [equal], Fraction(1), 1, seeded(seed))
         plain = adaptive.AdaptiveRelease(chosen.signal, False, equal, view)
         for which, release in enumerate((chosen, plain)):
             errors[which] += float(np.square(np.cumsum(adaptive_cells(release) - counts)).mean())
@@ -88,7 +85,7 @@ def test_dense_histograms_are_full_at_every_epsilon(epsilon: Fraction) -> None:
     """Around the bar of .53; the noise of the number is 20 cells of 4,096, whatever epsilon is."""
     for share, full in ((0.48, False), (0.58, True)):
         counts = np.repeat([int(9 / epsilon), 0], [round(share * 4096), 4096 - round(share * 4096)])
-        signals = [adaptive.noisy_signal(counts, epsilon, 1, exact_noise(seed)) for seed in range(20)]
+        signals = [adaptive.noisy_signal(counts, epsilon, 1, seeded(seed)) for seed in range(20)]
         assert {adaptive.is_full(signal, 4096) for signal in signals} == {full}
 
 

@@ -24,7 +24,7 @@ from dpsql.mechanisms.distribution import LAWS, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.tree import FloatArray
-from tests.releases import published
+from tests.releases import published, write_catalog
 from tests.strategies import TOYS, by_word, column_bound, dense
 
 CATALOG = (
@@ -111,10 +111,9 @@ def test_it_is_offered_to_auto_had_by_name_and_restored() -> None:
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
 def test_a_toy_strategy_is_planned_published_answered_and_audited(tmp_path: Path, delta: str) -> None:
-    catalog, release = tmp_path / "c.yaml", tmp_path / "r.dpsql"
-    catalog.write_text(CATALOG.replace("ROOT", str(tmp_path)).replace("DELTA", delta))
     rows = "SELECT (i * i) % 37 AS day, ['a', 'b', 'c'][1 + i % 3] AS town FROM range(9000) t(i)"
-    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sale.parquet'")
+    catalog = write_catalog(tmp_path, CATALOG.replace("DELTA", delta), {"sale": rows})
+    release = tmp_path / "r.dpsql"
     sql = "SELECT COUNT(*) FROM sale WHERE day BETWEEN 3 AND 20 AND town <> 'b'"
     report = api.plan(catalog, [sql])
     assert {s.strategies[s.axes.index("sale.day")] for s in report.statistics} == {"each leaf twice"}

@@ -46,7 +46,7 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray, IntArray
-from tests.releases import published
+from tests.releases import published, write_catalog
 from tests.strategies import TOYS, by_word
 
 CATALOG = (
@@ -175,12 +175,10 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
 def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: Path, delta: str) -> None:
-    catalog = tmp_path / "c.yaml"
-    catalog.write_text(CATALOG.replace("ROOT", str(tmp_path)).replace("DELTA", delta))
     rows = (
         "SELECT (i * i) % 31 AS day, ['a', 'b', 'c'][1 + i % 3] AS town, i % 10 AS paid FROM range(9000) t(i)"
     )
-    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sale.parquet'")
+    catalog = write_catalog(tmp_path, CATALOG.replace("DELTA", delta), {"sale": rows})
     where = "day BETWEEN 3 AND 20 AND town <> 'b'"
     sql = f"SELECT COUNT(*), SUM(paid) FROM sale WHERE {where}"
     report = api.plan(catalog, [sql])

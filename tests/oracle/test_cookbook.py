@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from dpsql.results.result import Result
 from tests.releases import published, seeded, write_catalog
-
-pytestmark = pytest.mark.usefixtures("publishes")
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = re.compile(r"^-- (\d+)\. [^\n]*\n(.*?);$", re.M | re.S)

@@ -33,8 +33,6 @@ from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release
 
-pytestmark = pytest.mark.usefixtures("publishes")
-
 EPSILON = Fraction(1, 4)
 CATALOG = """
 dpsql: 1

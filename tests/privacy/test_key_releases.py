@@ -32,8 +32,6 @@ from dpsql.noise.source import chances_of
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 from tests.releases import published
 
-pytestmark = pytest.mark.usefixtures("publishes")
-
 CATALOG = """
 dpsql: 1
 name: shop

@@ -17,8 +17,6 @@ from tests.engines.servers import Server, postgres_or_skip
 from tests.privacy import source_cases
 from tests.privacy.loss import Loss
 
-pytestmark = pytest.mark.usefixtures("publishes")
-
 CATALOG = (
     source_cases.HEAD
     + """

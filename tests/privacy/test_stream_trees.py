@@ -27,8 +27,6 @@ from tests.privacy.loss import Loss
 from tests.thinned import by_default
 from tests.time_forms import create_stream
 
-pytestmark = pytest.mark.usefixtures("publishes")
-
 LAW = Laplace(2, 90)
 CELLS, HORIZON = 40, 6
 STRATEGY = joint_time_strategy(Laplace(), HORIZON, (2, 4), (300, 900, TOTAL - 1200))

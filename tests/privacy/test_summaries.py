@@ -16,8 +16,6 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
-pytestmark = pytest.mark.usefixtures("publishes")
-
 SHOP = """\
 dpsql: 1
 name: shop
