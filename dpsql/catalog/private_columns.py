@@ -1,11 +1,11 @@
-"""Columns whose keys nobody listed (`categories: private`): where they are used, what they may spend, what is refused.
+"""Columns whose keys nobody listed (`categories: private`) and columns that only devices know (`reported:`).
+
+Of private columns: where they are used, what they may spend, what is refused.
 
 One column has one list, in all views, by whichever foreign keys they reach it. A unit's keys are those of all her rows
 that a view with the column counts, before bounding.
 
-**Privacy**: functions of the catalog alone.
-
-Columns that only devices know (`reported:`): where they may stand, and the catalog of what the curator counts.
+Of reported columns: where they may stand, and the catalog of what the curator counts.
 
 The curator counts items, not values: in her rows `age` is the number of the item that the person's device reported, or
 NULL where it did not. `inner_catalog` says so in the words of any other catalog; all else about her release follows.

@@ -1,4 +1,4 @@
-"""The rows of a counted table in the template's words: what each table on their way gives, and whose a row is.
+"""The rows of a counted table in the template's words, and their exact integer cells.
 
 Every row gets a leaf on every axis and a bounded integer for every measure of the table's views. The statement that
 counts them is the engine's (`dpsql.engines.counting`); here the catalog and the plan become its digits.
@@ -7,12 +7,7 @@ A foreign key leads to every row that has the key where those rows are a unit's 
 row where nobody owns them. So a row whose key two units share counts for each of them, within each one's
 bound.
 
-**Privacy**: adding or removing one unit changes the counts by at most tau and the centred sums by at most tau
-* reach, in L1. Every input has a leaf or is dropped by a rule that looks at its row alone.
-**Source**: docs/method/rows.md, "At most tau rows of a unit", "Leaves and keys".
-
-Exact integer cells, fetched when asked, cut where 64 bits end.
-
+Cells are fetched when asked, and cut where 64 bits end.
 `CountedCells` are those of the engine that holds the rows, all views of a table by one statement. `placed_cells`
 are those of rows that were stored because they are needed more than once: batches of a stream.
 
@@ -20,7 +15,10 @@ Rows are not bounded in number, so no plan can promise that a sum fits. A sum is
 [-LARGEST, LARGEST], so that no data can make a statement fail: cutting moves two sums no further apart, so a
 statistic's sensitivity stands.
 
-**Privacy**: |cut(a) - cut(b)| <= |a - b| for every cell. Cells are raw; nothing of them may be shown without noise.
+**Privacy**: adding or removing one unit changes the counts by at most tau and the centred sums by at most tau * reach,
+in L1. Every input has a leaf or is dropped by a rule that looks at its row alone. |cut(a) - cut(b)| <= |a - b| for
+every cell. Cells are raw; nothing of them may be shown without noise.
+**Source**: docs/method/rows.md, "At most tau rows of a unit", "Leaves and keys".
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
-"""Finding the keys that nobody listed, each shown with a chance that follows from its number of people.
+"""Keys that nobody listed: those found, each with a chance that follows from its number of people, and known ones.
 
     choose_keys    the step: counts from the engine, 64 bits a key batch by batch, what is not shown is dropped at once
 
 A list is then a public fact of the release, as the rows of a public table are: `build_axis` reads both alike.
 
-**Privacy**: docs/privacy/delta.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
-are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
-are in no error, no progress line and no return value. Nothing of a list is printed before the release is sealed.
-**Source**: docs/method/rows.md, "The step".
-
-Keys that are listed before a release is made: `always`, and those of an earlier release of the lineage (`known`).
-
+Keys may be listed before a release is made: `always`, and those of an earlier release of the lineage (`known`).
 A refresh that names last month's release has its keys as leaves again, so series do not break, and what people's keys
 weigh goes to what is new. A key whose count lay below twice its error there is left out, and may be found again: a
 function of released numbers.
 
-**Privacy**: `always` is a part of the catalog; an earlier release is public, and the ledger has charged it.
+**Privacy**: docs/privacy/delta.md. Each round is a draw with a line (mu^2, delta) of its own in the ledger. Keys that
+are not shown, how many they are and what was drawn for them stay in this module and are dropped batch by batch: they
+are in no error, no progress line and no return value. Nothing of a list is printed before the release is sealed.
+`always` is a part of the catalog; an earlier release is public, and the ledger has charged it.
+**Source**: docs/method/rows.md, "The step".
 """
 
 from __future__ import annotations

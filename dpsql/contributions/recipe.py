@@ -14,11 +14,7 @@ Views are reconciled family by family, as the release will be (`ReconciledViews`
 COUNT = R_N c and SUM = R_S (y + mid c). A release stores counts, and sums around mid, so beside R_S y the stored sum
 has (R_S - R_N) mid c.
 
-**Privacy**: docs/privacy/people.md.
-**Source**: docs/method/rows.md, "Shape and scale", "Intervals that cover the exact answer";
-docs/method/views.md, "Views that share axes".
-
-Clipping of contributions: how the people of a table are weighted, one class for each noise distribution.
+The people of a table are weighted by a clipping of contributions, one class for each noise distribution:
 
 | class | weight of a unit |
 |---|---|
@@ -27,8 +23,9 @@ Clipping of contributions: how the people of a table are weighted, one class for
 
 A clipping answers for all that depends on the distribution: shares, noise, weights.
 
-**Privacy**: docs/privacy/people.md, "3. The whitened clip (under a delta)" and "4. The pure twin".
-**Source**: docs/method/rows.md, "One weight a person".
+**Privacy**: docs/privacy/people.md, above all "3. The whitened clip (under a delta)" and "4. The pure twin".
+**Source**: docs/method/rows.md, "One weight a person", "Shape and scale", "Intervals that cover the exact answer";
+docs/method/views.md, "Views that share axes".
 """
 
 from __future__ import annotations

@@ -12,10 +12,7 @@ One text serves every engine (`engines.joined_rows`). Where a common table may b
 weights have a line for each row instead of each unit, made by windows: a unit's rows are then counted in the scan that
 weighs them, and rows that arrive meanwhile move no bound.
 
-**Privacy**: raw; what is fetched is noised by the caller before it is stored or shown.
-
-One weight per person from the joint whitened norm of all that she adds to all views.
-
+The weight of a person follows from the joint whitened norm of all that she adds to all views.
 Bounding each view on its own pays for a worst case in every view at once, which nobody is. Here a person's rows
 are measured through every view's own rows, each divided by the noise that the view will get, and the one joint
 norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^-20, so w c and w y do too.
@@ -38,6 +35,7 @@ spread of a value and m_i leaves on the axes along which a person's rows differ,
 **Privacy**: docs/privacy/people.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
 V_s = UNIT^2 K2 / (mu^2 c_s), which `Gaussian.draw_at` adds 4 to, spends sum_s W^2 Q_s / V_s <= mu^2, whatever the
 coefficients are. A person's norm and weight depend on her rows and on released values alone.
+Numbers are raw; the caller noises what is fetched before it is stored or shown.
 **Source**: docs/method/rows.md, "One weight a person".
 """
 

@@ -1,4 +1,4 @@
-"""Rows of a table where they meet those of others: digits, numbers in mixed radix, common tables, joins.
+"""Rows of a table where they meet those of others, and the queries that later ones read by name.
 
 Each table on a row's way gives small integers, its digits: leaves on axes, clamped measures. They are added up to a few
 numbers in mixed radix where the table is read, so that the joins carry one integer a number.
@@ -11,16 +11,15 @@ numbers in mixed radix where the table is read, so that the joins carry one inte
 | `Digit` | a leaf or a measure of a row, as a digit in mixed radix | - |
 | `Packed` | a number: of a view (its cell), or of all that any statistic reads (a row's place in the sampling) | - |
 
-**Privacy**: whether a row is placed is decided by a rule that looks at it and at the rows that its keys name.
-**Source**: docs/method/rows.md, "One statement a table".
-
-Queries that later ones read by name: temporary tables where rows may be stored, common tables where nothing may.
+Queries that later ones read by name are temporary tables where rows may be stored, common tables where nothing may.
 
 Bounds that are chosen take several questions: histograms of people, norms, weighted cells. Each is a query over the
 ones before. DuckDB computes and stores a query when it is named. A server gets every question as one read-only
 statement, with the queries that it may need before it; nothing is created there.
 
-**Privacy**: sees queries, and hands out whole numbers of one question at a time, for a draw.
+**Privacy**: whether a row is placed is decided by a rule that looks at it and at the rows that its keys name. Whole
+numbers of one question at a time are handed out, for a draw.
+**Source**: docs/method/rows.md, "One statement a table".
 """
 
 from __future__ import annotations

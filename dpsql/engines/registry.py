@@ -1,4 +1,6 @@
-"""Engine of a source: DuckDB for files and its own databases, a session on a server for the others.
+"""Engine of a source, the types of its keys, and the identity of its raw tables.
+
+DuckDB reads files and its own databases; a session on a server reads the others.
 
 One person, one key: the keys of a star are carried into the type of the key that they name, before anything is joined.
 
@@ -9,9 +11,7 @@ itself, so that joins, ranks, counters and axes all see one form. The type is de
     the group's first form (a stream's first batch), else the type of the key itself,
     read as whole numbers where the file holds text and the catalog declares the key `type: int`
 
-**Privacy**: a function of the source's column types and the catalog; no row is read.
-
-Identity of raw tables: canonical places and digests of rows, so that a lineage cannot be renamed by spelling.
+Raw tables are known by canonical places and digests of rows, so that a lineage cannot be renamed by spelling.
 
 A place is a file after links, `.`, `..` and the case that the file system keeps, or a database file with a table's
 name; a table of a server has the places that its engine resolves (`Engine.places`). A SELECT has the places that it
@@ -19,7 +19,8 @@ reads. A digest is of the rows, whatever their order and that of the columns, or
 differently, and types too: digests are compared within one engine, and know a copy again whose columns have the same
 types.
 
-**Privacy**: digests are of raw rows; the ledger keeps keyed hashes of them alone.
+**Privacy**: types of keys are a function of the source's column types and the catalog. Digests are of raw rows; the
+ledger keeps keyed hashes of them alone.
 """
 
 from __future__ import annotations

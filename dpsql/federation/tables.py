@@ -1,4 +1,4 @@
-"""One view of an open release as arrays: what every cell holds, and how cells and measures err together.
+"""Views of open releases as arrays, with joint errors, and releases in memory that are made of them.
 
 Counts and sums of a view that answers for itself err independently once sums are centred, and SQL is answered so. Put
 together with another release they do not: a table here has plain sums, S = y + mid c, and all of their covariances.
@@ -11,15 +11,11 @@ together with another release they do not: a table here has plain sums, S = y + 
 | N, T | everybody's rows with standard error s_N, the rows of those who reported | rows |
 | V | variance of the reports, of independent draws: sampling included | squared shares |
 
-**Privacy**: post-processing of releases.
+A release in memory has the axes of the releases that it is made of, other numbers and other errors. Answering asks it
+as it asks a file. It is never stored, so its errors need not be rows of a variance table.
 
+**Privacy**: post-processing of releases.
 **Source**: docs/method/local.md, "What a local release stands for".
-
-A release in memory, made of releases that are open: their axes, other numbers, other errors.
-
-Answering asks it as it asks a file. It is never stored, so its errors need not be rows of a variance table.
-
-**Privacy**: post-processing of releases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads of stored statistics under boxes, with their covariances.
+"""Reads of stored statistics under boxes, with their covariances, and bounds on answers that cut bins.
 
 | here | there | unit |
 |---|---|---|
@@ -8,9 +8,7 @@
 
 COUNT and the centred SUM of one view have independent noise, and so SUM = y + mid c has Var = Var(y) + mid^2 Var(c).
 
-**Privacy**: published values alone.
-
-Bounds on answers of which a part lies in cut bins.
+Bounds on answers of which a part lies in cut bins:
 
 | here | there | unit |
 |---|---|---|
@@ -33,7 +31,7 @@ taken, and each row counts for a value between the least and the largest of them
 
 Masses are the published ones, so a bound has their noise; it is cut at 0 once they are added up.
 
-**Privacy**: public facts and released numbers.
+**Privacy**: public facts and published numbers.
 """
 
 from __future__ import annotations

@@ -22,15 +22,12 @@ the last leaf is the total minus the others, in integers. The map is unimodular,
 twice, and what the last leaf collects is about 2^-21 sqrt(cells), far below any noise. Inner nodes are sums of leaves
 (`node_sums`), again in integers.
 
+Non-negative estimates of counts lie near the unbiased ones and agree at every node of a tree: downwards from the root,
+the children of every node are projected onto the non-negative numbers that add up to it.
+
 **Privacy**: post-processing of noisy values and public strategies.
-**Source**: docs/method/views.md, "Views that share axes"; Hay et al. (2010) for the one-view case.
-
-Non-negative estimates of counts near the unbiased ones, consistent at every node of a tree.
-
-Downwards from the root, the children of every node are projected onto the non-negative numbers that add up to it.
-
-**Privacy**: post-processing of estimates.
-**Source**: docs/method/views.md, "The non-negative step".
+**Source**: docs/method/views.md, "Views that share axes", "The non-negative step"; Hay et al. (2010) for the one-view
+case.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Write a fresh release file. Values arrive here noisy; nothing raw is ever in this process's file handle.
+"""Write a fresh release file: estimates rounded, added up and described.
+
+Values arrive here noisy; nothing raw is ever in this process's file handle.
 
 Whoever makes a release, of raw rows, of batches, of people's reports or of a plan alone, fills in a `ReleaseBuilder`,
 and that writes it. The file is complete when `ReleaseBuilder.write` returns: closed, without a
 write-ahead log. Where it goes, when it may be seen and what it costs is the ledger's protocol, not this module's.
 
-Estimated statistics to what a release file holds of them: rounded, added up, described.
-
-One path for central releases, streams, local collections and plans. Leaves of one family are rounded once, so that
-views agree on shared margins in every bit; inner nodes are sums of leaves.
+Estimates take one path for central releases, streams, local collections and plans. Leaves of one family are rounded
+once, so that views agree on shared margins in every bit; inner nodes are sums of leaves.
 
 **Privacy**: post-processing of noisy integers or reports, and public facts.
 """

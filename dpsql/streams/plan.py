@@ -1,4 +1,4 @@
-"""Plan of a stream, from the catalog and public tables alone: time first, then the other axes.
+"""Plan and time axis of a stream, from the catalog and public tables alone: time first, then the other axes.
 
 A view of a stream is the product of the time axis, whose strategy is the stream's, and the view's other axes, which
 are planned as in any release. Two plans share it:
@@ -17,16 +17,13 @@ then be sums of different rows, and neither estimates nor budgets would hold. So
 promise (`frozen`), which the ledger seals, and every later append takes them from there (`thawed`). So do the leaves
 of axes over public tables, as a digest of their labels: a row added to such a table could move every later leaf by one.
 
-**Privacy**: budgets and strategies are the same at every append, so the whole budget is charged once. Without D the
-promise is for a unit's rows of one batch, and the ledger keeps such lineages apart from those of whole units.
-
-The time axis of a stream: which column it is, how batches are called, which views can be measured along it.
-
 A batch is one grain of the time column: an hour, a day, a week from Monday, or a month. Number 0 holds the origin,
 the declared lower bound of the column, so numbers follow from the catalog and the label alone. On the axis each batch
 is one leaf.
 
-**Privacy**: functions of the catalog alone.
+**Privacy**: budgets and strategies are the same at every append, so the whole budget is charged once. Without D the
+promise is for a unit's rows of one batch, and the ledger keeps such lineages apart from those of whole units. The time
+axis is a function of the catalog alone.
 """
 
 from __future__ import annotations

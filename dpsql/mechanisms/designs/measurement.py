@@ -10,9 +10,7 @@ predicts or audits a statistic asks its measurement and never which one it is.
 | `AxisWorkload` | one axis as random ranges see it |
 | `MeasurementFacts` | what is known of it before it draws |
 
-**Privacy**: `Measurement.draw` is the one place where cells meet noise; all else is public or post-processing.
-
-Several numbers of one view by one pure draw: counts and sums that the same rows of the table move.
+Counts and sums of one view that the same rows of the table move are several numbers by one pure draw.
 
 Where a measure may be NULL, its count of values and the count of all rows are not drawn as such:
 
@@ -32,7 +30,8 @@ Each number has a draw of its own in streams (their noise may be drawn ahead, an
 statistic), with reported columns (the channel is undone statistic by statistic), with `max_ids: auto`, and for
 mechanisms that select by noisy numbers.
 
-**Privacy**: docs/privacy.md, "Several numbers by one draw".
+**Privacy**: docs/privacy.md, "Several numbers by one draw". `Measurement.draw` is the one place where cells meet noise;
+all else is public or post-processing.
 **Source**: docs/method/rows.md, "Joint rows", "Rows with NULL".
 """
 
