@@ -37,7 +37,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Bound(NamedTuple):
     """A bound, and the ceiling until it is reached.
 
-    Ceilings of code, its classes and its tests were raised once, for what `min_people` and crowds of logins take.
+    Ceilings of code, its classes and its tests were raised for what `min_people` and crowds of logins take, and those of
+    code and tests for tables of people made of rows.
     """
 
     bound: float
@@ -206,12 +207,12 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 348),
-    "code-lines": Bound(62500, 64997),
+    "modules": Bound(250, 329),
+    "code-lines": Bound(62500, 65174),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 869),
-    "value-classes-built-in-at-most-one-place": Bound(120, 248),
-    "functions-of-one-statement": Bound(1300, 1720),
+    "classes": Bound(650, 863),
+    "value-classes-built-in-at-most-one-place": Bound(120, 244),
+    "functions-of-one-statement": Bound(1300, 1706),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 11),
     "modules-above-600-lines": Bound(0),
@@ -247,12 +248,12 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 9.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_444)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_203)),
-    "words of docs": (_words, Bound(50_000, 52_829)),
+    "imports, % of code lines": (_imports, Bound(8, 9.5)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 70_739)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 18_190)),
+    "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),
-    "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950, 1_086)),
+    "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950)),
     "targets of the Makefile": (
         lambda: len(re.findall(r"^[a-z][a-z0-9-]*:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)),
         Bound(15),
