@@ -37,8 +37,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Bound(NamedTuple):
     """A bound, and the ceiling until it is reached.
 
-    Ceilings of code, its classes and its tests were raised for what `min_people` and crowds of logins take, and those of
-    code and tests for tables of people made of rows.
+    Ceilings of code, its classes and its tests were raised for what `min_people` and crowds of logins take, and those
+    of code and tests for tables of people made of rows.
     """
 
     bound: float
