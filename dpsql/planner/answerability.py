@@ -116,7 +116,7 @@ def adaptive_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> 
     names = [release.axes[plan.view.axes[i]].name for i in sorted(axes)]
     return (
         f"{', '.join(names[:-1])} and {names[-1]} together: boxes that adaptive rounds did not split are taken as "
-        "even; 95% intervals held 86 to 99% of boxes in eight settings, fewest where three axes go closely together"
+        "even; 95% intervals held 85 to 99% of boxes in eight settings, fewest where three axes go closely together"
     )
 
 
