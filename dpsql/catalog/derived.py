@@ -303,7 +303,8 @@ def squared(measure: str) -> str | None:
     >>> squared("sales.squares_of_amount"), squared("sales.amount")
     ('sales.amount', None)
     """
-    return measure.replace(PREFIX, "", 1) if f".{PREFIX}" in measure else None
+    table, _, column = measure.rpartition(".")
+    return f"{table}.{column.removeprefix(PREFIX)}" if column.startswith(PREFIX) else None
 
 
 def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:

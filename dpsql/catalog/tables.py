@@ -233,7 +233,6 @@ def with_people(catalog: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same_place(source: Mapping[str, Any], of: str, name: str) -> dict[str, Any]:
     """A source in which a table reads what another one reads."""
-
     written, csv = dict(source), source.get("csv")
     sections = [(written, "tables"), (written, "hive")]
     if isinstance(csv, dict):

@@ -1,9 +1,9 @@
-"""Errors of answers read off blocks of cells: noise, and the position of rows inside a leaf.
+"""Errors of answers read off boxes and blocks of cells: noise, and the position of rows inside them.
 
-A node is a box of cells, and nodes are a forest: a leaf is one number that is spread evenly over a cells, a loud block
-is measured cell by cell, and a node above them is the sum of the nodes below it. A mask u covers the share s_n of a
-node, sum u / a of a leaf or block; above them s_n is the mean of the shares of its children by their variances. Errors
-of all nodes have one form:
+Blocks (`BlockVariance`). A node is a box of cells, and nodes are a forest: a leaf is one number that is spread evenly
+over a cells, a loud block is measured cell by cell, and a node above them is the sum of the nodes below it. A mask u
+covers the share s_n of a node, sum u / a of a leaf or block; above them s_n is the mean of the shares of its children
+by their variances. Errors of all nodes have one form:
 
     covariance = sum over nodes of  A sum(u w) + B s(u) s(w)
 
@@ -23,9 +23,8 @@ worst planes).
 
 **Source**: docs/method/views.md, "Inside a leaf".
 
-The variance of a table that is known box by box, and even inside each box for want of better knowledge.
-
-An answer reads of each box the mean of its mask over the box's cells. Two things are uncertain: the boxes' sums, by a
+Boxes (`BoxVariance`). A table is known box by box, and taken as even inside each box for want of better knowledge. An
+answer reads of each box the mean of its mask over the box's cells. Two things are uncertain: the boxes' sums, by a
 covariance, and how each sum lies inside its box. For that a box holds one number, the variance of a sum that takes the
 cells with a mask of variance 1: `within` x (mean of u^2 - (mean of u)^2). A whole box does not see it.
 

@@ -1,4 +1,6 @@
-"""The variance of answers over an attribute that was reported through a channel: noise, channel, who reported.
+"""Errors of answers over attributes that people reported: through a channel, or read off a stack of smooth fits.
+
+A channel: its noise, and who reported.
 
 | here | there | unit |
 |---|---|---|
@@ -36,9 +38,8 @@ little.
 **Privacy**: published numbers alone.
 **Source**: docs/method/local.md, "Error bars".
 
-The errors of a stack of smooth fits: how far refits scatter, and a part of the unbiased estimate's own noise.
-
-Refits around a stack's own answer do not see what it smoothed away. So a part k of the unbiased covariance takes the
+A stack of smooth fits (`StackReading`): how far refits scatter, and a part of the unbiased estimate's own noise. Refits
+around a stack's own answer do not see what it smoothed away. So a part k of the unbiased covariance takes the
 place of theirs, and a larger one where the answer is a large share of everything: a bend that is small beside each leaf
 adds up there. The share is the answered one, so the bars are post-processing.
 

@@ -1,4 +1,4 @@
-"""The variance of an answer on a view of several axes, as a sum of Kronecker terms.
+"""Errors of answers on views of several axes: sums of Kronecker terms, and what scaling to a total adds.
 
 | here | there | unit |
 |---|---|---|
@@ -17,10 +17,9 @@ u_i has the variance
 with k_i = 1' C_i 1. An axis that a query does not use has u = 1, whose remainder is zero, so only
 subsets of the used axes count. Nothing here depends on data.
 
-Errors of an answer whose view was measured with few rows of each person and then scaled to a total.
-
-The total is that of all rows. What is left is a question of shares: noise of the part that a question asks for, and
-rows beyond the low bound, of which a group may hold none or more than twice its share.
+Scaled views (`ScaledReading`) were measured with few rows of each person and then scaled to a total, that of all rows.
+What is left is a question of shares: noise of the part that a question asks for, and rows beyond the low bound, of
+which a group may hold none or more than twice its share.
 
 | here | there | unit |
 |---|---|---|

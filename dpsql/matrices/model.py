@@ -1,7 +1,6 @@
 """Interfaces of variance models of one axis and of readings of a view, and what follows from ranges alone.
 
-Variance of ranges from the covariance of the leaves themselves: independent, dense, or of groups of cells.
-
+Three models stand here, by the covariance of the leaves themselves: independent, dense, or of groups of cells.
 Independent leaves of equal variance need one number. Any covariance of about a thousand leaves at most is kept dense,
 as that of prefix sums. Cells that share the noisy sum of their group evenly, as data-dependent mechanisms leave them,
 are read through their group: an answer reads of each group the mean of its mask over the group's cells, and what the

@@ -1,4 +1,6 @@
-"""Publisher's signature: Ed25519 over every byte of the file, at its end.
+"""Release files: the publisher's signature, the file that is checked and read, and the states of a stream.
+
+The signature is Ed25519 over every byte of the file, at its end.
 
     DuckDB's database | magic, 24 bytes | public key, 32 bytes | signature, 64 bytes
 
@@ -12,11 +14,10 @@ exported and imported is another file and is not signed.
 A signature says who wrote a file, and that nobody changed it. It does not say that the file is the newest, nor that
 what it holds is private: that is for `dpsql audit`. Whoever checks a file must keep others from writing it afterwards.
 
-The file whose bytes were checked is the one that DuckDB reads.
-
-DuckDB opens a file by its name, after its signature was checked. Meanwhile another file may come under that name. And
-a process that has a database open under a name is given that one again, whatever lies there now. So the file is held
-open while it is checked and opened, and at the end DuckDB must have the same one open:
+The file whose bytes were checked is the one that DuckDB reads. DuckDB opens a file by its name, after its signature was
+checked. Meanwhile another file may come under that name. And a process that has a database open under a name is given
+that one again, whatever lies there now. So the file is held open while it is checked and opened, and at the end DuckDB
+must have the same one open:
 
 | | Linux | macOS | elsewhere |
 |---|---|---|---|
@@ -26,11 +27,10 @@ open while it is checked and opened, and at the end DuckDB must have the same on
 
 Who may write the file itself can still change it later, in place: DuckDB reads its blocks when they are asked for.
 
-Releases inside a stream directory: the states that its manifest names.
-
-After every batch the stream's present state is one ordinary release file, `states/<batch>.duckdb`. The manifest is
-replaced atomically and names the newest states with their hashes; the files never change. So a reader that opened
-one keeps its snapshot while batches are appended, and `as_of` opens an earlier one while it is kept.
+A stream's directory has a manifest that names its states. After every batch the stream's present state is one ordinary
+release file, `states/<batch>.duckdb`. The manifest is replaced atomically and names the newest states with their
+hashes; the files never change. So a reader that opened one keeps its snapshot while batches are appended, and `as_of`
+opens an earlier one while it is kept.
 """
 
 from __future__ import annotations

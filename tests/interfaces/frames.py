@@ -25,7 +25,6 @@ from dpsql.interfaces.pgwire.roles import ServerRole, make_verifier, open_roles
 from dpsql.release.request import MOST_BYTES
 
 KNOWN = {state for _, state in STATES} | {"08P01", "28P01", "22023", "25P02", "26000", "34000", "42704"}
-COMMAND = b"S"[0]
 
 
 def frame(kind: str, *parts: bytes) -> bytes:

@@ -7,7 +7,6 @@ calls on files of a folder; another run can then be killed, or refused, at each 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -169,12 +168,6 @@ def killed_at(words: Sequence[object], call: Call) -> Outcome:
     """Run a command that dies at a system call, or at its end, should it make fewer of them this time."""
     here, end = f"inject={call.name}:signal=KILL:when={call.number}", "inject=exit_group:signal=KILL"
     return dpsql_run(words, ["-e", f"trace={call.name},exit_group", "-e", here, "-e", end])
-
-
-def refused_at(words: Sequence[object], call: Call, fault: int) -> Outcome:
-    """Run a command to which a system call fails once."""
-    how = f"inject={call.name}:error={errno.errorcode[fault]}:when={call.number}"
-    return dpsql_run(words, ["-e", f"trace={call.name}", "-e", how])
 
 
 all_commands()

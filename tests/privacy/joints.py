@@ -139,23 +139,17 @@ def one_more(
     way: Sequence[str] = (),
     *,
     replaced: bool = False,
+    rival: int = 0,
     others: Mapping[str, RawRows] | None = None,
     batches: Sequence[str] = (),
     seed: int = 0,
     unit: int = VICTIM,
 ) -> Callable[[Path], Loss]:
-    """One person more, or in another one's place."""
+    """One person more, or in the place of another one, who has as many rows or those given."""
     base = crowd(way) | dict(others or {})
     left = joined(base, owned(unit, rows, way))
-    right = joined(base, owned(RIVAL, rows, way, last=False)) if replaced else base
+    right = joined(base, owned(RIVAL, rival or rows, way, last=False)) if replaced else base
     return lambda folder: measure(text, left, right, folder, batches=batches, seed=seed)
-
-
-def row_counts(text: str, rows: int, others: int) -> Callable[[Path], Loss]:
-    """A person with some rows, and another one in her place with other ones."""
-    left = joined(crowd(), owned(VICTIM, rows, ()))
-    right = joined(crowd(), owned(RIVAL, others, (), last=False))
-    return lambda folder: measure(text, left, right, folder)
 
 
 def person(
@@ -370,8 +364,9 @@ JOINTS = (
         catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 4 + reach(4)), TIGHT),
     Joint("rows beyond the bound, one more than is measured, under a delta", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=DELTA), 4 + reach(4) + 1), TIGHT),
-    Joint("rows beyond the bound of another person in her place", row_counts(
-        catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=REPLACED), 4 + reach(4), 5 + reach(4)), TIGHT),
+    Joint("rows beyond the bound of another person in her place", one_more(
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=REPLACED), 4 + reach(4),
+        replaced=True, rival=5 + reach(4)), TIGHT),
     Joint("values beyond the bounds are measured", values_beyond(
         catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}"), 400), TIGHT),
     Joint("values beyond both bounds, weighted rows", values_beyond(

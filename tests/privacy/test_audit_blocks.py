@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from dpsql.curator.audit import audit_release
@@ -14,6 +12,7 @@ from dpsql.errors import ReleaseError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.central.test_blocks_release import FULL, SPARSE, city, publish
+from tests.privacy.test_audit_release import changed
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +54,14 @@ CHOSEN = "what noisy numbers chose follows from them"
 def test_what_was_changed_is_found(
     releases: dict[str, Path], tmp_path: Path, name: str, change: str, found: str
 ):
-    path = tmp_path / "r.dpsql"
-    shutil.copy(releases[name], path)
-    path.chmod(0o644)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(change)
+    path = changed(releases[name], tmp_path, change)
     assert found in failures(path)
 
 
 def test_a_line_of_another_length_is_found(releases: dict[str, Path], tmp_path: Path):
     """One more integer could carry anything."""
-    path = tmp_path / "r.dpsql"
-    shutil.copy(releases["sparse"], path)
-    path.chmod(0o644)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("INSERT INTO measurement_0 SELECT max(r1) + 1, 42, max(budget) FROM measurement_0")
+    line = "INSERT INTO measurement_0 SELECT max(r1) + 1, 42, max(budget) FROM measurement_0"
+    path = changed(releases["sparse"], tmp_path, line)
     assert failures(path) & {"rebuilt from its catalog", "readable as a release of this version"}
 
 
@@ -85,11 +77,7 @@ def test_a_line_of_another_length_is_found(releases: dict[str, Path], tmp_path: 
 def test_boxes_that_are_no_forest_are_refused_in_a_line(
     releases: dict[str, Path], tmp_path: Path, change: str
 ):
-    path = tmp_path / "r.dpsql"
-    shutil.copy(releases["sparse"], path)
-    path.chmod(0o644)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(change)
+    path = changed(releases["sparse"], tmp_path, change)
     refused = pytest.raises(ReleaseError, match="variance_2 has no model")
     with closing(open_release(path, insecure=True)) as release, refused:
         release.reading(release.meta.statistics.index(next(s for s in release.statistics if 2 in s.models)))

@@ -67,6 +67,15 @@ def failures(report: AuditReport) -> set[str]:
     return {check.what for check in report.checks if check.held is False}
 
 
+def changed(release: Path, folder: Path, statement: str) -> Path:
+    """A copy of a release in which a statement was run."""
+    copy = folder / "copy.dpsql"
+    shutil.copyfile(release, copy)
+    with duckdb.connect(str(copy)) as connection:
+        connection.execute(statement)
+    return copy
+
+
 def audited(path: Path, samples: int = 0) -> AuditReport:
     return audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=samples)
 
@@ -101,10 +110,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_is_no_release_is_not_audited(release: Path, tmp_path: Path, statement: str):
-    copy = tmp_path / "copy.dpsql"
-    shutil.copyfile(release, copy)
-    with duckdb.connect(str(copy)) as connection:
-        connection.execute(statement)
+    copy = changed(release, tmp_path, statement)
     with pytest.raises(ReleaseError, match=REFUSED[statement]):
         audited(copy)
 
@@ -131,11 +137,7 @@ TAMPERING = {
 
 @pytest.mark.parametrize("statement", by_default(TAMPERING, 8))
 def test_tampering_is_found(release: Path, tmp_path: Path, statement: str):
-    copy = tmp_path / "copy.dpsql"
-    shutil.copyfile(release, copy)
-    with duckdb.connect(str(copy)) as connection:
-        connection.execute(statement)
-    report = audited(copy)
+    report = audited(changed(release, tmp_path, statement))
     assert any(TAMPERING[statement] in what for what in failures(report)), report.text()
 
 
@@ -211,8 +213,5 @@ def test_command_line(release: Path, tmp_path: Path):
     command = ("audit", "--samples", "0", "--json")
     done = dpsql_command(*command, release)
     assert json.loads(done.stdout)["held"]
-    copy = tmp_path / "copy.dpsql"
-    shutil.copyfile(release, copy)
-    with duckdb.connect(str(copy)) as connection:
-        connection.execute("UPDATE measurement_2 SET budget = budget + 1")
+    copy = changed(release, tmp_path, "UPDATE measurement_2 SET budget = budget + 1")
     assert dpsql_command(*command, copy).returncode == 3

@@ -66,6 +66,18 @@ def test_the_readme_s_lines_for_own_data_run(tmp_path: Path) -> None:
     assert shape(run_command(query, tmp_path)).count(" ± ") >= 8
 
 
+def test_what_a_bare_environment_holds_is_not_counted(tmp_path: Path) -> None:
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name, size in {
+        "duckdb/a.so": 3_000_000,
+        "duckdb/__pycache__/a.pyc": 9_000_000,
+        "pip/x.py": 9_000_000,
+    }.items():
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_bytes(bytes(size))
+    assert readme.megabytes(tmp_path) == 3
+
+
 def test_the_picture_has_a_bar_a_month(tmp_path: Path) -> None:
     sql = "SELECT DATE_TRUNC('month', sold_on) AS month, COUNT(*) AS sales FROM sales GROUP BY month ORDER BY month"
     draw(dpsql.query(sql, release=build(tmp_path)), tmp_path / "picture.svg")

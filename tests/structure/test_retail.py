@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
@@ -26,6 +27,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
 
 def one(shop: duckdb.DuckDBPyConnection, query: str) -> tuple[float, ...]:
     return tuple(shop.execute(query).fetchall()[0])
+
+
+def test_same_seed_same_shop() -> None:
+    first, again, other = (make_star(seed, 500, 40) for seed in (1, 1, 2))
+    for table, columns in first.items():
+        for name, values in columns.items():
+            assert np.array_equal(values, again[table][name])
+    assert not np.array_equal(first["customer"]["income"], other["customer"]["income"])
 
 
 def test_sizes_and_rows_per_customer(shop: duckdb.DuckDBPyConnection) -> None:

@@ -83,6 +83,8 @@ def test_what_no_entry_point_reaches_is_listed(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_sizes_are_within_bounds() -> None:
+    assert bounds.RULES.keys() == bounds.BOUNDS.keys()
+    assert [name for name, bound in bounds.BOUNDS.items() if bound.most < bound.bound] == []
     measured = {name: len(rule(the_package())) for name, rule in bounds.RULES.items()}
     assert {name: value for name, value in measured.items() if value > bounds.BOUNDS[name].most} == {}
     project = {name: measure() for name, (measure, _) in bounds.PROJECT.items()}

@@ -185,12 +185,12 @@ def person_key(tables: Sequence[TableFacts], unit: str | None) -> tuple[TableFac
         if any(_rank(table) > 1 and table.unique_columns for table in tables):
             return None
         named = [
-            (sum(bool(words(c.name) & TRAITS) for c in table.columns), -table.rows, table.name, column.name)
+            (sum(bool(words(c.name) & TRAITS) for c in table.columns), table.name, column.name)
             for table in tables for column in table.columns
             if (mine := words(column.name)) & SERVED and len(mine) > 1 and mine <= SERVED | NAMES
             and not column.unique and column.distinct > 1
         ]  # fmt: skip
-        unit = ".".join(max(named)[2:]) if named else ""
+        unit = ".".join(max(named)[1:]) if named else ""
     holder, _, key = unit.partition(".")
     rows = next((t for t in tables if t.name == holder and key in {c.name for c in t.columns}), None)
     if rows is None or key in rows.unique_columns or not rows.column(key).distinct:

@@ -81,12 +81,7 @@ SELECTED = ("refuse", "allow")
 @click.option("--most-rows", type=click.IntRange(1), help="public guess: rows that hardly any unit exceeds")
 @tells
 def init(
-    source: str,
-    output: Path,
-    name: str | None,
-    workload: Path | None,
-    interactive: bool,
-    **said: Any,
+    source: str, output: Path, name: str | None, workload: Path | None, interactive: bool, **said: Any
 ) -> CommandOutput:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 

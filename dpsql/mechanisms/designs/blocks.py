@@ -16,11 +16,12 @@ Nothing here but its offer counts axes. It stops at two: on three, rows that lie
 **Privacy**: docs/privacy/data_dependent.md. A unit changes the cells by at most M in L1: the number that chooses by
 max W M, the looks at each grid by M, and, for every partition, the last rows by M. Budgets of the rows that a cell is
 in add up to what is left of epsilon, so all looks and rows are one line in the ledger, and a product spends that line.
+Grids, budgets and forecasts are a function of numbers of leaves, declared questions, epsilon and M;
+`SelectionStatistic.number` alone sees cells.
 **Source**: docs/method/views.md, "The choice", "Look, split, measure".
 
-Public part of a view by blocks before anything is drawn: grids, budgets, and the forecast it is chosen by.
-
-The error of a grid of loud blocks over random questions is a sum over blocks,
+Grids and budgets are public, and so is the forecast by which blocks are chosen. The error of a grid of loud blocks over
+random questions is a sum over blocks,
 
     E_b = v2 E[m] - v2^2 / (k v2 + v1) E[m^2]         m cells of block b in a question, k cells in all
 
@@ -41,10 +42,6 @@ boxes; one that `auto` plans for rectangles, ranges of either axis alone and tot
 | `SIDES` | sides of the blocks of grids 0, 1, 2 | leaves |
 | `SHARES` | f_l: what the looks at grid l spend, and last the cells | share of epsilon - e0 |
 | `StageBudgets.leaf` | what a block that stops at grid l spends on its own row: all shares after f_l | units |
-
-**Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `SelectionStatistic.number` alone
-sees cells.
-**Source**: docs/method/views.md, "The choice".
 """
 
 from __future__ import annotations
