@@ -6,7 +6,7 @@ norms and weighted cells. Here these sums are products with sparse matrices (peo
 place of the engine's SQL. Everything else is the code that publishes and the code that answers: histograms' noise,
 tails, clips, factors, weights, readings, intervals.
 
-    python -m benchmarks.userlevel.simulator --stars nafld --draws 40
+    python -m benchmarks.userlevel.measure --alone --stars nafld --draws 40
 
 What may differ from a publish: weights are roots of doubles (relative 1e-16), and noise comes from a seeded generator.
 Whole publishes are compared with it (`matched`).
