@@ -14,7 +14,8 @@ Rows that a unit does not keep together lie evenly over the keys of public dimen
 other axis. The table made up of these numbers:
 
     rows per unit   where mean and most are all that is known, the law of the largest entropy: p(n) ~ r^n up to the
-                    most; else log-normal with the stated middle; r or the deviation is the one at which the mean holds
+                    most, or, where so many units do not come near it by that law, log-normal with the most as the
+                    largest; else log-normal with the stated middle; each is the one at which the mean holds
     axes of a unit  one random leaf for each unit, for all of her rows
     other axes      a part `alike` of her rows in one leaf of hers, the rest by public crowds, else evenly
     values          Beta around the stated mean; its smaller parameter is 1: even in the middle, steep near an end
@@ -33,7 +34,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, exp
+from math import ceil, exp, log
 from statistics import NormalDist
 
 import numpy as np
@@ -63,6 +64,16 @@ WIDEST, NARROWEST = 4.0, 0.3
 
 ALIKE = 0.5
 """The part of a unit's rows that lie in one leaf of hers. Real people are a little less alike: a cautious guess."""
+
+
+FAR = 2.0
+"""Times what the law of the largest entropy reaches, above which the most was not meant as its end: one digit of each
+guess is off by as much."""
+
+
+def normals(place: FloatArray) -> FloatArray:
+    """Quantiles of the normal distribution."""
+    return np.array([NORMAL.inv_cdf(share) for share in place.tolist()])
 
 
 @dataclass(frozen=True)
@@ -114,8 +125,10 @@ class Guess:
             most = int(self.most)
             if 2 * self.mean > most + 1:
                 return most + 1 - geometric(place, most + 1 - self.mean, most)[::-1]
-            return geometric(place, self.mean, most)
-        normal = np.array([NORMAL.inv_cdf(share) for share in place.tolist()])
+            if FAR * self.mean * log(self.units) >= most:  # what one of so many units owns by that law, about
+                return geometric(place, self.mean, most)
+            return reaching(place, self.mean, most, self.units)
+        normal = normals(place)
         low, high = max(1e-3, NARROWEST * (1 - self.units / self.rows)), WIDEST
         for _ in range(30):
             middle = (low + high) / 2
@@ -154,6 +167,26 @@ def geometric(place: FloatArray, mean: float, most: int) -> IntArray:
         fall = (low + high) / 2
         numbers = np.clip(np.ceil(-np.log1p(place * np.expm1(-fall * most)) / fall), 1, most)
         low, high = (fall, high) if numbers.mean() > mean else (low, fall)
+    return numbers.astype(np.int64)
+
+
+def reaching(place: FloatArray, mean: float, most: int, units: int) -> IntArray:
+    """Quantiles of log-normal whole numbers from 1 on whose largest of so many is `most`, so that their mean is as stated.
+
+    Args:
+        place, mean, most: as of `geometric`.
+        units: how many there are.
+
+    >>> numbers = reaching((np.arange(500) + 0.5) / 500, 4.0, 200, 500)
+    >>> numbers[[250, 450, 499]].tolist(), round(numbers.mean())
+    ([1, 8, 200], 4)
+    """
+    part = normals(place) / NORMAL.inv_cdf(1 - 0.5 / units)
+    low, high, numbers = 1e-3, mean, np.ones(len(place))
+    for _ in range(40):
+        middle = (low + high) / 2
+        numbers = np.clip(np.rint(middle * (most / middle) ** part), 1, most)
+        low, high = (middle, high) if numbers.mean() < mean else (low, middle)
     return numbers.astype(np.int64)
 
 

@@ -30,6 +30,7 @@ from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.estimated import quantile
 from dpsql.intervals.excess import measured_beyond
+from dpsql.intervals.linear import LinearNumbers
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
 from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import FloatArray, special_leaves
@@ -150,6 +151,7 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
     if counted is not None:
         answered = with_even_rows(answered, counted, means or {})
+        answered = answered if ratio else as_drawn(answered)
     of_rows = all(
         sums_rows(term.measure) for term in form.terms
     )  # a guess of rows says not how many people there are
@@ -206,6 +208,19 @@ def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEs
         else total
         for term, total in answered.totals.items()
     }
+    return replace(answered, totals=totals)
+
+
+MEDIAN = 0.6745
+"""Median size of normal noise, in standard deviations."""
+
+
+def as_drawn(answered: TermEstimates) -> TermEstimates:
+    """The same with totals about as large as the median of what a release draws: their own size, and that of noise."""
+    totals = {}
+    for term, total in answered.totals.items():
+        noise = LinearNumbers.of_slopes([(term, np.ones(len(total)))], answered).variances.noise
+        totals[term] = np.hypot(total, MEDIAN * np.sqrt(noise))
     return replace(answered, totals=totals)
 
 
