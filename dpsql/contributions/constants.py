@@ -129,6 +129,11 @@ TOGETHER = 0.5
 INFLUENCE = 0.05
 """Relative error of a sum whose factor is the rows' alone. Without it the SUM of Online Retail covers 80%."""
 
+VALUES = 0.5
+"""Standard deviation of the mean value of rows that heavy people own, relative to that of others: a judgement, as for
+rows beyond declared bounds. Without it totals of 472 people at 60 rows, seen among rows and not among sums, covered
+12% under pure epsilon 1, and 75% with it; on ten real stars intervals are as they were."""
+
 MEAN_LEAST, MEAN_SLOPE = 0.06, 0.12
 """Standard error of averages where sums are too faint for a factor: at least, and for each unit of log R."""
 

@@ -25,6 +25,7 @@ bound, a^2 = n_N^2 + t_N^2 of rows and b^2 of sums, c = .5 t_N t_S, gap = log R_
     rel_N^2 = [1 - (a^2 - c)^2 / (g^2 + p^2) / a^2] (u_N^2 + side_N^2)      rel_S^2 likewise, and (.05 lambda)^2
     rel_A^2 = p^2 / (g^2 + p^2) [n_N^2 + n_S^2 + up_N^2 + down_S^2 - up_N down_S]  downwards; sides exchanged upwards
               + (g^2 / (g^2 + p^2) times the views' own error of the average)^2
+    where gap < -2 g, up_S^2 and rel_A^2 upwards have max(0, R_N / R_S - 1)^2 (1 / 1.96 + .5)^2 more
     rel_x^2 = rel_N^2 + l_x^2 + l_N^2                 where x is known; of COUNT(x) / COUNT(*) l_x^2 + l_N^2
 
 side is down or up of the tail, lambda = clip((b^2 - c) / (g^2 + p^2), 0, 1), l the relative noise of a views' total.
@@ -39,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, log, sqrt
+from math import exp, expm1, hypot, inf, log, sqrt
 
 import numpy as np
 
@@ -51,8 +52,10 @@ from dpsql.contributions.constants import (
     MEAN_LEAST,
     MEAN_SLOPE,
     SEEN,
+    SIDE,
     TOGETHER,
     UNEVEN,
+    VALUES,
     WIDEST,
 )
 from dpsql.contributions.histogram import NoisyHistogram, PeopleEstimate, clear_people, middles, quantile_of
@@ -273,8 +276,27 @@ def factors(
             gap = each.logarithm - (rows.logarithm + step)
             back = -gap * each.variance / (each.variance + rest * rows.variance + pair.prior)
         influence = INFLUENCE * pair.influence(each.variance)
-        result[name] = _factor(each, back, pair.rest(each.variance), _mean_error(rows, each, pair), influence)
+        hidden = _hidden(pair, log(result[""].value) - each.logarithm - back)
+        mean_error = _mean_error(rows, each, pair)
+        mean_error = replace(mean_error, up=hypot(mean_error.up, hidden))
+        factor = _factor(each, back, pair.rest(each.variance), mean_error, influence)
+        result[name] = replace(factor, error=replace(factor.error, up=hypot(factor.error.up, hidden)))
     return result
+
+
+def _hidden(pair: Pooled, apart: float) -> float:
+    """Standard error upwards of a sum whose factor is below that of the rows by more than errors explain.
+
+    People who own many rows are seen among rows and not among sums: perhaps their values are small, perhaps noise
+    hides their sums. Up to the factor of the rows they may be as much as those of other rows, and beyond it as far as
+    values of heavy people differ.
+
+    Args:
+        pair: of the rows and the measure.
+        apart: how far the factor of the rows is above that of the measure, in logarithms, once both have moved.
+    """
+    below = pair.gap < 0 and pair.gap**2 > GAP**2 * pair.variance
+    return max(0.0, expm1(apart)) * (1 / SIDE + VALUES) if below else 0.0
 
 
 def _lost(measure: Scaled) -> TotalsFactor:

@@ -94,11 +94,15 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
                 yield Note(listed.among, flag=True)
         place = relation.names.index(f"v{relation.block.values.index(forms[0])}")
         values = [relation.columns[place][row] for row in rows]
-        errors = relation.at(rows).errors_of(STDERR, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows)
+        added = relation.at(rows)
+        lows, highs, errors = (
+            added.errors_of(error, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows) for error in (LOW, HIGH, STDERR)
+        )
         sizes = [
-            (abs(value), row, value, error) for row, value, error in zip(rows, values, errors, strict=True)
-            if value is not None and (error is None or abs(value) > 2 * error)
-        ]  # fmt: skip
+            (abs(value), row, value, error)
+            for row, value, low, high, error in zip(rows, values, lows, highs, errors, strict=True)
+            if value is not None and (error is None or low > 0 or high < 0)
+        ]
         if sizes:
             _, row, value, error = max(sizes)
             keys = [

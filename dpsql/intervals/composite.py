@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog.graph import is_count
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals import reads
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, image, interval
@@ -40,7 +42,7 @@ from dpsql.intervals.estimated import (
 )
 from dpsql.intervals.linear import LinearNumbers, Reads, covariance, joined_lines, largest_cells
 from dpsql.intervals.possible import quotient_range, sum_range
-from dpsql.intervals.scale import beyond_noise, share_beyond_bound
+from dpsql.intervals.scale import beyond_noise, share_beyond_bound, values_beyond
 from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Block, Linear, Noisy, Ratio
@@ -256,9 +258,21 @@ class Composite:
             return quotient_range(sides.above, sides.above_numbers, sides.below, sides.below_numbers)
         return sum_range(self.middle, self.slope) if self.linear else None
 
-    def possible(self) -> ValueRange | None:
-        """Between which values the exact answers lie whatever the rows are; None where nothing is known of them."""
-        return self._possible
+    def possible(self, level: float) -> ValueRange | None:
+        """Between which values the exact answers lie whatever the rows are; None where nothing is known of them.
+
+        An average of values that count as the nearest bound lies between the bounds, that of the values themselves
+        as far outside as those beyond may move it, with this chance.
+        """
+        limits, sides = self._possible, self.quotient
+        if limits is None or sides is None or not all(is_count(k.term.measure) for k in sides.below_numbers.terms):
+            return limits
+        values = values_beyond(self.slope)
+        if values is None:
+            return limits
+        ways = (-values.shift_low, values.down), (values.shift_high, values.up)
+        down, up = (np.nan_to_num(shift + quantile(level) * np.sqrt(v), nan=0.0, posinf=inf) for shift, v in ways)
+        return ValueRange(limits.low - np.maximum(down, 0.0), limits.high + np.maximum(up, 0.0))
 
     def beyond_noise(self) -> ErrorComponents | None:
         """Variances beyond the noise: scale, spread, tail and rows beyond a bound."""

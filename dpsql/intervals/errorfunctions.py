@@ -224,7 +224,7 @@ def _interval(numbers: Estimated, level: float) -> BothEnds:
     ends = _of_noise(numbers, level)
     if numbers.curve is not None:
         return BothEnds(ends, ends)
-    ends, possible = _with_cut_bins(numbers, ends, level), numbers.possible()
+    ends, possible = _with_cut_bins(numbers, ends, level), numbers.possible(level)
     return BothEnds(ends, ends if possible is None else _within(ends, numbers.central(), possible))
 
 

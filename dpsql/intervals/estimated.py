@@ -221,7 +221,7 @@ class Estimated(Protocol):
     def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""
 
-    def possible(self) -> ValueRange | None:
+    def possible(self, level: float) -> ValueRange | None:
         """Between which values the exact answers lie whatever the rows are; None where nothing is known of them."""
 
     def interpolation_bound(self) -> FloatArray:

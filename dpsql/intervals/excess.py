@@ -4,7 +4,7 @@ A release with `excess_share` holds, for each measure, noisy numbers of units wi
 them, near and far, each with the standard error s. With n the near ones of a side, the excess of all rows is E = n m,
 of which a group with the share F of the rows has about F E:
 
-    m          |bound - mean of the measure|, at least LEAST widths of the bounds
+    m          |bound - mean|, at least LEAST widths of the bounds; at least |mean| beyond a bound away from 0
     s_E^2      m^2 (s^2 + n+^2)                          n+ = max(n, s): m is known up to its own size
     shift      F E
     variance   F^2 (s_E^2 + (TASTE (1 - F))^2 (E^2 + s_E^2)) + F (1 - F) SQUARES n+ m^2
@@ -12,8 +12,9 @@ of which a group with the share F of the rows has about F E:
 towards more for values above the upper bound, towards less for those below the lower one. Where far units, or units
 beyond both bounds, stand out of their noise, nothing bounds that side.
 
-The mean excess of values beyond a bound is about the bound itself, whatever the tail; a Pareto tail of 1.2 and less is
-not covered where noise hides it.
+The mean excess of values beyond a bound is about the bound itself, whatever the tail, or, where the mean is near the
+bound, as much as the values: those of an exponential law with a mean of 3.3 within [0, 4] go on by 10. A Pareto tail of
+1.2 and less is not covered where noise hides it.
 
 A sum or an average over an axis (`AVG(age)`) leaves out rows whose value lies beyond the axis's bounds, and nothing
 measures these values. Where such rows stand out of the noise and the statement's conditions may hold for them, nothing
@@ -318,6 +319,8 @@ def excess(
     (320, 320, False)
     """
     far = beyond.width if beyond.mean is None else abs(bound - beyond.mean)
+    if beyond.mean is not None and abs(beyond.mean) <= abs(bound) and beyond.mean * bound > 0:
+        far = max(far, abs(beyond.mean))
     mean, likely = max(far, LEAST * beyond.width), max(float(units.near), beyond.stderr)
     unbounded = max(units.far, beyond.both or 0) > SEEN * beyond.stderr
     if squared(beyond.measure) is not None:

@@ -308,11 +308,7 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         numbers: the numbers, or the derivatives of others.
     """
     components: list[ErrorComponents] = []
-    releases = {id(key.answered.errors.release): key.answered.errors.release for key in numbers.terms}
-    for release in releases.values():
-        terms = {
-            key: weights for key, weights in numbers.terms.items() if key.answered.errors.release is release
-        }
+    for release, terms in _by_release(numbers):
         for of, table_terms in _tables(terms).items():
             if release.meta.left_out(of):
                 components.append(unasked_rows(table_terms, numbers.count))
@@ -323,12 +319,28 @@ def beyond_noise(numbers: LinearNumbers) -> ErrorComponents | None:
         components += [
             excess.reach_of(lines, numbers.count, beyond) for beyond, lines in excess.by_table(terms)
         ]
-        components += [
-            excess.excess_reach(lines, numbers.count, beyond) for beyond, lines in excess.by_measure(terms)
-        ]
         reaches = (reach(terms, numbers.count) for reach in (excess.reach_of_weights, excess.reach_of_axes))
         components += [reach for reach in reaches if reach is not None]
-    return ErrorComponents.joined(components)
+    values = values_beyond(numbers)
+    return ErrorComponents.joined([*components, *([] if values is None else [values])])
+
+
+def values_beyond(numbers: LinearNumbers) -> ErrorComponents | None:
+    """The part of it that values beyond the bounds of measures have; None where none were measured."""
+    return ErrorComponents.joined(
+        [
+            excess.excess_reach(lines, numbers.count, beyond)
+            for _, terms in _by_release(numbers)
+            for beyond, lines in excess.by_measure(terms)
+        ]
+    )
+
+
+def _by_release(numbers: LinearNumbers) -> Iterator[tuple[Release, Terms]]:
+    """The terms of each release."""
+    releases = {id(key.answered.errors.release): key.answered.errors.release for key in numbers.terms}
+    for release in releases.values():
+        yield release, {key: w for key, w in numbers.terms.items() if key.answered.errors.release is release}
 
 
 def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:

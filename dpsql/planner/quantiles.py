@@ -131,9 +131,14 @@ class Prefix:
     view: str = ""
 
     @cached_property
+    def sums(self) -> FloatArray:
+        """Counts up to and with each step, as noise leaves them."""
+        return np.cumsum(self.counts)
+
+    @cached_property
     def running(self) -> FloatArray:
-        """Counts up to and with each step, made monotone."""
-        return np.maximum.accumulate(np.cumsum(self.counts))
+        """The same made monotone: none is below a sum before it."""
+        return np.maximum.accumulate(self.sums)
 
     @property
     def empty(self) -> bool:
@@ -145,19 +150,20 @@ class Prefix:
         either bound."""
         if self.empty or not any(self._inside):
             return None
-        wanted = self.at * self.running[-1]
+        wanted = self.at * max(float(self.sums[-1]), 0.0)
         wanted -= 1e-9 * max(1.0, abs(wanted))
         step = int(np.searchsorted(self.running, wanted))
         count = self.counts[step]
-        share = 1.0 - (np.cumsum(self.counts)[step] - wanted) / count if count > 0 else 0.0
+        share = 1.0 - (self.sums[step] - wanted) / count if count > 0 else 0.0
         return self.steps.value(step, float(min(max(share, 0.0), 1.0)))
 
     def ends(self, level: float) -> tuple[Any, Any]:
         """The interval of the value; None of a group of nobody, and where nothing bounds the counts' error.
 
         It begins with the first value at which the upper end of the running count's interval reaches the share, and
-        ends with the first at which the lower end does. Inside of a leaf rows may lie anywhere. An end is open where so
-        many rows may lie beyond the column's bounds that the value itself may.
+        ends with the first from which on the lower end does. The share is one of the last sum: of the largest it would
+        be too many rows wherever there is more noise than rows. Inside of a leaf rows may lie anywhere. An end is open
+        where so many rows may lie beyond the column's bounds that the value itself may.
         """
         if self.empty:
             return None, None
@@ -171,7 +177,7 @@ class Prefix:
     @property
     def _inside(self) -> tuple[bool, bool]:
         """Whether the value is surely not below the column's lower bound, and not above its upper one."""
-        rows = float(self.running[-1])
+        rows = max(float(self.sums[-1]), 0.0)
         return (1 - self.at) * self.beyond <= self.at * rows, self.at * self.beyond <= (1 - self.at) * rows
 
     def _first(self, errors: float) -> int | None:
@@ -179,7 +185,9 @@ class Prefix:
         steps = len(self.running)
         if any(math.isnan(self.error(step)) for step in (0, steps - 1)):
             return None
-        above = self.running - self.at * self.running[-1] + 1e-9 * max(1.0, abs(float(self.running[-1])))
+        # the value's own step has reached its share, and none before it: monotone towards the side of the end
+        sums = self.running if errors > 0 else np.minimum.accumulate(self.sums[::-1])[::-1]
+        above = sums - self.at * self.sums[-1] + 1e-9 * max(1.0, abs(float(self.sums[-1])))
 
         def reached(step: int) -> bool:
             large, small = self.cut(step)

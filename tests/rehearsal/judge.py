@@ -201,7 +201,8 @@ def _collect(question: Question, results: Sequence[Result], c: int, column: _Col
 def _truth(exact: dict[Key, tuple[float | None, ...]], key: Key, c: int, letter: str) -> float | None:
     """A cell's truth: counts and sums over no row are 0, anything else has no case."""
     truth = exact[key][c] if key in exact else None
-    if truth is not None and math.isnan(truth):  # of several groups together
+    # of several groups together, or of those that are not listed, some of which HAVING left out
+    if (truth is not None and math.isnan(truth)) or (key not in exact and OTHER in key):
         return None
     return 0.0 if truth is None and letter in "ns" else truth
 
