@@ -171,7 +171,7 @@ def geometric(place: FloatArray, mean: float, most: int) -> IntArray:
 
 
 def reaching(place: FloatArray, mean: float, most: int, units: int) -> IntArray:
-    """Quantiles of log-normal whole numbers from 1 on whose largest of so many is `most`, so that their mean is as stated.
+    """Quantiles of log-normal whole numbers from 1 on, the largest of so many being `most`, with the mean as stated.
 
     Args:
         place, mean, most: as of `geometric`.

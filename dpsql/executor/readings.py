@@ -96,7 +96,8 @@ def left_out_notes(relations: Sequence[Relation]) -> Iterator[Note]:
         values = [relation.columns[place][row] for row in rows]
         added = relation.at(rows)
         lows, highs, errors = (
-            added.errors_of(error, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows) for error in (LOW, HIGH, STDERR)
+            added.errors_of(error, forms[0], DEFAULT_LEVEL)[1] or [None] * len(rows)
+            for error in (LOW, HIGH, STDERR)
         )
         sizes = [
             (abs(value), row, value, error)

@@ -265,13 +265,19 @@ class Composite:
         as far outside as those beyond may move it, with this chance.
         """
         limits, sides = self._possible, self.quotient
-        if limits is None or sides is None or not all(is_count(k.term.measure) for k in sides.below_numbers.terms):
+        if (
+            limits is None
+            or sides is None
+            or not all(is_count(k.term.measure) for k in sides.below_numbers.terms)
+        ):
             return limits
         values = values_beyond(self.slope)
         if values is None:
             return limits
         ways = (-values.shift_low, values.down), (values.shift_high, values.up)
-        down, up = (np.nan_to_num(shift + quantile(level) * np.sqrt(v), nan=0.0, posinf=inf) for shift, v in ways)
+        down, up = (
+            np.nan_to_num(shift + quantile(level) * np.sqrt(v), nan=0.0, posinf=inf) for shift, v in ways
+        )
         return ValueRange(limits.low - np.maximum(down, 0.0), limits.high + np.maximum(up, 0.0))
 
     def beyond_noise(self) -> ErrorComponents | None:

@@ -163,6 +163,16 @@ def test_sums_averages_and_counts_of_long_tails_are_inside_or_flagged(
     assert outside_without_flag(answerer.release, tmp_path, upper) == 0
 
 
+def test_an_average_reaches_beyond_bounds_that_most_values_pass(tmp_path: Path, publishes: None):
+    amounts = np.random.default_rng(6).exponential(5, 60)
+    file = star(tmp_path, amounts, 4)
+    assert amounts.mean() > 4
+    for seed in range(8):
+        answer = released(file, seeded(seed), f"r{seed}").query("SELECT AVG(amount) FROM sales")
+        (low,), (high,) = (end[0] for end in answer.interval_rows())
+        assert low <= amounts.mean() <= high
+
+
 def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Path, publishes: None):
     answerer = released(star(tmp_path, np.full(400, 5.0), 10, share=""))
     for sql in ("SELECT SUM(amount) FROM sales", "SELECT month, AVG(amount) FROM sales GROUP BY month"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -68,6 +69,21 @@ def prefix(
         lambda level: 1.0,
         0.0,
     )
+
+
+def test_a_value_that_noise_buries_is_inside():
+    """Forty rows in the first of a hundred steps with a noise of 30 each: the largest sum is far above the last."""
+    rng, at, steps, sd = np.random.default_rng(5), 0.9, np.arange(100), 30.0
+    errors = sd * np.sqrt((steps + 1) * (1 - at) ** 2 + (99 - steps) * at**2)
+    lows = []
+    for _ in range(400):
+        counts = rng.normal(0, sd, 100) + np.where(steps == 0, 40.0, 0.0)
+        drawn = prefix(counts, ValueSteps(steps, steps, steps), at)
+        found = replace(drawn, error=lambda step: float(errors[step]), z=lambda level: 1.96)
+        low, high = found.ends(0.95)
+        lows += [] if low is None else [low]
+        assert low is None or low <= found.value() <= high
+    assert len(lows) > 300 and np.mean(np.array(lows) == 0) >= 0.95
 
 
 @given(steps, st.integers(1, 200), st.floats(0.01, 0.99))

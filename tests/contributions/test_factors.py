@@ -56,6 +56,17 @@ def test_pooling_is_as_written():
     )
 
 
+def test_a_sum_that_lags_the_rows_may_be_as_much_and_more():
+    """Heavy people who are seen among rows alone: their values are nothing, or up to twice those of others."""
+    rows, sums = scaled(2200, 0.02, even(0.03), 1000), scaled(1000, 0.02, even(0.02), 1000)
+    found = factors(rows, {"m": sums})
+    gap = found[""].value / found["m"].value - 1
+    assert gap > 1
+    for error in (found["m"].error, found["m"].mean_error):
+        assert error.up == pytest.approx(gap * (1 / 1.96 + 0.5), rel=0.02)
+        assert error.down < 0.5
+
+
 def test_factors_that_are_alike_are_pooled_and_others_are_not():
     rows = scaled(2000, 0.02, even(0.0), 1000)
     found = factors(rows, {"m": scaled(2040, 0.02, even(0.0), 1000)})
