@@ -155,7 +155,7 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     of_rows = all(
         sums_rows(term.measure) for term in form.terms
     )  # a guess of rows says not how many people there are
-    without_size = not rehearsed and (means is None or counted is None or not of_rows)
+    without_size = not of_rows or (not rehearsed and (means is None or counted is None))
     estimated = replace(Composite.of_form(form, answered), dry=without_size)
     low, high = (end.values(estimated, DEFAULT_LEVEL) for end in (LOW, HIGH))
     # of the interval that is printed, which is cut where a count is near 0
