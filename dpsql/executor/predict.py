@@ -33,6 +33,7 @@ from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.linear import LinearNumbers
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
 from dpsql.intervals.reads import value_bounds
+from dpsql.matrices.distinct import TouchedReading
 from dpsql.planner.axis_query import FloatArray, special_leaves
 from dpsql.planner.block import Form, Linear, is_summed
 from dpsql.planner.plan import ReleaseView, ViewPlan
@@ -144,8 +145,9 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
     if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
         return replace(unsaid, wants_guess=view.of)
-    if ratio and not rehearsed:
-        return unsaid
+    readings = (answered.errors.release.reading(view.statistics[term.measure].id) for term in form.terms)
+    if (ratio and not rehearsed) or any(isinstance(reading, TouchedReading) for reading in readings):
+        return unsaid  # how many cells a person touches decides the bound of her weight, at publish
     beyond = measured_beyond(answered.errors.release, view.of)
     excess = [e for e in answered.errors.release.meta.excess if e.of == view.of and not rehearsed]
     counted = next((rows.counted for rows in (beyond, *excess) if rows is not None), None)
@@ -179,8 +181,9 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
 def _components(estimated: Composite) -> dict[str, float]:
     """Components of a column's predicted error, where bounded."""
     medians = {
-        name: np.nanmedian(part.values(estimated, DEFAULT_LEVEL)) for name, part in STDERR.parts.items()
-    }
+        name: np.median(values[~np.isnan(values)]) for name, part in STDERR.parts.items()
+        if not np.all(np.isnan(values := part.values(estimated, DEFAULT_LEVEL)))
+    }  # fmt: skip
     return {name: float(median) for name, median in medians.items() if np.isfinite(median) and median > 0}
 
 
