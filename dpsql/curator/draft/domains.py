@@ -37,7 +37,15 @@ from dpsql.curator.draft.profile import (
 )
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.row_expressions import identifier
-from dpsql.row_expressions.expression import OF_TIMES, RANGES, CalendarField, calendar_field
+from dpsql.row_expressions.expression import (
+    COMPARISONS,
+    OF_TIMES,
+    RANGES,
+    CalendarField,
+    ColumnComparison,
+    calendar_field,
+    column_comparison,
+)
 from dpsql.sql.dialects import native
 from dpsql.sql.parse import DEFAULT_DIALECT, parse
 from dpsql.sql.spellings import normal
@@ -364,32 +372,49 @@ def _time(column: ColumnFacts) -> Domain | None:
     return Domain(column.name, (*kind, f"lower: {first}", f"upper: {last}", *cuts), leaves)
 
 
-def asked_fields(statements: Iterable[str]) -> tuple[CalendarField, ...]:
-    """Fields of the calendar that statements ask for; one that is no SQL asks for none, and is refused later."""
-    fields = dict[CalendarField, None]()
+DerivedQuery = CalendarField | ColumnComparison
+
+
+def asked_expressions(statements: Iterable[str]) -> tuple[DerivedQuery, ...]:
+    """Fields of the calendar and comparisons of two columns in statements; one that is no SQL has none, and is
+    refused later."""
+    asked = dict[DerivedQuery, None]()
     for text in statements:
         with suppress(ProgrammingError, NotSupportedError):
             tree = parse(text, "")
-            tree = normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT)))
-            fields |= {field: None for node in tree.walk() if (field := calendar_field(node)) is not None}
-    return tuple(fields)
+            for node in normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT))).walk():
+                if (query := calendar_field(node) or column_comparison(node)) is not None:
+                    asked[query] = None
+    return tuple(asked)
 
 
-def derived_fields(
-    table: TableFacts, domains: Iterable[Domain], fields: Iterable[CalendarField]
+def derived_columns(
+    table: TableFacts, domains: Iterable[Domain], asked: Iterable[DerivedQuery]
 ) -> dict[str, Domain]:
-    """Columns of fields that questions ask of a table's times, by expression: the calendar says what they may be.
+    """Columns of what questions ask of a table's columns, by expression: fields of its times, whose values the calendar
+    says, and the truth of comparisons, which has one axis of two leaves where two columns would have all their pairs.
 
     Args:
         table: what was read.
         domains: its columns that are drafted.
-        fields: what the questions ask for.
+        asked: what the questions ask for.
     """
     drafted = {domain.name.lower() for domain in domains}
-    timed = (column for column in table.columns if column.nature and column.nature.timed)
-    times = {column.name.lower(): column for column in timed if column.name.lower() in drafted}
+    columns = {column.name.lower(): column for column in table.columns if column.name.lower() in drafted}
+    times = {name: column for name, column in columns.items() if column.nature and column.nature.timed}
     taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
-    for field in fields:
+    for field in asked:
+        if isinstance(field, ColumnComparison):
+            left, right = columns.get(field.left.lower()), columns.get(field.right.lower())
+            if left is None or right is None or left is right or not _comparable(left, right):
+                continue
+            name = f"{left.name}_{field.word.lower()}_{right.name}"
+            if name.lower() not in taken:
+                keys = ["type: bool", *["nullable: true"] * (left.nullable or right.nullable)]
+                expression = f"{identifier(left.name)} {COMPARISONS[field.word]} {identifier(right.name)}"
+                taken.add(name.lower())
+                derived[expression] = Domain(name, tuple(keys), 2)
+            continue
         column = times.get(field.column.lower())
         if column is None or (column.nature is DAY and field.name in OF_TIMES):
             continue
@@ -402,6 +427,12 @@ def derived_fields(
         expression = f"extract({field.name} FROM {identifier(column.name)})"
         derived[expression] = Domain(name, tuple(keys), high - low + 1)
     return derived
+
+
+def _comparable(left: ColumnFacts, right: ColumnFacts) -> bool:
+    """True if both are times, both are numbers, or both are of one kind."""
+    a, b = left.nature, right.nature
+    return a is not None and b is not None and (a is b or (a.timed and b.timed) or (a.counts and b.counts))
 
 
 _DOMAINS: Mapping[Nature, Callable[[ColumnFacts], Domain | None]] = {
