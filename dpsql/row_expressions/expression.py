@@ -357,12 +357,8 @@ COMPARISONS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<=", "EQ": "=", "NEQ":
 """The parser's word for a comparison -> its operator."""
 
 
-class ColumnComparison(NamedTuple):
-    """Comparison of two columns, such as a return with its deadline; `word` is a key of `COMPARISONS`."""
-
-    left: str
-    word: str
-    right: str
+ColumnComparison = tuple[str, str, str]
+"""A comparison of two columns, such as a return with its deadline: a column, a key of `COMPARISONS`, a column."""
 
 
 def column_comparison(node: Node) -> ColumnComparison | None:
@@ -370,12 +366,12 @@ def column_comparison(node: Node) -> ColumnComparison | None:
 
     >>> from dpsql.row_expressions.expression import parse_one
     >>> column_comparison(parse_one("r.back > due")), column_comparison(parse_one("back > 3"))
-    (ColumnComparison(left='back', word='GT', right='due'), None)
+    (('back', 'GT', 'due'), None)
     """
     left, right, word = node.args.get("this"), node.args.get("expression"), type(node).__name__
     if word not in COMPARISONS or not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
         return None
-    return ColumnComparison(left.name, word, right.name)
+    return left.name, word, right.name
 
 
 def instant(text: str) -> str:

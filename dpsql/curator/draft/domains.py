@@ -401,38 +401,33 @@ def derived_columns(
     """
     drafted = {domain.name.lower() for domain in domains}
     columns = {column.name.lower(): column for column in table.columns if column.name.lower() in drafted}
-    times = {name: column for name, column in columns.items() if column.nature and column.nature.timed}
     taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
-    for field in asked:
-        if isinstance(field, ColumnComparison):
-            left, right = columns.get(field.left.lower()), columns.get(field.right.lower())
-            if left is None or right is None or left is right or not _comparable(left, right):
+    for query in asked:
+        names = [query.column] if isinstance(query, CalendarField) else [query[0], query[2]]
+        operands = [columns[name.lower()] for name in names if name.lower() in columns]
+        natures = [column.nature for column in operands if column.nature is not None]
+        if len(natures) < len(names):
+            continue
+        if isinstance(query, CalendarField):
+            if not natures[0].timed or (natures[0] is DAY and query.name in OF_TIMES):
                 continue
-            name = f"{left.name}_{field.word.lower()}_{right.name}"
-            if name.lower() not in taken:
-                keys = ["type: bool", *["nullable: true"] * (left.nullable or right.nullable)]
-                expression = f"{identifier(left.name)} {COMPARISONS[field.word]} {identifier(right.name)}"
-                taken.add(name.lower())
-                derived[expression] = Domain(name, tuple(keys), 2)
-            continue
-        column = times.get(field.column.lower())
-        if column is None or (column.nature is DAY and field.name in OF_TIMES):
-            continue
-        name = f"{column.name}_{field.name}"
-        if name.lower() in taken:
-            continue
-        low, high = RANGES[field.name]
-        keys = ["type: int", f"lower: {low}", f"upper: {high}", *["nullable: true"] * column.nullable]
-        taken.add(name.lower())
-        expression = f"extract({field.name} FROM {identifier(column.name)})"
-        derived[expression] = Domain(name, tuple(keys), high - low + 1)
+            name, (low, high) = f"{operands[0].name}_{query.name}", RANGES[query.name]
+            expression = f"extract({query.name} FROM {identifier(operands[0].name)})"
+            keys, leaves = ["type: int", f"lower: {low}", f"upper: {high}"], high - low + 1
+        else:
+            if (
+                operands[0] is operands[1]
+                or len({"time" if n.timed else n.counts or n.word for n in natures}) > 1
+            ):
+                continue
+            left, right = (identifier(column.name) for column in operands)
+            name = f"{operands[0].name}_{query[1].lower()}_{operands[1].name}"
+            expression, keys, leaves = f"{left} {COMPARISONS[query[1]]} {right}", ["type: bool"], 2
+        keys += ["nullable: true"] * any(column.nullable for column in operands)
+        if name.lower() not in taken:
+            taken.add(name.lower())
+            derived[expression] = Domain(name, tuple(keys), leaves)
     return derived
-
-
-def _comparable(left: ColumnFacts, right: ColumnFacts) -> bool:
-    """True if both are times, both are numbers, or both are of one kind."""
-    a, b = left.nature, right.nature
-    return a is not None and b is not None and (a is b or (a.timed and b.timed) or (a.counts and b.counts))
 
 
 _DOMAINS: Mapping[Nature, Callable[[ColumnFacts], Domain | None]] = {
