@@ -665,6 +665,16 @@ def test_where_no_table_is_of_people_the_draft_makes_one_by_names_alone(rows: in
     assert any("students is made of the rows of studentInfo" in note for note in made.notes)
 
 
+def test_a_unit_that_repeats_makes_people_though_its_rows_have_a_key_and_traits(tmp_path: Path) -> None:
+    people = "SELECT i AS rowname, i % 900 AS subject_id, ['f', 'm'][1 + i % 2] AS gender, i % 90 AS age"
+    source = write_tables(tmp_path / "clinic", {"tests": f"{people} FROM range(1200) AS r(i)"})
+    choices = CuratorChoices("tests.subject_id", frozenset(), "1", "4")
+    draft_from_source(source, tmp_path / "clinic.yaml", None, lambda _: choices)
+    catalog = load_catalog(tmp_path / "clinic.yaml")
+    unit = catalog.privacy.unit
+    assert unit.key == "subject_id" and catalog.tables[str(unit.table)].people_of == "tests"
+
+
 def test_a_drafted_table_of_people_answers_as_duckdb_does(tmp_path: Path) -> None:
     source = tmp_path / "campus"
     source.mkdir()

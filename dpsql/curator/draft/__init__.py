@@ -249,7 +249,7 @@ def draft(
     ]
     return CatalogDraft(
         text, marks, roles.whose.question, link_count, public, candidates, tuple(notes), tuple(dropped),
-        (*_unmatched(links), *_of_nobody(tables, links, roles.unit_table)),
+        (*_unmatched(links), *_of_nobody(tables, roles)),
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
@@ -310,21 +310,17 @@ def _unmatched(links: Links) -> Iterator[str]:
             yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
 
 
-def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> Iterator[str]:
+def _of_nobody(tables: Sequence[TableFacts], roles: TableRoles) -> Iterator[str]:
     """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
     for table in tables:
-        for name in _nobodys(table, links, unit):
+        for name in _nobodys(table, roles):
             share = _percent(1 - table.column(name).present / table.rows)
             yield f"{table.name}.{name}: {share} of its rows are NULL; they belong to nobody and are not counted"
 
 
-def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
-    """Foreign keys of a table on the way to the people that are NULL in some rows."""
-    return [
-        name
-        for name, target in links.foreign[table.name].items()
-        if table.column(name).nullable and unit is not None and unit in (target, *links.reached(target))
-    ]
+def _nobodys(table: TableFacts, roles: TableRoles) -> list[str]:
+    """The foreign key of a table on its way to the people, if it is NULL in some rows."""
+    return [name for name in roles.paths.get(table.name, ())[:1] if table.column(name).nullable]
 
 
 def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
@@ -437,7 +433,7 @@ def _table(
     value_columns = links.values(table)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
-    nobodys = _nobodys(table, links, roles.unit_table)
+    nobodys = _nobodys(table, roles)
     marked = unlisted or nobodys or by_rows or headless or table.left_out
     lines += ["    confirm: true"] if marked else []
     lines += ["    # numbers or dates in its first line: is that a row, not a header?"] if headless else []
