@@ -40,6 +40,7 @@ from dpsql.catalog.graph import (
     KeyPath,
     joint_view,
     max_ids,
+    of_other_units,
     own_path,
     reachable,
     sums_rows,
@@ -337,12 +338,10 @@ def check_owners(catalog: CatalogFields) -> None:
 
 def _check_way(catalog: CatalogFields, view: View) -> None:
     """Refuse joins that reach a unit's rows by another way than the counted row's own."""
-    of, unit = view.of, catalog.privacy.unit.table
-    owner_path, tables = own_path(catalog, of), reachable(catalog, of)
+    of, owner_path = view.of, own_path(catalog, view.of)
     for path in _joins_of(catalog, view):
-        table = tables[path]
-        belongs = not catalog.tables[table].is_public and unit in reachable(catalog, table).values()
-        if belongs and path != owner_path[: len(path)]:
+        if of_other_units(catalog, of, path):
+            table = reachable(catalog, of)[path]
             raise CatalogError(
                 f"tables.{of}: `{'.'.join(path)}` leads to rows of `{table}` that belong to other privacy units",
                 hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",

@@ -186,6 +186,13 @@ def is_own(catalog: CatalogFields, of: str, path: KeyPath) -> bool:
     return private and path == own_path(catalog, of)[: len(path)]
 
 
+def of_other_units(catalog: CatalogFields, of: str, path: KeyPath) -> bool:
+    """True if a path leads to private rows of units, and not by the counted row's own way to its unit."""
+    table, unit = reachable(catalog, of)[path], catalog.privacy.unit.table
+    belongs = not catalog.tables[table].is_public and unit in reachable(catalog, table).values()
+    return belongs and path != own_path(catalog, of)[: len(path)]
+
+
 def max_ids(catalog: CatalogFields, of: str) -> int | str:
     """Rows of a table that count for one privacy unit: 1, a number, or ``auto``."""
     if catalog.privacy.unit.table in (None, of):

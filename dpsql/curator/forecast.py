@@ -322,6 +322,7 @@ class PlanReport:
         cap_share: part of the lineage's cap that the release spends.
         other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
             in the geometric mean; None where it is not compared.
+        other_at: what both spend the same of: `share` of their cap, or `epsilon` of a purchase.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -345,6 +346,7 @@ class PlanReport:
     cap_share: float = 0.0
     other_delta: str | None = None
     other_errors: float | None = None
+    other_at: str = "share"
 
     @property
     def wants_guess(self) -> bool:
@@ -392,6 +394,8 @@ def plan_catalog(
         statistics, predictions = planned
         beaten, allowed = _beaten(catalog, make, plan, statistics), allowed_selections(inside, make)
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
+    # a purchase is ordered by its epsilon
+    bought = any(view.word == "asked" for view in catalog.views.values())
     taus = {s.of: max(s.tau, 1) for s in statistics}
     views = {s.view: taus[s.of] for s in statistics}
     shown = _shown(predictions, seen.predictions, {s.view for s in statistics if not s.tau})
@@ -409,7 +413,8 @@ def plan_catalog(
         cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
         draw_forecasts(plan),
         float(cap_share),
-        *_other_currency(catalog, make, priced, cap_share),
+        *_other_currency(catalog, make, priced, None if bought else cap_share),
+        other_at="epsilon" if bought else "share",
     )  # fmt: skip
 
 
@@ -418,13 +423,13 @@ COMPARED_DELTA = Fraction(1, 10**6)
 
 
 def _other_currency(
-    catalog: Catalog, make: AxisMaker, priced: Priced, cap_share: Fraction
+    catalog: Catalog, make: AxisMaker, priced: Priced, cap_share: Fraction | None
 ) -> tuple[str | None, float | None]:
-    """The other currency's delta, and its errors over those here at the same part of the cap; None where it cannot be
-    had."""
+    """The other currency's delta, and its errors over those here at the same part of the cap, or without one at the
+    same epsilon; None where it cannot be had."""
     privacy, delta = catalog.privacy, Fraction(0) if catalog.privacy.delta else COMPARED_DELTA
     changed = {"delta": delta, "key_delta": Fraction(0)}
-    if privacy.epsilon is not None:
+    if privacy.epsilon is not None and cap_share is not None:
         there = currency_at(delta, Fraction(0))
         changed["epsilon"] = there.payable(cap_share * there.counted(privacy.cap))
     other = counted_catalog(catalog.model_copy(update={"privacy": privacy.model_copy(update=changed)}))

@@ -368,16 +368,20 @@ def _cells(answer: Renderable, level: float) -> Iterator[list[str]]:
 
 
 def _days(answer: Renderable) -> Grid:
-    """The rows; a column of times that are all midnight holds days: `DATE_TRUNC` of a DATE gives a TIMESTAMP."""
-    days = {
-        c
-        for c, kind in enumerate(answer.types)
-        if kind == "TIMESTAMP" and all(row[c] is None or row[c].time() == MIDNIGHT for row in answer.rows)
-    }
-    if not days:
+    """The rows; a column of times that are all midnight holds days: `DATE_TRUNC` of a DATE gives a TIMESTAMP. One of
+    whole numbers without noise holds integers: `FLOOR(age / 10) * 10` is a DOUBLE."""
+    rewritten: dict[int, Callable[[Any], Any]] = {}
+    for c, kind in enumerate(answer.types):
+        values = [row[c] for row in answer.rows if row[c] is not None]
+        if kind == "TIMESTAMP" and all(value.time() == MIDNIGHT for value in values):
+            rewritten[c] = lambda value: value.date()
+        is_label = kind in ("DOUBLE", "FLOAT") and c not in answer.noisy
+        if is_label and all(isinstance(value, float) and value.is_integer() for value in values):
+            rewritten[c] = int
+    if not rewritten:
         return answer.rows
     return tuple(
-        tuple(value.date() if c in days and value is not None else value for c, value in enumerate(row))
+        tuple(rewritten[c](v) if c in rewritten and v is not None else v for c, v in enumerate(row))
         for row in answer.rows
     )
 

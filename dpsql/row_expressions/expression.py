@@ -353,6 +353,27 @@ def calendar_field(node: Node) -> CalendarField | None:
     return CalendarField(name, *column) if name in RANGES and column is not None else None
 
 
+COMPARISONS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<=", "EQ": "=", "NEQ": "<>"}
+"""The parser's word for a comparison -> its operator."""
+
+
+ColumnComparison = tuple[str, str, str]
+"""A comparison of two columns, such as a return with its deadline: a column, a key of `COMPARISONS`, a column."""
+
+
+def column_comparison(node: Node) -> ColumnComparison | None:
+    """The comparison of two columns that an expression is; None for every other one.
+
+    >>> from dpsql.row_expressions.expression import parse_one
+    >>> column_comparison(parse_one("r.back > due")), column_comparison(parse_one("back > 3"))
+    (('back', 'GT', 'due'), None)
+    """
+    left, right, word = node.args.get("this"), node.args.get("expression"), type(node).__name__
+    if word not in COMPARISONS or not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
+        return None
+    return left.name, word, right.name
+
+
 def instant(text: str) -> str:
     """SQL for the time that a text says, in UTC whatever its zone is, as long as the session's zone is UTC.
 

@@ -255,7 +255,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
         forms.append({builder.number: form} if form is not None else {})
     qualify, order = select.args.get("qualify"), select.args.get("order")
     having = parse.conjuncts(select.args.get("having"))
-    conditions = [over(conjunct) for conjunct in having if not _always_true(conjunct)]
+    conditions = [over(_aliased(builder, conjunct)) for conjunct in having if not _always_true(conjunct)]
     select.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
     if qualify is not None:
         select.set("qualify", exp.Qualify(this=over(qualify.this)))
@@ -276,6 +276,19 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> RewrittenQuery:
     keys = [f"k{j}" for j in range(len(builder.groups))]
     unique = frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
     return RewrittenQuery(select, names, forms, carriers, builder.number, unique=unique, kinds=kinds)
+
+
+def _aliased(builder: Builder, condition: Node) -> Node:
+    """A condition of HAVING with aliases of aggregates spelt out: SUM(income) AS income, where income is no group."""
+    groups = {group.name.lower() for group in builder.groups if isinstance(group, exp.Column)}
+    spelt = exp.Paren(this=condition.copy())
+    aggregated = {id(c) for call in parse.aggregates(spelt) for c in call.find_all(exp.Column)}
+    for column in list(spelt.find_all(exp.Column)):
+        alias = None if column.table else builder.aliases.get(column.name.lower())
+        inner = id(column) in aggregated or column.find_ancestor(exp.Select) is not None
+        if alias is not None and not inner and column.name.lower() not in groups and parse.aggregates(alias):
+            column.replace(exp.Paren(this=alias.copy()))
+    return spelt
 
 
 def _always_true(node: Node) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.errors import RawRowsError, SqlSyntaxError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
+from dpsql.results.render import text_table
 from tests.release_fixture import AGES, make_rows
 
 VARIANCE = 1e-18
@@ -51,6 +52,8 @@ SAME = [
     "SELECT COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) FROM sales JOIN customer USING (customer_id)"
     " WHERE age > 30",
     "SELECT region, COUNT(*) AS n FROM customer GROUP BY ALL HAVING COUNT(*) > 20 ORDER BY COUNT(*), region",
+    "SELECT region, SUM(amount) AS amount FROM sales JOIN customer USING (customer_id) GROUP BY 1 HAVING amount > 100",
+    "SELECT region AS r, COUNT(*) AS region FROM customer GROUP BY customer.region HAVING region = 'north'",
     "SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sales JOIN customer USING"
     " (customer_id)"
     " WHERE region IS NOT NULL GROUP BY region",
@@ -85,6 +88,12 @@ def _plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [
         tuple(round(float(v), 6) if isinstance(v, (int, float, Decimal)) else v for v in row) for row in rows
     ]
+
+
+def test_whole_numbers_without_noise_are_printed_as_such(answerer: ReleaseEngine) -> None:
+    text = "SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM customer WHERE age BETWEEN 20 AND 39 GROUP BY 1"
+    lines = text_table(answerer.query(text)).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["20", "30"]
 
 
 def test_out_of_domain_is_not_null(answerer: ReleaseEngine) -> None:

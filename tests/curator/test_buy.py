@@ -10,11 +10,13 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.curator.buy import purchase
 from dpsql.errors import BudgetExceeded, CatalogError, InterfaceError, NotSupportedError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
+from dpsql.interfaces.cli.plan import plan_text
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.command import dpsql_command
@@ -214,13 +216,24 @@ def test_refusals(tmp_path: Path):
         load_catalog(tmp_path / "bad.yaml")
 
 
+def test_a_quote_compares_itself_with_the_same_epsilon_without_a_delta(tmp_path: Path):
+    """One number at one epsilon: noise of another law, by the factor between the two plans."""
+    under_delta = shop(tmp_path / "delta", "delta: 1e-6")
+    quoted = api.quote(under_delta, COUNTS[:1], epsilon="0.1")
+    pure = api.quote(shop(tmp_path / "pure"), COUNTS[:1], epsilon="0.1")
+    factor = pure.statistics[0].typical / quoted.statistics[0].typical
+    assert quoted.other_delta == "0" and quoted.other_errors == pytest.approx(factor, rel=0.01)
+    assert "narrower at the same epsilon" in plan_text(quoted)
+
+
 def test_the_command_quotes_and_buys(tmp_path: Path):
     catalog = shop(tmp_path)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return dpsql_command("buy", catalog, COUNTS[0], "--epsilon", "0.5", *words)
 
-    assert "bought_sales" in run("--plan").stdout
+    planned = run("--plan").stdout
+    assert "bought_sales" in planned and "it spends 0.25 of the lineage's cap" in planned
     assert not (tmp_path / ".dpsql").exists()
     assert "-o more.dpsql" in run().stderr
     done = run("-o", str(tmp_path / "more.dpsql"))

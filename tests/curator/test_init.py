@@ -665,6 +665,16 @@ def test_where_no_table_is_of_people_the_draft_makes_one_by_names_alone(rows: in
     assert any("students is made of the rows of studentInfo" in note for note in made.notes)
 
 
+def test_a_unit_that_repeats_makes_people_though_its_rows_have_a_key_and_traits(tmp_path: Path) -> None:
+    people = "SELECT i AS rowname, i % 900 AS subject_id, ['f', 'm'][1 + i % 2] AS gender, i % 90 AS age"
+    source = write_tables(tmp_path / "clinic", {"tests": f"{people} FROM range(1200) AS r(i)"})
+    choices = CuratorChoices("tests.subject_id", frozenset(), "1", "4")
+    draft_from_source(source, tmp_path / "clinic.yaml", None, lambda _: choices)
+    catalog = load_catalog(tmp_path / "clinic.yaml")
+    unit = catalog.privacy.unit
+    assert unit.key == "subject_id" and catalog.tables[str(unit.table)].people_of == "tests"
+
+
 def test_a_drafted_table_of_people_answers_as_duckdb_does(tmp_path: Path) -> None:
     source = tmp_path / "campus"
     source.mkdir()
@@ -679,23 +689,74 @@ def test_a_drafted_table_of_people_answers_as_duckdb_does(tmp_path: Path) -> Non
     text, _ = confirm_tables(made.text, dict.fromkeys(groups_of(open_marks(parse_catalog(made.text))), False))
     # the domain is written once, so the rounded bound of one is that of both
     assert not parse_catalog(text).unconfirmed()
-    (tmp_path / "all.yaml").write_text(text.replace("max_ids: auto", "max_ids: 60"))
-    publish_release(
-        load_catalog(tmp_path / "all.yaml"), tmp_path / "campus.dpsql", noise=ZeroNoise(), key=bytes(32)
-    )
-    with (
-        duckdb.connect() as plain,
-        closing(open_session([tmp_path / "campus.dpsql"], insecure=True)) as session,
-    ):
-        for name, sql in ENROLLED.items():
-            plain.execute(f"CREATE TABLE {name} AS {sql}")
-        plain.execute(
-            "CREATE TABLE students AS SELECT id_student, min(gender) AS gender FROM studentInfo GROUP BY 1"
-        )
+    people = "CREATE TABLE students AS SELECT id_student, min(gender) AS gender FROM studentInfo GROUP BY 1"
+    answers_as_duckdb(tmp_path, text, {**ENROLLED, "": people}, questions)
+
+
+def answers_as_duckdb(folder: Path, text: str, tables: dict[str, str], questions: tuple[str, ...]) -> None:
+    """Publish a confirmed catalog without noise, and compare it with DuckDB over its tables."""
+    (folder / "all.yaml").write_text(text.replace("max_ids: auto", "max_ids: 60"))
+    publish_release(load_catalog(folder / "all.yaml"), folder / "r.dpsql", noise=ZeroNoise(), key=bytes(32))
+    with duckdb.connect() as plain, closing(open_session([folder / "r.dpsql"], insecure=True)) as session:
+        for name, sql in tables.items():
+            plain.execute(f"CREATE TABLE {name} AS {sql}" if name else sql)
         for sql in questions:
-            shown = {key: n for key, n in session.query(sql).rows if key in ("F", "M", "Pass", "Fail")}
-            exact = {key: n for key, n in plain.execute(sql).fetchall() if key is not None}
-            assert shown == pytest.approx(exact, abs=1e-3)
+            shown = {row[0]: row[-1] for row in session.query(sql).rows if row[0] is not None and row[-1]}
+            exact = {key: n for key, *_, n in plain.execute(sql).fetchall() if key is not None}
+            assert shown == pytest.approx(exact, abs=1e-3), sql
+
+
+RENTED = {
+    "customer": "SELECT i AS customer_id, ['north', 'south', 'east'][1 + i % 3] AS region FROM range(600) AS r(i)",
+    "film": "SELECT i AS film_id, ['G', 'PG', 'R'][1 + i % 3] AS rating, 60 + i AS minutes FROM range(40) AS r(i)",
+    "rental": "SELECT i AS rental_id, i % 600 AS customer_id, i % 37 AS film_id,"
+    " DATE '2024-01-05' + CAST(i % 300 AS INTEGER) AS due, CASE WHEN i % 9 > 0 THEN"
+    " DATE '2024-01-01' + CAST(i % 300 + i % 11 AS INTEGER) END AS back,"
+    " CASE WHEN i % 7 > 0 THEN i % 50 END AS weight FROM range(6000) AS r(i)",
+    "payment": "SELECT i AS payment_id, (i * 7) % 6000 AS rental_id, ((i * 7) % 6000) % 600 AS customer_id,"
+    " ['card', 'cash'][1 + i % 2] AS method, round(i % 97 / 10, 1) AS amount FROM range(9000) AS r(i)",
+}
+OF_FILMS = "FROM payment JOIN rental USING (rental_id) JOIN film USING (film_id) GROUP BY ALL"
+"""Facts under facts; payments name their customer twice."""
+
+
+def test_facts_under_facts_answer_and_so_does_what_is_asked_next(tmp_path: Path) -> None:
+    write_tables(tmp_path / "films", RENTED)
+    questions = (
+        f"SELECT rating, SUM(amount) {OF_FILMS}",
+        "SELECT method, COUNT(*) FROM payment GROUP BY method",
+        "SELECT method, MEDIAN(amount) FROM payment GROUP BY method",
+        "SELECT back > due, COUNT(*) FROM rental GROUP BY back > due",
+        "SELECT region, AVG(weight) FROM rental JOIN customer USING (customer_id) GROUP BY region",
+    )
+    choices = CuratorChoices("customer.customer_id", frozenset({"film"}), "200", "200")
+    made = draft_from_source(
+        tmp_path / "films", tmp_path / "films.yaml", None, lambda _: choices, DraftWorkload(questions)
+    )
+    catalog = parse_catalog(made.text)
+    assert made.design is not None and made.design.served == 5
+    assert catalog.tables["payment"].unit_path == ("rental_id", "customer_id")
+    rental = catalog.tables["rental"]
+    assert (rental.columns["weight"].measure, rental.columns["back_gt_due"].type) == (True, "bool")
+    own = [view for view in catalog.views.values() if view.axes[0].axis in ("rental.due", "rental.weight")]
+    assert own and sum(catalog.shares.values()) <= 1
+    text, _ = confirm_tables(made.text, dict.fromkeys(groups_of(open_marks(catalog)), False))
+    following = (
+        "SELECT due, COUNT(*) FROM rental GROUP BY due",
+        "SELECT rating, COUNT(*) FROM rental JOIN film USING (film_id) GROUP BY rating",
+    )
+    answers_as_duckdb(tmp_path, text, RENTED, (*questions[:2], *questions[3:], *following))
+
+
+def test_one_way_to_a_person_is_the_one_that_questions_join(tmp_path: Path) -> None:
+    write_tables(tmp_path / "films", RENTED)
+    question = "SELECT region, COUNT(*) FROM payment JOIN customer USING (customer_id) GROUP BY region"
+    choices = CuratorChoices("customer.customer_id", frozenset({"film"}), "1", "4")
+    made = draft_from_source(
+        tmp_path / "films", tmp_path / "films.yaml", None, lambda _: choices, DraftWorkload([question])
+    )
+    assert made.design is not None and made.design.served == 1
+    assert parse_catalog(made.text).tables["payment"].unit_path == ("customer_id",)
 
 
 def test_lines_and_files_that_are_not_read_are_said(tmp_path: Path) -> None:

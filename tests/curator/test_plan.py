@@ -253,8 +253,8 @@ views:
 
 
 @pytest.mark.parametrize(
-    "delta, other, said", [("1e-6", "0", "`delta: 0` would make its intervals 68% narrower"),
-                           ("0", "1e-06", "`delta: 1e-06` would make its intervals 211% wider")]
+    "delta, other, said", [("1e-6", "0", "`delta: 0` would make its intervals 68% narrower at the same share"),
+                           ("0", "1e-06", "`delta: 1e-06` would make its intervals 211% wider at the same share")]
 )  # fmt: skip
 def test_a_plan_states_the_errors_in_the_other_currency(
     tmp_path: Path, delta: str, other: str, said: str

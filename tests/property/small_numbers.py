@@ -144,15 +144,20 @@ def label(keys: Any) -> tuple[str, ...]:
 
 
 def _numbers(shown: Any) -> list[str]:
-    return [str(value) for value in shown if value is not None and value != "" and value != f"<{K}"]
+    return [
+        str(value) for value in shown if value is not None and value != "" and not str(value).startswith("<")
+    ]
 
 
 class Asked:
     """The six interfaces over one ruled release, and the same release without the rule."""
 
-    def __init__(self, releases: OpenReleases, wire: Wire | None) -> None:
-        self.releases, self.wire = releases, wire
-        self.free = ReleaseEngine(replace(releases.releases[0], min_people=0))
+    def __init__(self, releases: OpenReleases, wire: Wire | None, rows: float = ROWS) -> None:
+        self.releases, self.wire, self.rows = releases, wire, rows
+        ruleless = [replace(release, min_people=0) for release in releases.releases]
+        self.free = ReleaseEngine(ruleless[0])
+        if len(ruleless) > 1:
+            self.free = OpenReleases(tuple(ruleless), tuple(map(ReleaseEngine, ruleless)))
         self.connection = Connection(releases)
 
     def python(self, sql: str) -> Shown:
@@ -223,7 +228,7 @@ class Asked:
             shown = {name: ask(statement.sql) for name, ask in self.interfaces.items()}
         except Error:
             return {}
-        of = {label(row[:-1]): None if row[-1] is None else row[-1] / ROWS for row in rows}
+        of = {label(row[:-1]): None if row[-1] is None else row[-1] / self.rows for row in rows}
         return {name: list(_faults(statement, answer, of)) for name, answer in shown.items()}
 
 

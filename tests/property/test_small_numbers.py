@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,9 +11,15 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
+from dpsql.release import open_release
 from tests.interfaces.wire_client import Wire, running
-from tests.property.small_numbers import SALES, Asked, K, ruled_shop, statements
+from tests.interfaces_release import CATALOG, build
+from tests.local.test_local_joint import JOINT, released
+from tests.property.small_numbers import SALES, Asked, K, RuledStatement, ruled_shop, statements
+from tests.stream_shop import CATALOG as STREAM
+from tests.stream_shop import make_stream_shop
 from tests.thinned import by_default
 
 BATCH = 25
@@ -43,6 +50,52 @@ def test_random_statements_show_nothing_of_fewer_people(asked: Asked, seed: int)
     answers = [asked.faults(statement) for statement in islice(statements(seed), BATCH)]
     assert sum(map(bool, answers)) > BATCH / 2
     assert not [fault for answer in answers for of_interface in answer.values() for fault in of_interface]
+
+
+def pooled(folder: Path) -> Asked:
+    """Two releases of one shop, whose counts are averaged."""
+    text = CATALOG.replace("delta: 0}", f"delta: 0, min_people: {K}}}")
+    files = [build(folder / name, name=name, text=text) for name in ("once", "again")]
+    return Asked(open_session(files), None)
+
+
+def of_a_stream(folder: Path) -> Asked:
+    """Three days of a stream in which a person may be in ten; the rule's number is 2, and lies between its regions."""
+    text = STREAM.replace("delta: DELTA", "delta: DELTA, min_people: 2").replace("max_ids: 10", "max_ids: 1")
+    shop = make_stream_shop(folder, text=text)
+    for day in range(3):
+        shop.append(day)
+    engine = shop.opened()
+    return Asked(OpenReleases((engine.release,), (engine,)), None, rows=20 / K)
+
+
+def of_reports(folder: Path) -> Asked:
+    """People's own reports; the rule's number lies between the two sizes of the eight groups, 6,000 and 1,500."""
+    release = open_release(released(folder, JOINT))
+    ruled = replace(release, min_people=300 * K)
+    return Asked(OpenReleases((ruled,), (ReleaseEngine(ruled),)), None, rows=300)
+
+
+OF_KINDS = {
+    pooled: (SALES, ("region",)),
+    of_a_stream: (SALES, ("region",)),
+    of_reports: ("answer", ("tea", "late", "quiet")),
+}
+
+
+@pytest.mark.parametrize("kind", OF_KINDS, ids=lambda kind: kind.__name__)
+def test_other_kinds_of_releases_show_nothing_of_fewer_people(
+    kind: Callable[[Path], Asked], tmp_path: Path, publishes: None
+) -> None:
+    asked, (table, keys) = kind(tmp_path), OF_KINDS[kind]
+    listed = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
+    groups = f"SELECT {listed}, COUNT(*) AS x FROM {table} GROUP BY ALL"
+    outer = ", ".join(f"k{i}" for i in range(len(keys)))
+    roots = f"SELECT {outer}, SQRT(x * x) AS x FROM ({groups}) AS q"
+    answers = [asked.faults(RuledStatement(sql, groups, False)) for sql in (groups, roots)]
+    assert all(answers) and not [line for answer in answers for lines in answer.values() for line in lines]
+    hidden = [not numbers for _, numbers in asked.python(groups)]
+    assert any(hidden) and not all(hidden)
 
 
 def test_the_judge_sees_a_release_without_the_rule(asked: Asked, opened: OpenReleases) -> None:

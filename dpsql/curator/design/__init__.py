@@ -15,18 +15,20 @@ public with the release: somebody who chose the questions by what private rows h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.catalog.base import Problem
 from dpsql.catalog.checks import check_catalog
 from dpsql.catalog.derived import written_measure
-from dpsql.catalog.graph import max_ids, sums_rows
+from dpsql.catalog.graph import KeyPath, max_ids, sums_rows, view_axes
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.selection import planning_maker
@@ -53,6 +55,10 @@ from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.executor.predict import PredictedColumn, predict
 
 PERCENT = 100
+
+OWN_SHARE, MOST_OWN = Fraction(1, 10), 8
+"""Of the budget, for own views that a design keeps, and most of them: with an eightieth each, counts of thousands stand
+out."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +107,13 @@ class CatalogDesign:
         return sum(question.refusal is None for question in self.questions)
 
 
-Gained = tuple[NewMeasures, Mapping[str, Entry]]
-"""Measures and summaries that statements need and the catalog lacks."""
+Gained = tuple[NewMeasures, Mapping[str, Entry], Mapping[str, Entry]]
+"""Measures and summaries that statements need and the catalog lacks; and its own views that may stay."""
 
 
-def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> CatalogDesign:
+def design_catalog(
+    text: str, file: Path, statements: Sequence[str], guess: Guess | None, *, keep: bool = False
+) -> CatalogDesign:
     """Views for some statements.
 
     Args:
@@ -113,6 +121,7 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         file: where it lies, for relative places.
         statements: SQL.
         guess: about how many units and rows there are, in public.
+        keep: whether the catalog's own views by columns that no designed view has stay; else they are replaced.
 
     Raises:
         InterfaceError: no statement.
@@ -127,7 +136,8 @@ def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Gues
         raise CatalogError(
             "views are designed for a catalog that is published at once", hint="write them by hand"
         )
-    gained = new_measures(original, statements), new_summaries(original, statements)
+    own_views = yaml.safe_load(text)["views"] if keep else {}
+    gained = new_measures(original, statements), new_summaries(original, statements), own_views
     catalog = with_summaries(with_measures(original, gained[0]), gained[1])
     wanted = squares(catalog, statements)
     with closing(open_public(catalog)) as public:
@@ -150,7 +160,8 @@ def _designed(
     guess: Guess | None,
 ) -> CatalogDesign:
     # a statement that groups rows of a fact by the person names neither her table nor her columns
-    facts, unit, (measures, gained_summaries) = named(statements), catalog.privacy.unit.table, gained
+    facts, unit = named(statements), catalog.privacy.unit.table
+    measures, gained_summaries, own_views = gained
     of_people = [f"{unit}.{n}" for n, summary in summaries_of(catalog).items() if summary.of.lower() in facts]
     places = places_of(catalog, public, (*statements, *of_people))
     if not places:
@@ -171,6 +182,7 @@ def _designed(
         )
     variants = _variants(written(designed), written(designer.apart), catalog)
     best = min(variants, key=lambda variant: _total(catalog, public, variant, questions))
+    best = _with_own(best, catalog, own_views)
     asked = {name for view in best.values() for name in view["measures"]}
     used = {table: new for table, new in measures.items() if any(f"{table}.{name}" in asked for name in new)}
     summaries, read = summaries_of(catalog), summaries_of(_with(catalog, best))
@@ -226,6 +238,43 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
         description = {"of": view.of, "axes": axes, "measures": measures}
         views[_name(view, views)] = {**description, "share": f"{float(share):g}"}
     return views
+
+
+def _with_own(
+    views: Mapping[str, Entry], catalog: Catalog, own_views: Mapping[str, Entry]
+) -> Mapping[str, Entry]:
+    """Designed views, and some of the catalog's own: of the same tables, by columns that they lack.
+
+    Args:
+        views: designed for the questions.
+        catalog: the catalog with its own views.
+        own_views: those views as they are written, the first ones the most wanted; they split `OWN_SHARE`.
+    """
+    designed = {column for name, view in views.items() for column in _told(catalog, name, view)}
+    lacking = {name: v for name, v in own_views.items() if not _told(catalog, name, v) <= designed}
+    counted, kept = {view["of"] for view in views.values()}, dict[str, Entry]()
+    for name, view in lacking.items():
+        own_view = {**view, "share": f"{float(OWN_SHARE / MOST_OWN):g}"}
+        if view["of"] in counted and name not in views and len(kept) < MOST_OWN:
+            with suppress(CatalogError):  # such as a table that designed views may not join
+                _with(catalog, {**_scaled(views, 1 - OWN_SHARE), name: own_view})
+                kept[name] = own_view
+    return {**_scaled(views, 1 - OWN_SHARE * len(kept) / MOST_OWN), **kept}
+
+
+def _scaled(views: Mapping[str, Entry], factor: Fraction) -> dict[str, Entry]:
+    """Views with so much of their declared shares."""
+    shares = {name: Fraction(view["share"]) * factor for name, view in views.items() if "share" in view}
+    return {n: {**v, "share": f"{float(shares[n]):g}"} if n in shares else dict(v) for n, v in views.items()}
+
+
+def _told(catalog: Catalog, name: str, view: Entry) -> frozenset[tuple[str, KeyPath, str]]:
+    """Columns of a view's axes: counted table, foreign keys, column."""
+    axes = view_axes(catalog, made_view(name, view))
+    return frozenset(
+        (axis.of, axis.path, column)
+        for axis in axes for column in (axis.column, *(c.column for c in axis.by)) if column
+    )  # fmt: skip
 
 
 def _as_asked(view: Entry, catalog: Catalog) -> Entry:

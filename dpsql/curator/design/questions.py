@@ -27,7 +27,7 @@ from dpsql.catalog.base import Problem
 from dpsql.catalog.checks import plain_name
 from dpsql.catalog.columns import LARGEST_LEAVES, Column, Cuts
 from dpsql.catalog.derived import with_square
-from dpsql.catalog.graph import KeyPath, paths_to, reachable
+from dpsql.catalog.graph import KeyPath, of_other_units, paths_to, reachable
 from dpsql.catalog.summaries import counts_rows
 from dpsql.catalog.tables import TRUNCATE, Measure, Table
 from dpsql.central.plan import fits
@@ -162,6 +162,8 @@ def _may_be_counted(catalog: Catalog, of: str, tables: Sequence[str]) -> bool:
 def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str]) -> Iterator[ScaffoldAxis]:
     tables = reachable(catalog, of)
     for path, name in tables.items():
+        if any(of_other_units(catalog, of, path[: hop + 1]) for hop in range(len(path))):
+            continue
         table = catalog.tables[name]
         if table.is_public:
             arms = [t for p, t in tables.items() if p[: len(path)] == path]

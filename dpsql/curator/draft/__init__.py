@@ -42,8 +42,9 @@ from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.curator.design.questions import named
 from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import (
-    asked_fields,
-    derived_fields,
+    DerivedQuery,
+    asked_expressions,
+    derived_columns,
     domain_of,
     keeping,
     left_out,
@@ -75,7 +76,6 @@ from dpsql.curator.draft.roles import (
     why_private,
 )
 from dpsql.errors import InterfaceError, SourceError, visible
-from dpsql.row_expressions.expression import CalendarField
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
@@ -210,7 +210,9 @@ def draft(
     tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
     every_table, every_link = tables, links
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
-    roles = replace(roles_of(every_table, links, roles.whose.unit, roles.public), whose=roles.whose)
+    roles = replace(
+        roles_of(every_table, links, roles.whose.unit, roles.public, statements), whose=roles.whose
+    )
     candidates = tuple(t.name for t in tables if choices.public is None and t.name not in reasons)
     notes = [
         f"no table has one row a person: {t.name} is made of the rows of {t.people_of}, one for each "
@@ -222,14 +224,14 @@ def draft(
     lines += ["", *(f"# {visible(line)}" for line in notes), "tables:"]
     # questions say what they need to know of people
     summaries, of_people = ([], []) if statements else drafted_summaries(tables, links, roles)
-    fields = () if reader.kind is POSTGRESQL else asked_fields(statements)  # servers derive nothing yet
+    asked = () if reader.kind is POSTGRESQL else asked_expressions(statements)  # servers derive nothing yet
     for table in tables:
         guess = choices.guesses.get(table.name, choices.guesses.get(""))
-        lines += _table(table, links, roles, fields, guess)
+        lines += _table(table, links, roles, asked, guess)
         if table.name == roles.unit_table and summaries:
             lines += ["    summaries:  # beyond its bounds a value counts as the bound"]
             lines += [f"      {line}" for line in summaries]
-    views = [*first_views(tables, links, roles), *of_people] or ["  {}"]
+    views = [*first_views(tables, links, roles, named(statements)), *of_people] or ["  {}"]
     text = "\n".join([*lines, "", "views:", *views]) + "\n"
     marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
     link_count = sum(len(targets) for targets in links.foreign.values())
@@ -247,7 +249,7 @@ def draft(
     ]
     return CatalogDraft(
         text, marks, roles.whose.question, link_count, public, candidates, tuple(notes), tuple(dropped),
-        (*_unmatched(links), *_of_nobody(tables, links, roles.unit_table)),
+        (*_unmatched(links), *_of_nobody(tables, roles)),
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
@@ -308,21 +310,17 @@ def _unmatched(links: Links) -> Iterator[str]:
             yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
 
 
-def _of_nobody(tables: Sequence[TableFacts], links: Links, unit: str | None) -> Iterator[str]:
+def _of_nobody(tables: Sequence[TableFacts], roles: TableRoles) -> Iterator[str]:
     """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
     for table in tables:
-        for name in _nobodys(table, links, unit):
+        for name in _nobodys(table, roles):
             share = _percent(1 - table.column(name).present / table.rows)
             yield f"{table.name}.{name}: {share} of its rows are NULL; they belong to nobody and are not counted"
 
 
-def _nobodys(table: TableFacts, links: Links, unit: str | None) -> list[str]:
-    """Foreign keys of a table on the way to the people that are NULL in some rows."""
-    return [
-        name
-        for name, target in links.foreign[table.name].items()
-        if table.column(name).nullable and unit is not None and unit in (target, *links.reached(target))
-    ]
+def _nobodys(table: TableFacts, roles: TableRoles) -> list[str]:
+    """The foreign key of a table on its way to the people, if it is NULL in some rows."""
+    return [name for name in roles.paths.get(table.name, ())[:1] if table.column(name).nullable]
 
 
 def _unread_sources(reader: SelectReader, tables: Sequence[TableFacts]) -> Iterator[str]:
@@ -418,7 +416,7 @@ def _table(
     table: TableFacts,
     links: Links,
     roles: TableRoles,
-    fields: Sequence[CalendarField],
+    asked: Sequence[DerivedQuery],
     guess: PublicGuess | None,
 ) -> list[str]:
     if table.people_of:
@@ -435,7 +433,7 @@ def _table(
     value_columns = links.values(table)
     by_rows = not is_public and any(left_out(column, of_people=of_people).by_rows for column in value_columns)
     headless = [column.name for column in table.columns if column.guessed and _VALUE.fullmatch(column.name)]
-    nobodys = _nobodys(table, links, roles.unit_table)
+    nobodys = _nobodys(table, roles)
     marked = unlisted or nobodys or by_rows or headless or table.left_out
     lines += ["    confirm: true"] if marked else []
     lines += ["    # numbers or dates in its first line: is that a row, not a header?"] if headless else []
@@ -446,6 +444,9 @@ def _table(
         named |= {column: f"{{references: {named[column]}, nullable: true}}" for column in nobodys}
         pairs = ", ".join(f"{quoted(column)}: {target}" for column, target in named.items())
         lines.append(f"    foreign_keys: {{{pairs}}}")
+    if [target for _, target in links.ways(table.name)].count(roles.unit_table or "") > 1:
+        own_keys = ", ".join(map(quoted, roles.paths[table.name]))
+        lines.append(f"    unit_path: [{own_keys}]  # of several ways to whose rows these are")
     lines += [
         f"    # {visible(column)}: {_percent(share)} of its rows name no row of {foreign[column]}. "
         "Private: remove this line too."
@@ -471,7 +472,7 @@ def _table(
         lines.append(
             f"    excess_share: {float(EXCESS_SHARE)}  # of the budget: how many values lie beyond bounds"
         )
-    derived = {} if is_public else derived_fields(table, domains, fields)
+    derived = {} if is_public else derived_columns(table, domains, asked)
     expressions = ", ".join(f"{quoted(d.name)}: {quoted(text)}" for text, d in derived.items())
     lines += [f"    derive: {{{expressions}}}  # used by the questions"] if derived else []
     domains += derived.values()
@@ -564,7 +565,8 @@ def draft_from_source(
         first_draft = draft(name or called(source), reader, ask, workload.statements if workload else ())
     parse_catalog(first_draft.text, str(output))
     if workload is not None:
-        designed = design_catalog(first_draft.text, output, workload.statements, workload.guess)
+        # counts by each column that the views of the questions lack: what is asked next
+        designed = design_catalog(first_draft.text, output, workload.statements, workload.guess, keep=True)
         first_draft = replace(first_draft, text=designed.text, design=designed)
     if first_draft.allows:
         first_draft = replace(first_draft, text=allowing(first_draft.text))

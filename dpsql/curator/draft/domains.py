@@ -37,7 +37,15 @@ from dpsql.curator.draft.profile import (
 )
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.row_expressions import identifier
-from dpsql.row_expressions.expression import OF_TIMES, RANGES, CalendarField, calendar_field
+from dpsql.row_expressions.expression import (
+    COMPARISONS,
+    OF_TIMES,
+    RANGES,
+    CalendarField,
+    ColumnComparison,
+    calendar_field,
+    column_comparison,
+)
 from dpsql.sql.dialects import native
 from dpsql.sql.parse import DEFAULT_DIALECT, parse
 from dpsql.sql.spellings import normal
@@ -364,43 +372,61 @@ def _time(column: ColumnFacts) -> Domain | None:
     return Domain(column.name, (*kind, f"lower: {first}", f"upper: {last}", *cuts), leaves)
 
 
-def asked_fields(statements: Iterable[str]) -> tuple[CalendarField, ...]:
-    """Fields of the calendar that statements ask for; one that is no SQL asks for none, and is refused later."""
-    fields = dict[CalendarField, None]()
+DerivedQuery = CalendarField | ColumnComparison
+
+
+def asked_expressions(statements: Iterable[str]) -> tuple[DerivedQuery, ...]:
+    """Fields of the calendar and comparisons of two columns in statements; one that is no SQL has none, and is
+    refused later."""
+    asked = dict[DerivedQuery, None]()
     for text in statements:
         with suppress(ProgrammingError, NotSupportedError):
             tree = parse(text, "")
-            tree = normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT)))
-            fields |= {field: None for node in tree.walk() if (field := calendar_field(node)) is not None}
-    return tuple(fields)
+            for node in normal(native(tree, tree.meta.get("dialect", DEFAULT_DIALECT))).walk():
+                if (query := calendar_field(node) or column_comparison(node)) is not None:
+                    asked[query] = None
+    return tuple(asked)
 
 
-def derived_fields(
-    table: TableFacts, domains: Iterable[Domain], fields: Iterable[CalendarField]
+def derived_columns(
+    table: TableFacts, domains: Iterable[Domain], asked: Iterable[DerivedQuery]
 ) -> dict[str, Domain]:
-    """Columns of fields that questions ask of a table's times, by expression: the calendar says what they may be.
+    """Columns of what questions ask of a table's columns, by expression: fields of its times, whose values the calendar
+    says, and the truth of comparisons, which has one axis of two leaves where two columns would have all their pairs.
 
     Args:
         table: what was read.
         domains: its columns that are drafted.
-        fields: what the questions ask for.
+        asked: what the questions ask for.
     """
     drafted = {domain.name.lower() for domain in domains}
-    timed = (column for column in table.columns if column.nature and column.nature.timed)
-    times = {column.name.lower(): column for column in timed if column.name.lower() in drafted}
+    columns = {column.name.lower(): column for column in table.columns if column.name.lower() in drafted}
     taken, derived = {column.name.lower() for column in table.columns}, dict[str, Domain]()
-    for field in fields:
-        column = times.get(field.column.lower())
-        if column is None or (column.nature is DAY and field.name in OF_TIMES):
+    for query in asked:
+        names = [query.column] if isinstance(query, CalendarField) else [query[0], query[2]]
+        operands = [columns[name.lower()] for name in names if name.lower() in columns]
+        natures = [column.nature for column in operands if column.nature is not None]
+        if len(natures) < len(names):
             continue
-        name = f"{column.name}_{field.name}"
-        if name.lower() in taken:
-            continue
-        low, high = RANGES[field.name]
-        keys = ["type: int", f"lower: {low}", f"upper: {high}", *["nullable: true"] * column.nullable]
-        taken.add(name.lower())
-        expression = f"extract({field.name} FROM {identifier(column.name)})"
-        derived[expression] = Domain(name, tuple(keys), high - low + 1)
+        if isinstance(query, CalendarField):
+            if not natures[0].timed or (natures[0] is DAY and query.name in OF_TIMES):
+                continue
+            name, (low, high) = f"{operands[0].name}_{query.name}", RANGES[query.name]
+            expression = f"extract({query.name} FROM {identifier(operands[0].name)})"
+            keys, leaves = ["type: int", f"lower: {low}", f"upper: {high}"], high - low + 1
+        else:
+            if (
+                operands[0] is operands[1]
+                or len({"time" if n.timed else n.counts or n.word for n in natures}) > 1
+            ):
+                continue
+            left, right = (identifier(column.name) for column in operands)
+            name = f"{operands[0].name}_{query[1].lower()}_{operands[1].name}"
+            expression, keys, leaves = f"{left} {COMPARISONS[query[1]]} {right}", ["type: bool"], 2
+        keys += ["nullable: true"] * any(column.nullable for column in operands)
+        if name.lower() not in taken:
+            taken.add(name.lower())
+            derived[expression] = Domain(name, tuple(keys), leaves)
     return derived
 
 

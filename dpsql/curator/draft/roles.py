@@ -37,8 +37,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import zip_longest
 from typing import NamedTuple
 
+from dpsql.curator.design.questions import named
 from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import YEARS_FROM, domain_of, public_domain
 from dpsql.curator.draft.links import (
@@ -86,6 +88,7 @@ class TableRoles:
         people: tables whose rows are people.
         public: tables that the curator named as public.
         whose: the privacy unit.
+        paths: table -> foreign keys from its rows to the person whose they are.
     """
 
     facts: frozenset[str]
@@ -94,6 +97,7 @@ class TableRoles:
     people: frozenset[str]
     public: frozenset[str]
     whose: Whose
+    paths: Mapping[str, tuple[str, ...]]
 
     @property
     def unit_table(self) -> str | None:
@@ -103,7 +107,11 @@ class TableRoles:
 
 
 def roles_of(
-    tables: Sequence[TableFacts], links: Links, unit: str | None, public: frozenset[str]
+    tables: Sequence[TableFacts],
+    links: Links,
+    unit: str | None,
+    public: frozenset[str],
+    statements: Sequence[str] = (),
 ) -> TableRoles:
     """Role of each table.
 
@@ -112,6 +120,7 @@ def roles_of(
         links: their keys.
         unit: the curator's answer, `row` or `table.key`; None where she was not asked.
         public: her public tables.
+        statements: questions, whose joins choose between several ways to a person.
     """
     # a table may be public though nothing names its rows
     facts = frozenset(table.name for table in tables if table.name not in links.referred) - public
@@ -124,7 +133,29 @@ def roles_of(
         hint = f"leave {holder} out of the public tables, or name another unit"
         raise InterfaceError(f"{holder} has the people whose privacy this is, so it is private", hint=hint)
     events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - public
-    return TableRoles(facts, facts | events, bridges, people, public, whose)
+    paths = _people_paths(tables, links, holder, [named([text]) for text in statements])
+    return TableRoles(facts, facts | events, bridges, people, public, whose, paths)
+
+
+def _people_paths(
+    tables: Sequence[TableFacts], links: Links, unit: str, questions: Sequence[frozenset[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Foreign keys from each table to the people: of several ways the one that questions join most, else the shortest.
+
+    From each table on the way on they are that table's own, so that none of its rows has two owners.
+    """
+    paths: dict[str, tuple[str, ...]] = {unit: ()}
+    # a table's keys lead to tables that reach fewer others than it does
+    for name in sorted((t.name for t in tables if t.name != unit), key=lambda name: len(links.reached(name))):
+        ways = [(column, *paths[to]) for column, to in links.foreign[name].items() if to in paths]
+        joined = dict.fromkeys(ways, 0)
+        for way in ways:
+            ends = {end.lower() for path, end in links.ways(name) if path and path == way[: len(path)]}
+            asked = [question for question in questions if {name.lower(), *ends} - {unit.lower()} <= question]
+            joined[way] = sum(len(ends & question) for question in asked)
+        if ways:
+            paths[name] = min(ways, key=lambda way: (-joined[way], len(way)))
+    return paths
 
 
 def why_private(tables: Sequence[TableFacts], links: Links, unit: str) -> dict[str, str]:
@@ -195,7 +226,7 @@ def person_key(tables: Sequence[TableFacts], unit: str | None) -> tuple[TableFac
     rows = next((t for t in tables if t.name == holder and key in {c.name for c in t.columns}), None)
     if rows is None or key in rows.unique_columns or not rows.column(key).distinct:
         return None
-    return None if _rank(rows) > 1 and rows.unique_columns else (rows, key)  # people with a key of their own
+    return rows, key
 
 
 def people_of_rows(
@@ -327,19 +358,26 @@ class FirstAxis(NamedTuple):
     rank: int
 
 
-def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -> list[str]:
-    """The lines of `views:`.
+def first_views(
+    tables: Sequence[TableFacts], links: Links, roles: TableRoles, asked: frozenset[str]
+) -> list[str]:
+    """The lines of `views:`; with questions a count by each column alone, of every table its own columns first.
 
     Args:
         tables: what was read of them.
         links: their keys.
         roles: what they are for.
+        asked: every word of the questions.
     """
-    lines: list[str] = []
+    lines, by_column = list[str](), list[list[str]]()
     for table in tables:
         if not _countable(table.name, links, roles):
             continue
-        axes = _axes(table, {each.name: each for each in tables}, links, roles)
+        axes = _axes(table, {each.name: each for each in tables}, links, roles, asked)
+        if asked:
+            by_column.append([_line(table.name, {axis.name: axis.written}, "count") for axis in axes])
+            continue
+        axes = sorted(axes, key=lambda axis: axis.rank)[:MOST_AXES]
         # amounts alone: prices and rates add up to nothing
         domains = (domain_of(column, counted=table.name in roles.counted) for column in links.values(table))
         sums = [d.name for d in domains if d and d.measure]
@@ -350,56 +388,76 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: TableRoles) -
         first, second = (untimed[:1], times[:1]) if times else (untimed[:1], untimed[1:2])
         for view_axes in [*((axis,) for axis in axes), *((a, b) for a in first for b in second)]:
             lines.append(_line(table.name, {axis.name: axis.written for axis in view_axes}, measures))
-    return lines
+    return [*lines, *(line for nth in zip_longest(*by_column) for line in nth if line is not None)]
 
 
 def _countable(table: str, links: Links, roles: TableRoles) -> bool:
-    """True if views may count a table: its rows lead to the unit by one way, or are the people themselves."""
+    """True if views may count a table: its rows lead to the unit, or are the people themselves."""
     unit = roles.unit_table
     if unit is None:
         return table in roles.facts
-    return table == unit or (table in roles.counted and [t for _, t in links.ways(table)].count(unit) == 1)
+    return table == unit or (table in roles.counted and table in roles.paths)
+
+
+def _of_others(table: str, path: tuple[str, ...], links: Links, roles: TableRoles) -> bool:
+    """True if a way passes private rows that need not be those of the counted row's person."""
+    ends = {way: end for way, end in links.ways(table) if way and way == path[: len(way)]}
+    return any(
+        roles.unit_table in (end, *links.reached(end)) and way != roles.paths[table][: len(way)]
+        for way, end in ends.items() if end not in roles.public and roles.unit_table is not None
+    )  # fmt: skip
 
 
 def _axes(
-    table: TableFacts, tables: dict[str, TableFacts], links: Links, roles: TableRoles
+    table: TableFacts,
+    tables: dict[str, TableFacts],
+    links: Links,
+    roles: TableRoles,
+    asked: frozenset[str],
 ) -> list[FirstAxis]:
-    """The best axis of every place that the table's rows lead to, time first."""
+    """Axes of every place that the table's rows lead to, the nearest first; of public tables the best one, or those
+    that questions name."""
     axes: list[FirstAxis] = []
     ways = list(links.ways(table.name))
     for path, name in ways:
+        if _of_others(table.name, path, links, roles):
+            continue
         place = name if [t for _, t in ways].count(name) == 1 else ".".join(path)
         if name in roles.public:
-            axes += _public_axis(tables[name], place, links)
+            axes += _public_axis(tables[name], place, links, asked)
         # rows of a private table that are the unit's own, or nobody's
         elif roles.unit_table in (None, name, *links.reached(name)) or name not in roles.people:
-            axes += _private_axes(tables[name], place, links, of_people=name in roles.people)
+            named_all = bool(asked)  # a draft for questions keeps no other private column
+            axes += _private_axes(tables[name], place, links, of_people=name in roles.people, every=named_all)
     named = [axis.name.lower() for axis in axes]
-    unambiguous = [a._replace(name=a.full) if named.count(a.name.lower()) > 1 else a for a in axes]
-    return sorted(unambiguous, key=lambda axis: axis.rank)[:MOST_AXES]
+    return [axis._replace(name=axis.full) if named.count(axis.name.lower()) > 1 else axis for axis in axes]
 
 
-def _public_axis(table: TableFacts, place: str, links: Links) -> Iterator[FirstAxis]:
-    """The grain with the most values that still makes a short axis; days where there are some."""
+def _public_axis(table: TableFacts, place: str, links: Links, asked: frozenset[str]) -> Iterator[FirstAxis]:
+    """Columns that questions name, else the grain with the most values that still makes a short axis; days where there
+    are some."""
     days = [c.name for c in table.columns if c.nature is DAY and c.distinct <= MOST_LEAVES]
     listed = [
         (c.nature is TEXT, c.distinct, c.name) for c in links.values(table)
         if public_domain(c) and 2 <= c.distinct <= BEST_GRAIN and not words(c.name) & (NAMES | TEXTS)
         and (c.nature is TEXT or words(c.name) & GRADES)
     ]  # fmt: skip
-    best = days[:1] or [name for *_, name in sorted(listed)[-1:]]
+    named_grains = [name for *_, name in listed if name.lower() in asked]
+    best = days[:1] or named_grains or [name for *_, name in sorted(listed)[-1:]]
     for name in best:
         written = f"{{axis: {quoted(place)}, by: [{quoted(name)}]}}"
         yield FirstAxis(name, f"{place.replace('.', '_')}_{name}", written, 0 if days else 1)
 
 
-def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: bool) -> Iterator[FirstAxis]:
-    """Its first time and all its other short axes, last those that tell each row from every other."""
+def _private_axes(
+    table: TableFacts, place: str, links: Links, *, of_people: bool, every: bool
+) -> Iterator[FirstAxis]:
+    """Its first time, or every one, and all its other short axes, last those that tell each row from every other."""
     times = 0
     for column in links.values(table):
         domain = domain_of(column, counted=False, of_people=of_people)
         timed = column.nature is not None and column.nature.timed
-        if domain is not None and 2 <= domain.leaves <= MOST_LEAVES and not (timed and times):
+        if domain is not None and 2 <= domain.leaves <= MOST_LEAVES and (every or not (timed and times)):
             times += timed
             full = f"{place.replace('.', '_')}_{column.name}"
             rank = 0 if timed else 3 if column.unique else 2
@@ -434,7 +492,7 @@ def drafted_summaries(
     if people is None or people.name in roles.counted:
         return [], []
     counted = [table for table in tables if table.name in roles.facts - roles.bridges]
-    facts = [t for t in counted if [name for _, name in links.ways(t.name)].count(people.name) == 1]
+    facts = [table for table in counted if table.name in roles.paths]
     lines, views = list[str](), list[str]()
     taken = {column.name.lower() for column in people.columns}
     for fact in facts:

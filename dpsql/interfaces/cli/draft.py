@@ -148,7 +148,8 @@ def _questions() -> Path | None:
 
 
 def _draft_text(output: Path, drafted: CatalogDraft) -> str:
-    lines = [f"wrote {output}: {drafted.open} places to confirm, {drafted.foreign_keys} foreign keys found"]
+    keys = "1 foreign key" if drafted.foreign_keys == 1 else f"{drafted.foreign_keys} foreign keys"
+    lines = [f"wrote {output}: {drafted.open} places to confirm, {keys} found"]
     lines += [*drafted.unread, *drafted.unmatched]
     lines += drafted.notes
     lines += [f"{drafted.question} If not, pass --unit TABLE.KEY."] if drafted.question else []

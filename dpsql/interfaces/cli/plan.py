@@ -199,7 +199,8 @@ def _other_words(report: PlanReport) -> str:
     if report.other_errors is None:
         return ""
     change, word = abs(1 - report.other_errors), "narrower" if report.other_errors < 1 else "wider"
-    return f"; `delta: {report.other_delta}` would make its intervals {change:.0%} {word}"
+    same = f"{word} at the same {report.other_at}"
+    return f"; `delta: {report.other_delta}` would make its intervals {change:.0%} {same}"
 
 
 def _keys_line(forecast: KeyForecast) -> str:

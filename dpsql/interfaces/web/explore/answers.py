@@ -26,11 +26,15 @@ from dpsql.release import Release
 from dpsql.release.promises import FREE, promise_words
 from dpsql.results.render import NUMBERS, NUMERIC, margins, number, plain, render, shown
 from dpsql.results.result import Result
-from dpsql.row_expressions import literal
+from dpsql.row_expressions import identifier, literal
 
 MOST_ROWS = 500
 """Rows that the page shows and draws; the CSV file holds all of them."""
 MOST_OFFERS, MOST_EXAMPLES = 50, 12
+PLAIN_TYPES = {
+    "INT": "whole number", "DECIMAL": "number", "DOUBLE": "number", "VARCHAR": "text", "BOOL": "yes or no",
+    "TIMESTAMP": "time", "DATE": "day",
+}  # fmt: skip
 Json = dict[str, Any]
 
 
@@ -46,8 +50,25 @@ class Explorer:
 
     @cached_property
     def star(self) -> Json:
-        """The releases: name, description, promise, and their tables as trees of foreign keys."""
-        return {"free": FREE, "releases": [_release(release) for release in self.releases.releases]}
+        """The releases: name, subject, description, promise, and their tables as trees of foreign keys."""
+        described = [{"subject": self._subject(r), **_release(r)} for r in self.releases.releases]
+        return {"free": FREE, "releases": described}
+
+    def _subject(self, release: Release) -> str:
+        """Whose data a release is about, how many by a public guess or else by its own noisy count, and their days."""
+        catalog, unit = release.catalog, release.catalog.privacy.unit
+        table = unit.table or next(iter(dict.fromkeys(s.of for s in release.statistics)), "")
+        guesses = [t.guess for t in catalog.tables.values() if t.guess is not None]
+        many = f"about {guesses[0].units:,} " if guesses and unit.table else ""
+        if not many:
+            answer = self.ask(f"SELECT COUNT(*) FROM {identifier(table)}", 0.95)
+            many = f"{answer['rows'][0][0]['text']} " if "rows" in answer else ""
+        columns = [c for t in catalog.tables.values() if not t.is_public for c in t.columns.values()]
+        days = [
+            str(end) for c in columns if c.type in ("date", "timestamp") for end in (c.lower, c.upper) if end
+        ]
+        when = f", {min(days)} to {max(days)}" if days else ""
+        return f"{many}{'' if unit.table else 'rows of '}{table}{when}"
 
     @cached_property
     def examples(self) -> Json:
@@ -227,20 +248,23 @@ def _release(release: Release) -> Json:
     # entry points of the star: the wide tables, the facts, and tables that no other refers to
     narrow = [table for table in tables if table.of == table.name]
     roots = [*wide, *(table for table in narrow if table.name in facts or table.name not in pointed)]
+    seen = set[str]()
     return {
         "name": release.name,
         "description": " ".join(release.catalog.description.split()),
         "promise": promise_words(release.meta.privacy),
-        "tables": [_tree(table, by_name, ()) for table in roots],
+        "tables": [_tree(table, by_name, seen) for table in roots if table.name not in seen],
     }
 
 
-def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], above: tuple[str, ...]) -> Json:
-    """A table with its columns, and below each foreign key the table that it refers to."""
+def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], seen: set[str]) -> Json:
+    """A table with its columns, and below the first foreign key to another table that one."""
     columns = []
+    seen.add(table.name)
     for column in table.columns:
         target = table.references.get(column.name, ("", ""))[0]
-        inner = target in by_name and target not in above
-        below = _tree(by_name[target], by_name, (*above, table.name)) if inner else None
-        columns.append({"name": column.name, "type": column.type, "comment": column.comment, "refers": below})
+        inner = target in by_name and target not in seen
+        below = _tree(by_name[target], by_name, seen) if inner else None
+        words = next((words for kind, words in PLAIN_TYPES.items() if kind in column.type), column.type)
+        columns.append({"name": column.name, "type": words, "comment": column.comment, "refers": below})
     return {"name": table.name, "comment": table.comment, "kind": table.kind, "columns": columns}

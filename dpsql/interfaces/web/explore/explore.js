@@ -37,7 +37,7 @@ async function ask(name, body, signal) {
 function columnItem(column) {
   const item = element("li", {},
     element("button", { type: "button", class: "word", onclick: () => insert(column.name) }, column.name),
-    soft(` ${column.type.toLowerCase()}; ${column.comment}`));
+    soft(` ${column.type}; ${column.comment}`));
   if (column.refers) item.append(tableItem(column.refers, false, "→ "));
   return item;
 }
@@ -55,6 +55,7 @@ function showStar(star) {
   const names = star.releases.map((release) => release.name);
   at("name").textContent = names.join(", ");
   document.title = `${names.join(", ")} – dpsql explore`;
+  at("subject").textContent = star.releases.map((release) => release.subject).join("; ");
   at("about").textContent = star.releases.map((release) => release.description).filter(Boolean).join(" ");
   at("free").textContent = star.free;
   at("promise").replaceChildren(...star.releases.flatMap((release) => release.promise).map((line) => element("p", {}, line)));
