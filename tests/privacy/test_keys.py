@@ -245,10 +245,6 @@ def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp
 
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, device: device.parquet}}
 privacy: {lineage: shop, cap: 9, unit: row, epsilon: 1}
 tables:
   device: {role: dimension, key: id, private: true, columns: {KEY kind: {type: int, lower: 0, upper: 3}}}

@@ -1,0 +1,35 @@
+"""Statements as text, for whoever writes no Python: files beside the tests, in sections.
+
+$JOINED = FROM sales JOIN customer USING (customer_id)      an abbreviation of what follows
+## refused                                                  a section
+-- keys that find no customer are counted together          what is expected of the next statement
+SELECT COUNT(*) $JOINED WHERE NOT customer_id = 3;          one or more lines, up to a semicolon
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
+    """(statement, what is expected of it or nothing) of each section, in order."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    words: dict[str, str] = {}
+    statement, expected, section = list[str](), "", list[tuple[str, str]]()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for word, text in words.items():
+            line = line.replace(word, text)
+        if line.startswith("## "):
+            section = found.setdefault(line[3:], [])
+        elif re.match(r"\$[A-Z]+ = ", line):
+            word, _, text = line.partition(" = ")
+            words = {word: text} | words  # the longest of $A and $AB is the later one
+        elif line.startswith("-- "):
+            expected = line[3:]
+        elif line:
+            statement.append(line.strip())
+            if line.endswith(";"):
+                section.append((" ".join(statement)[:-1], expected))
+                statement, expected = [], ""
+    return found
