@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
@@ -33,3 +36,9 @@ def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
                 section.append((" ".join(statement)[:-1], expected))
                 statement, expected = [], ""
     return found
+
+
+def refusals(catalog: str) -> list[list[Any]]:
+    """Changes of a catalog that are refused, each with what the refusal says."""
+    file = Path(__file__).parent / "catalog" / "refusals.yaml"
+    return list(yaml.safe_load(file.read_text(encoding="utf-8"))[catalog])
