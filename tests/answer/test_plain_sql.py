@@ -1,6 +1,7 @@
 """What statements mean, on a star whose answers are known: without noise they are plain DuckDB's, or are refused.
 
-Statements stand in `plain_sql.sql`, in the words of DuckDB or of other systems.
+Statements stand in `plain_sql.sql` and `dialects.sql`, in the words of DuckDB or of other systems; the clock of a
+statement is its request's, and columns without a name are called as their dialect calls them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import pytest
 
 from dpsql.errors import DataError, NotSupportedError, NoViewError, RawRowsError, SqlSyntaxError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import open_session
+from dpsql.release.request import Request
 from dpsql.sql.parse import parse
 from tests.release_fixture import AGES, make_rows
 from tests.statements import sections
@@ -200,29 +204,16 @@ def test_same_text_same_answer(answerer: ReleaseEngine) -> None:
     assert ReleaseEngine(answerer.release).query(text).rows == answerer.query(text).rows
 
 
-KEYS = [
-    ("postgres", "age / 10", "age // 10"),
-    ("postgres", "(age - 30) / 7", "(age - 30) // 7"),  # towards 0 for negative numbers
-    ("postgres", "age / 10.0", "age / 10.0"),
-    ("postgres", "CAST(age AS DOUBLE PRECISION) / 10", "age / 10.0"),
-    ("postgres", "EXTRACT(YEAR FROM DATE '2025-03-01') / 10 + age", "202.5 + age"),
-    ("trino", "year(DATE '2025-03-01') / 10 + age", "202 + age"),
-    ("tsql", "age / 10", "age // 10"),
-    ("mysql", "age / 10", "age / 10"),
-    ("duckdb", "age / 10", "age / 10"),
-    ("tsql", "CAST(age / 8.0 AS INT)", "TRUNC(age / 8.0)"),
-    ("postgres", "CAST(age / 8.0 AS INT)", "CAST(age / 8.0 AS INT)"),
-    ("postgres", "-age % 7", "-age % 7"),
-    ("postgres", "SUBSTRING(region, -1, 4)", "SUBSTRING(region, 1, 2)"),
-    ("duckdb", "SUBSTRING(region, -2, 2)", "SUBSTRING(region, -2, 2)"),
-    ("postgres", "region ~ 'or'", "REGEXP_MATCHES(region, 'or')"),
-    ("duckdb", "region ~ 'n.*'", "REGEXP_FULL_MATCH(region, 'n.*')"),
-    ("postgres", "region LIKE 'n\\orth'", "region = 'north'"),
-    ("duckdb", "region LIKE 'n\\orth'", "FALSE AND region = ''"),
-]
+DIALECTS = sections(Path(__file__).with_name("dialects.sql"))
 
 
-@pytest.mark.parametrize(("dialect", "key", "plain"), KEYS)
+def of_dialects(kind: str) -> list[tuple[str, str, str]]:
+    """(dialect, its words, what is expected of them) of each section of a kind."""
+    names = {name: name.removeprefix(f"{kind} of ") for name in DIALECTS if name.startswith(kind)}
+    return [(dialect, text, expected) for name, dialect in names.items() for text, expected in DIALECTS[name]]
+
+
+@pytest.mark.parametrize(("dialect", "key", "plain"), of_dialects("keys"))
 def test_a_key_means_what_its_dialect_says(
     answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, dialect: str, key: str, plain: str
 ) -> None:
@@ -267,16 +258,7 @@ def test_a_sum_of_rounded_values_is_not_the_sum_of_the_values(answerer: ReleaseE
     )
 
 
-@pytest.mark.parametrize(("dialect", "call", "plain"), [
-    ("mysql", "DAYOFWEEK(sold_on)", "DAYOFWEEK(sold_on) + 1"), ("mysql", "WEEKDAY(sold_on)", "ISODOW(sold_on) - 1"),
-    ("bigquery", "EXTRACT(DAYOFWEEK FROM sold_on)", "DAYOFWEEK(sold_on) + 1"),
-    ("postgres", "EXTRACT(DOW FROM sold_on)", "DAYOFWEEK(sold_on)"),
-    ("tsql", "DATEPART(weekday, sold_on)", "DAYOFWEEK(sold_on) + 1"),
-    ("postgres", "(sold_on - DATE '2025-01-01') / 7", "(sold_on - DATE '2025-01-01') // 7"),
-    ("postgres", "sold_on::timestamptz >= '2025-02-01 02:00:00+02'::timestamptz", "sold_on >= DATE '2025-02-01'"),
-    ("postgres", "DATE_TRUNC('month', sold_on)::timestamptz", "DATE_TRUNC('month', sold_on)"),
-    ("bigquery", "sold_on >= TIMESTAMP '2025-02-01'", "sold_on >= DATE '2025-02-01'"),
-])  # fmt: skip
+@pytest.mark.parametrize(("dialect", "call", "plain"), of_dialects("times"))
 def test_times(
     answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, dialect: str, call: str, plain: str
 ) -> None:
@@ -289,3 +271,68 @@ def test_weeks_of_another_count_are_refused(answerer: ReleaseEngine) -> None:
     with pytest.raises(NotSupportedError, match="ISO 8601"):
         answerer.query("SELECT WEEK(sold_on), COUNT(*) FROM sales GROUP BY 1", dialect="mysql")
     assert parse("SELECT WEEK(sold_on) FROM sales")
+
+
+NOON = datetime(2025, 2, 15, 12, 0, 33, 250_000, tzinfo=UTC)
+NOTE = "the time is 2025-02-15 12:00:33 UTC, when the statement began"
+
+
+def at(moment: datetime) -> Request:
+    request = Request()
+    request.began = moment
+    return request
+
+
+@pytest.mark.parametrize(("dialect", "asked", "meant"), of_dialects("clocks"))
+def test_the_clock_is_the_moment_at_which_the_request_began(
+    answerer: ReleaseEngine, dialect: str, asked: str, meant: str
+) -> None:
+    with at(NOON).working():
+        found = answerer.query(f"SELECT COUNT(*) AS n FROM sales WHERE {asked}", dialect=dialect)
+    want = answerer.query(f"SELECT COUNT(*) AS n FROM sales WHERE {meant}", dialect="postgres")
+    assert found.rows == want.rows and 0 < want.rows[0][0] < 900
+    assert NOTE in found.notes and found.provenance["moment"] == "2025-02-15 12:00:33"
+    assert "moment" not in want.provenance
+
+
+def test_nothing_is_kept_from_another_moment(answerer: ReleaseEngine, fixture_file: Path) -> None:
+    text = "SELECT COUNT(*) AS n FROM shop WHERE sold_on < CURRENT_DATE AND sold_on > DATE '2024-01-01'"
+    later = NOON.replace(month=3)
+    for asker in (answerer, open_session([fixture_file]), open_session([fixture_file] * 2)):
+        counts = []
+        for moment in (NOON, later, NOON):
+            for asked in (text, text.replace("2024", str(moment.month + 2000))):
+                with at(moment).working():
+                    counts.append(asker.query(asked).rows[0][0])
+        assert counts[0] == counts[1] == counts[4] == counts[5] < counts[2] == counts[3], counts
+
+
+def test_every_call_of_a_statement_is_one_moment(answerer: ReleaseEngine) -> None:
+    with at(NOON).working():
+        row = answerer.query(
+            "SELECT NOW() = CURRENT_TIMESTAMP, NOW() - NOW() = INTERVAL '0 day', CURRENT_DATE"
+        ).rows[0]
+        (shown,) = answerer.query('SELECT cast(NOW() as TIMESTAMP) AS "COL"').rows  # as Tableau asks it
+    assert row == (True, True, NOON.date())
+    assert shown == (NOON.replace(tzinfo=None, microsecond=0),)
+
+
+@pytest.mark.parametrize(("dialect", "items", "names"), of_dialects("names"))
+def test_a_column_is_called_as_its_dialect_calls_it(
+    answerer: ReleaseEngine, dialect: str, items: str, names: str
+) -> None:
+    text = f"SELECT {items.replace('amount_2', 'COUNT(*) AS Amount_2')} FROM shop"
+    assert list(answerer.query(text, dialect=dialect).columns) == names.split(", ")
+
+
+def test_a_name_without_quotes_is_folded_and_can_be_used(answerer: ReleaseEngine) -> None:
+    inner = "SELECT REGION, COUNT(*), SUM(amount) FROM shop GROUP BY 1"
+    found = answerer.query(
+        f"SELECT Q.Region, Count, sum FROM ({inner}) Q ORDER BY count DESC", dialect="postgres"
+    )
+    assert list(found.columns) == ["region", "count", "sum"]
+    assert [row[1] for row in found.rows] == sorted((row[1] for row in found.rows), reverse=True)
+    found = answerer.query(
+        'SELECT region AS "Region", COUNT(*) AS N FROM shop GROUP BY 1', dialect="postgres"
+    )
+    assert list(found.columns) == ["Region", "n"]
