@@ -14,6 +14,7 @@ from dpsql.curator.prove.layouts import RawRows, load_tables
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.release import open_release
+from dpsql.row_expressions import identifier
 
 Twins = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 """A release without noise, and plain DuckDB over the same rows."""
@@ -51,8 +52,8 @@ def write_tables(folder: Path, tables: Mapping[str, str | RawRows], ending: str 
             if isinstance(rows, RawRows):
                 load_tables(database, {name: rows})
             else:
-                database.execute(f"CREATE TABLE {name} AS {rows}")
-            database.execute(f"COPY {name} TO '{folder / name}.{ending}'")
+                database.execute(f"CREATE TABLE {identifier(name)} AS {rows}")
+            database.execute(f"COPY {identifier(name)} TO '{folder / name}.{ending}'")
     return folder
 
 
@@ -83,7 +84,7 @@ def plain_tables(folder: Path) -> duckdb.DuckDBPyConnection:
     """Plain DuckDB over the Parquet files of a folder."""
     raw = duckdb.connect()
     for file in folder.glob("*.parquet"):
-        raw.execute(f"CREATE TABLE {file.stem} AS FROM '{file}'")
+        raw.execute(f"CREATE TABLE {identifier(file.stem)} AS FROM '{file}'")
     return raw
 
 

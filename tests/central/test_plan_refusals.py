@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from dpsql import api
@@ -12,6 +11,7 @@ from dpsql.catalog import load_catalog
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError, Error
 from dpsql.local.run import write_plan
+from tests.releases import write_tables
 from tests.statements import refusals
 from tests.userlevel_star import write_star
 
@@ -38,11 +38,7 @@ views:
 
 
 def shop(folder: Path, **parts: str) -> Path:
-    (folder / "data").mkdir()
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT 1 AS product_id) TO '{folder / 'data' / 'product.parquet'}' (FORMAT parquet)"
-        )
+    write_tables(folder / "data", {"product": "SELECT 1 AS product_id"})
     text = CATALOG.format(**({"delta": "", "table": "", "measures": "[count]"} | parts))
     (folder / "shop.yaml").write_text(text, encoding="utf-8")
     return folder / "shop.yaml"

@@ -22,6 +22,7 @@ from dpsql.central.plan import plan_release
 from dpsql.engines import open_sources, open_tables
 from dpsql.errors import CatalogError
 from tests.privacy.loss import Bytes, RawRows, Tables, measure, write_side
+from tests.releases import write_tables
 from tests.statements import refusals
 
 CATALOG = """
@@ -189,12 +190,8 @@ def order_counts(folder, orders):
 
 
 def test_a_key_that_two_units_share_moves_only_the_units_own_rows(tmp_path):
-    raw = duckdb.connect()
-    for name in ("sales", "returns", "orders", "person"):
-        raw.execute(
-            f"COPY (SELECT 1 AS order_id, 2 AS seller, 1 AS day, 1 AS buyer, 0 AS kind, 1 AS id, 1 AS age) "
-            f"TO '{tmp_path}/{name}.parquet'"
-        )
+    row = "SELECT 1 AS order_id, 2 AS seller, 1 AS day, 1 AS buyer, 0 AS kind, 1 AS id, 1 AS age"
+    write_tables(tmp_path, dict.fromkeys(("sales", "returns", "orders", "person"), row))
     others = [(7, 1, 0), (7, 2, 1), (8, 3, 2)]
     for victim in ([(7, 9, 3)], [(7, 9, 3), (8, 9, 3), (9, 9, 3)]):
         change = order_counts(tmp_path, others + victim) - order_counts(tmp_path, others)
