@@ -1,9 +1,12 @@
-"""Statements as text, for whoever writes no Python: files beside the tests, in sections.
+"""Statements and catalogs as text, for whoever writes no Python: files beside the tests.
 
-$JOINED = FROM sales JOIN customer USING (customer_id)      an abbreviation of what follows
-## refused                                                  a section
--- keys that find no customer are counted together          what is expected of the next statement
-SELECT COUNT(*) $JOINED WHERE NOT customer_id = 3;          one or more lines, up to a semicolon
+A file of statements has sections:
+
+    $JOINED = FROM sales JOIN customer USING (customer_id)      an abbreviation of what follows
+    # a comment
+    ## refused                                                  a section
+    -- keys that find no customer are counted together          what is expected of the next statement
+    SELECT COUNT(*) $JOINED WHERE NOT customer_id = 3;          one or more lines, up to a semicolon
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
             words = {word: text} | words  # the longest of $A and $AB is the later one
         elif line.startswith("-- "):
             expected = line[3:]
-        elif line:
+        elif line and not line.startswith("# "):
             statement.append(line.strip())
             if line.endswith(";"):
                 section.append((" ".join(statement)[:-1], expected))

@@ -1,6 +1,7 @@
 ## keys of postgres
 -- age // 10
 age / 10;
+# towards 0 for negative numbers
 -- (age - 30) // 7
 (age - 30) / 7;
 -- age / 10.0
