@@ -16,7 +16,7 @@ tables:
   sales:
     role: fact
     max_ids: auto
-    foreign_keys: {{id: buyer}}
+    foreign_keys: {id: buyer}
     columns:
       amount: {type: int, lower: 0, upper: 1000, measure: true, cuts: [1, 10, 20, 50, 100, 200, 500]}
 views:
