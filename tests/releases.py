@@ -40,7 +40,7 @@ def headed(text: str, files: Mapping[str, str]) -> str:
         else {}
     )
     return (
-        "".join(f"{key}: {value}\n" for key, value in head.items() if f"\n{key}: " not in f"\n{text}") + text
+        "".join(f"{key}: {value}\n" for key, value in head.items() if f"\n{key}:" not in f"\n{text}") + text
     )
 
 
