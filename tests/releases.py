@@ -36,7 +36,7 @@ def headed(text: str, files: Mapping[str, str]) -> str:
     source = f"{{kind: parquet, root: ROOT, tables: {{{places}}}}}"
     head = (
         {"dpsql": "1", "name": "star", "ledger": "LEDGER", "source": source}
-        if "\nsource: " not in text
+        if "\nsource:" not in text
         else {}
     )
     return (
