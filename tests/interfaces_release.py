@@ -16,9 +16,39 @@ import shutil
 from pathlib import Path
 
 from dpsql.scratch import scratch
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("interfaces_release")
+CATALOG = """
+dpsql: 1
+name: shop
+population: shop-people
+source: {kind: parquet, root: ".", tables: {sales: sales.parquet, customer: customer.parquet, product: product.parquet}}
+privacy: {lineage: shop, cap: 2000, unit: customer.customer_id, neighbours: add_remove, epsilon: 80, delta: 0}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    private: true
+    columns:
+      age: {type: int, lower: 20, upper: 59, description: full years}
+      region: {type: string, categories: [east, west], nullable: true}
+  product:
+    role: dimension
+    key: product_id
+    private: false
+    columns: {category: {type: string}}
+  sales:
+    role: fact
+    max_ids: 20
+    foreign_keys: {customer_id: customer, product_id: product}
+    columns:
+      amount: {type: decimal, scale: 2, lower: 0, upper: 100, measure: true}
+      sold_on: {type: date, lower: 2025-01-01, upper: 2025-12-31}
+views:
+  demand: {of: sales, axes: [customer.age, customer.region], measures: {count: 0.5, sales.amount: 0.5}, share: 0.4}
+  trend: {of: sales, axes: [{axis: sales.sold_on, cuts: {width: month}}, {axis: product, by: [category]}],
+    measures: {count: 0.5, sales.amount: 0.5}, share: 0.4}
+  people: {of: customer, axes: [{axis: customer.age, cuts: [30, 40, 50]}], measures: [count], share: 0.2}
+"""
 
 
 ORIGINALS: Path | None = None

@@ -7,11 +7,30 @@ from pathlib import Path
 
 from dpsql.curator.prove.layouts import RawRows
 from tests.releases import write_catalog
-from tests.statements import read_catalog
 
 MONTHS, STORES = 6, 5
 
-CATALOG = read_catalog("people_star")
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {
+  sales: sales.parquet, returns: returns.parquet, customer: customer.parquet}}
+privacy: {lineage: p, cap: 9, unit: customer.id, PRIVACY}
+tables:
+  customer: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 0, upper: 9}, region: {type: string, categories: [n, s, e]}}}
+  sales: {role: fact, foreign_keys: {id: customer}, max_ids: BOUND, columns: {
+    month: {type: int, lower: 0, upper: 5}, store: {type: int, lower: 0, upper: 4},
+    amount: {type: int, lower: 0, upper: 10, measure: true}}}
+  returns: {role: fact, foreign_keys: {id: customer}, max_ids: 2, columns: {month: {type: int, lower: 0, upper: 5}}}
+views:
+  months: {of: sales, axes: [sales.month], measures: [count, people, sales.amount]}
+  ages: {of: sales, axes: [customer.age], measures: [count, people]}
+  places: {of: sales, axes: [customer.region, sales.month], measures: [count, people]}
+  stores: {of: sales, axes: [sales.month, sales.store, customer.region], measures: [count, people]}
+  returned: {of: returns, axes: [returns.month], measures: [count, people]}
+"""
 
 
 def make_people(folder: Path, *, customers: int = 60, bound: str = "3", privacy: str = "epsilon: 1") -> Path:

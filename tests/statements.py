@@ -41,11 +41,6 @@ def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def read_catalog(name: str) -> str:
-    """A catalog of `tests/catalogs`; line 1 is empty, as in a text between Python's quotes."""
-    return "\n" + (Path(__file__).parent / "catalogs" / f"{name}.yaml").read_text(encoding="utf-8")
-
-
 def refusals(catalog: str) -> list[list[Any]]:
     """Changes of a catalog that are refused, each with what the refusal says."""
     file = Path(__file__).parent / "catalog" / "refusals.yaml"

@@ -14,11 +14,35 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import Noise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.streams.publish import Appended, Arrival, Chance, Compared, append_batch, check_batch
-from tests.statements import read_catalog
 
 FIRST = date(2025, 1, 1)
 NOW = datetime(2026, 6, 1)
-CATALOG = read_catalog("stream_shop")
+CATALOG = """
+dpsql: 1
+name: retail
+source: {kind: parquet, root: data,
+         tables: {customer: customer.parquet, product: product.parquet, sales: sales.parquet}}
+privacy: {lineage: shop, cap: 4.0, unit: customer.customer_id, neighbours: add_remove, epsilon: EPSILON, delta: DELTA}
+tables:
+  customer:
+    {role: dimension, key: customer_id, private: true, columns: {
+      age: {type: int, lower: 18, upper: 89, out_of_domain: drop},
+      region: {type: string, categories: [north, south, east, west], nullable: true, out_of_domain: drop},
+      sex: {type: string, categories: [F, M], out_of_domain: drop}}}
+  product: {role: dimension, key: product_id, private: false, columns: {category: {type: string}}}
+  sales:
+    {role: fact, foreign_keys: {customer_id: {references: customer, on_missing: drop}, product_id: product},
+     max_ids: 10,
+     columns: {amount: {type: decimal, scale: 2, lower: 0, upper: 200, measure: true},
+               sold_on: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop}}}
+stream: {column: sales.sold_on, grain: day, horizon: 365, late: batch, max_batches: 10}
+views:
+  days: {of: sales, axes: [sales.sold_on], measures: [count, sales.amount]}
+  regions: {of: sales, axes: [customer.region, sales.sold_on], measures: [count]}
+  ages: {of: sales, axes: [sales.sold_on, {axis: customer.age, cuts: [30, 45, 65]}], measures: [count]}
+  sexes: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}
+  assortment: {of: sales, axes: [sales.sold_on, {axis: product, by: [category]}], measures: [count]}
+"""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from typing import Any
 
 import duckdb
 
-from tests.statements import read_catalog
-
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
@@ -31,7 +29,61 @@ SCHEMA = {
 NOTES = ["a", "A", "ä", "á", "b", "ab", "z", "Z", None, "a"]
 FIRST = date(2025, 1, 1)
 
-CATALOG = read_catalog("summary_star").lstrip()
+CATALOG = """\
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: SOURCE
+privacy: {lineage: p, cap: 40, unit: customer.customer_id, epsilon: 1, delta: 1e-6}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    columns: {region: {type: string, categories: [n, s]}}
+    summaries:
+      lines: {of: line, is: count(*), type: int, lower: 0, upper: 9}
+      noted: {of: line, is: count(note), type: int, lower: 0, upper: 9}
+      cheap: {of: line, is: "count(*) FILTER (WHERE amount <= 5 AND product.category = 'toys')",
+        type: int, lower: 0, upper: 9}
+      kinds: {of: line, is: count(DISTINCT product.category), type: int, lower: 0, upper: 9}
+      words: {of: line, is: count(DISTINCT note), type: int, lower: 0, upper: 9}
+      spent: {of: line, is: sum(amount), type: decimal, scale: 2, lower: -100, upper: 100, measure: true}
+      pieces: {of: line, is: sum(pieces), type: int, lower: -50, upper: 50}
+      first: {of: line, is: min(sold_on), type: date, lower: 2025-01-05, upper: 2025-01-20, nullable: true}
+      last: {of: line, is: max(sold_on) FILTER (WHERE NOT gift),
+        type: date, lower: 2025-01-05, upper: 2025-01-20, nullable: true, out_of_domain: drop}
+      second: {of: line, is: "nth(sold_on, 2)",
+        type: date, lower: 2025-01-05, upper: 2025-01-20, nullable: true, out_of_domain: other}
+      third_day: {of: line, is: "nth(DISTINCT sold_on, 3)",
+        type: date, lower: 2025-01-01, upper: 2025-02-01, nullable: true}
+      toys: {of: line, is: bool_or(product.category = 'toys'), type: bool}
+      gifts: {of: line, is: bool_and(gift), type: bool}
+      note_of_least: {of: line, is: "arg_min(note, amount)",
+        type: string, categories: [a, A, ä, á, b, ab, z, Z], nullable: true}
+      day_of_most: {of: line, is: "arg_max(sold_on, pieces) FILTER (WHERE pieces < 1000)",
+        type: date, lower: 2025-01-01, upper: 2025-02-01, nullable: true}
+      favourite: {of: line, is: mode(product.category),
+        type: string, categories: [toys, food, tools], nullable: true}
+      word: {of: line, is: mode(note), type: string, categories: [a, A, ä, á, b, ab, z, Z], nullable: true}
+      later: {of: line, is: count(*) FILTER (WHERE sold_on > DATE '2025-01-10' AND lines >= 3),
+        type: int, lower: 0, upper: 9}
+      orders: {of: orders, is: count(*), type: int, lower: 0, upper: 9}
+  product: {role: dimension, key: product_id, private: false,
+    columns: {category: {type: string, categories: [toys, food, tools]}}}
+  orders: {role: fact, key: order_id, max_ids: 3, foreign_keys: {customer_id: customer}}
+  line:
+    role: fact
+    max_ids: 3
+    foreign_keys: {order_id: orders, product_id: product}
+    columns:
+      amount: {type: decimal, scale: 2, lower: 0, upper: 10}
+      pieces: {type: int, lower: 0, upper: 10}
+      sold_on: {type: date, lower: 2025-01-01, upper: 2025-02-01}
+      note: {type: string, categories: [a]}
+      gift: {type: bool}
+views:
+VIEWS
+"""
 NAMES = (
     "lines", "noted", "cheap", "kinds", "words", "spent", "pieces", "first", "last", "second", "third_day", "toys",
     "gifts", "note_of_least", "day_of_most", "favourite", "word", "later", "orders",

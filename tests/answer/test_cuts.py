@@ -22,12 +22,27 @@ from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.results.render import render
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog, sections
+from tests.statements import sections
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("cuts")
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: ROOT/ledger
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 99},
+    shop: {type: int, lower: 0, upper: 9},
+    paid: {type: decimal, scale: 2, lower: 0, upper: 40, measure: true},
+    change: {type: int, lower: -20, upper: 40, measure: true}}}
+views:
+  days: {of: sales, axes: [{axis: sales.day, cuts: {width: 10}}, {axis: sales.shop, cuts: {width: 5}}],
+    measures: [count, sales.paid, sales.change]}
+"""
 FILE = sections(Path(__file__).with_name("cuts.sql"))
 EARLY = "i // 30 * 10"  # all rows of a bin on its first day
 LATE = "i // 30 * 10 + 9"

@@ -27,13 +27,34 @@ from dpsql.results.result import Result
 from tests.interval_ends import belong
 from tests.rehearsal.generator import Knobs, generate
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog, sections
+from tests.statements import sections
 from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-VISITS = read_catalog("interval_ends_visits")
+VISITS = """
+dpsql: 1
+name: visits
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {visits: visits.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
+tables:
+  visits: {role: fact, columns: {
+    seen: {type: timestamp, grain: hour, lower: '2024-01-01 00:00', upper: '2024-01-10 23:00'},
+    day: {type: date, lower: 2024-01-01, upper: 2024-01-10},
+    size: {type: int, lower: 0, upper: 10},
+    price: {type: decimal, scale: 1, lower: 0, upper: 100},
+    kind: {type: int, lower: 0, upper: 1},
+    score: {type: int, lower: 0, upper: 100}}}
+views:
+  hours: {of: visits, axes: [visits.seen], measures: [count]}
+  days: {of: visits, axes: [visits.day], measures: [count]}
+  sizes: {of: visits, axes: [visits.size], measures: [count]}
+  prices: {of: visits, axes: [visits.price], measures: [count]}
+  coarse: {of: visits, axes: [{axis: visits.score, cuts: {width: 50}}, visits.kind], measures: [count]}
+  fine: {of: visits, axes: [{axis: visits.score, cuts: {width: 5}}], measures: [count]}
+"""
 ROWS = """
 SELECT TIMESTAMP '2024-01-01' + to_seconds((hash(i) % 864000)::BIGINT) AS seen,
   TIMESTAMP '2024-01-01' + to_seconds((hash(i + 7) % 864000)::BIGINT) AS day,

@@ -14,9 +14,26 @@ from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError, PartialBinError
 from dpsql.noise import ZeroNoise
 from tests.releases import Twins, plain_tables, published, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("measure_quantiles")
+CATALOG = """
+dpsql: 1
+name: bakery
+source: {kind: parquet, root: ., tables: {sale: sale.parquet}}
+privacy: {lineage: bakery, cap: 9000, unit: row, epsilon: 9000}
+tables:
+  sale:
+    role: fact
+    columns:
+      shop: {type: string, categories: [a, b, c], out_of_domain: drop}
+      price: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true, quantiles: true}
+      pieces: {type: int, lower: 0, upper: 20, measure: true, nullable: true, quantiles: true}
+      delay: {type: int, lower: -300, upper: 500, measure: true, quantiles: true, cuts: [-100, 0, 10, 100]}
+views:
+  prices: {of: sale, axes: [sale.shop], measures: [count, sale.price, squares(price)]}
+  pieces: {of: sale, axes: [sale.shop], measures: [count, pieces]}
+  delays: {of: sale, axes: [sale.shop], measures: [count, sale.delay]}
+  shops: {of: sale, axes: [sale.shop], measures: [count]}
+"""
 
 
 @pytest.fixture(scope="module")

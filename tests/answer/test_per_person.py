@@ -18,11 +18,60 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.sql import per_person
 from tests.releases import Twins, published, write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("per_person").lstrip()
+CATALOG = """\
+dpsql: 1
+name: shop
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {customer: customer.parquet, sales: sales.parquet, returns: returns.parquet,
+  product: product.parquet}}
+privacy: {lineage: shop, cap: 5000, unit: customer.customer_id, epsilon: 5000}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    columns: {region: {type: string, categories: [north, south, east]},
+      gap: {type: int, lower: 0, upper: 40, nullable: true}}
+    derive: {gap: "date_diff('day', first_day, second_day)"}
+    summaries:
+      visits: {of: sales, is: count(*), type: int, lower: 0, upper: 60}
+      spent: {of: sales, is: sum(amount), type: int, lower: 0, upper: 400, measure: true}
+      paid: {of: sales, is: count(amount), type: int, lower: 0, upper: 60}
+      pieces: {of: sales, is: sum(pieces), type: int, lower: 0, upper: 400, measure: true}
+      first_day: {of: sales, is: min(sold_on), type: date, lower: 2025-01-01, upper: 2025-01-31, nullable: true}
+      second_day: {of: sales, is: "nth(sold_on, 2)", type: date}
+      last_day: {of: sales, is: max(sold_on), type: date, lower: 2025-01-01, upper: 2025-01-31, nullable: true}
+      toys: {of: sales, is: bool_or(product.category = 'toys'), type: bool}
+      toy_visits: {of: sales,
+        is: "count(*) FILTER (WHERE product.category = 'toys' AND pieces > 1)", type: int, lower: 0, upper: 60}
+      late: {of: sales, is: count(*) FILTER (WHERE sold_on >= DATE '2025-01-20'), type: int, lower: 0, upper: 60}
+      kinds: {of: sales, is: count(DISTINCT product.category), type: int, lower: 0, upper: 9}
+      favourite: {of: sales, is: mode(product.category), type: string, categories: [toys, food, tools], nullable: true}
+      sent_back: {of: returns, is: count(*), type: int, lower: 0, upper: 60}
+  product: {role: dimension, key: product_id, private: false,
+    columns: {category: {type: string, categories: [toys, food, tools]}}}
+  sales: {role: fact, max_ids: 60, foreign_keys: {customer_id: customer, product_id: product}, columns: {
+    amount: {type: int, lower: 0, upper: 20, measure: true, nullable: true}, pieces: {type: int, lower: 0, upper: 9},
+    sold_on: {type: date, lower: 2025-01-01, upper: 2025-01-31}}}
+  returns: {role: fact, max_ids: 60, foreign_keys: {customer_id: customer}, columns: {
+    day: {type: date, lower: 2025-01-01, upper: 2025-01-31}}}
+views:
+  visits: {of: customer, axes: [customer.visits, customer.region], measures: [count, customer.spent, customer.pieces]}
+  money: {of: customer, axes: [customer.spent, customer.paid], measures: [count]}
+  buyers: {of: customer, measures: [count], share: 0.01, axes: [
+    {axis: customer.spent, cuts: [11, 21]}, {axis: customer.paid, cuts: [1]}, {axis: customer.visits, cuts: [1]}]}
+  pieces: {of: customer, axes: [customer.pieces, customer.visits], measures: [count]}
+  cohort: {of: customer, axes: [customer.first_day, customer.last_day, customer.region], measures: [count]}
+  gaps: {of: customer, axes: [customer.gap, customer.region], measures: [count]}
+  toys: {of: customer, axes: [customer.toys, customer.region], measures: [count]}
+  rows: {of: customer, axes: [customer.toy_visits, customer.visits], measures: [count]}
+  late: {of: customer, axes: [customer.late, customer.visits], measures: [count]}
+  kinds: {of: customer, axes: [customer.kinds, customer.visits], measures: [count]}
+  favourite: {of: customer, axes: [customer.favourite], measures: [count]}
+  back: {of: customer, axes: [customer.sent_back, customer.visits], measures: [count]}
+"""  # fmt: skip
 
 HERE = Path(__file__).parent
 STATEMENTS = (HERE / "per_person.sql").read_text().splitlines()

@@ -21,9 +21,21 @@ from dpsql.planner.quantiles import Prefix, Steps, ValueSteps
 from dpsql.release import open_release
 from dpsql.results.render import margin_lines
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("quantiles")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
+privacy: {lineage: shop, cap: 10, unit: row, epsilon: 1.0}
+tables:
+  sales: {role: fact, columns: {
+    price: {type: decimal, scale: 2, lower: 0, upper: 50, cuts: [3, 10, 25]},
+    day: {type: date, lower: 2025-01-01, upper: 2025-03-31, nullable: true, cuts: {width: month}},
+    kind: {type: string, categories: [b, a, c]}}}
+views:
+  prices: {of: sales, axes: [sales.price, sales.kind], measures: [count], share: 0.5}
+  days: {of: sales, axes: [sales.day, sales.kind], measures: [count], share: 0.5}
+"""
 
 
 class Even:

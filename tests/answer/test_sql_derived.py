@@ -8,9 +8,33 @@ from dpsql.errors import NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("sql_derived")
+CATALOG = """
+dpsql: 1
+name: kasse
+source: {kind: csv, root: ".", csv: {delimiter: ";"}, tables: {kauf: kauf.csv}}
+privacy: {lineage: kasse, cap: 9000, unit: row, epsilon: 900}
+tables:
+  kauf:
+    role: fact
+    derive:
+      tag: "strptime(datum, '%d.%m.%Y')"
+      summe: "replace(replace(betrag, '.', ''), ',', '.')"
+      neu: "kunde = 'Ja'"
+    columns:
+      datum: {type: string}
+      betrag: {type: string}
+      kunde: {type: string}
+      stueck: {type: int, lower: 0, upper: 10, measure: true}
+      tag: {type: date, lower: 2023-01-01, upper: 2023-12-31, nullable: true, cuts: {width: month}}
+      summe: {type: decimal, scale: 1, lower: 0, upper: 5000, measure: true, nullable: true}
+      neu: {type: bool}
+      jahre: {type: int, lower: 0, upper: 99, measure: true, nullable: true}
+views:
+  alter: {of: kauf, axes: [kauf.tag, kauf.jahre], measures: [count]}
+  neue: {of: kauf, axes: [kauf.neu], measures: [count, "count(kauf.jahre)"]}
+  tage: {of: kauf, axes: [kauf.tag, kauf.neu], measures: [count, kauf.summe, kauf.stueck]}
+"""
 
 
 @pytest.fixture(scope="module")

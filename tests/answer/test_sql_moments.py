@@ -13,10 +13,26 @@ from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError, NotSupportedError
 from dpsql.noise import ZeroNoise
 from tests.releases import Twins, plain_tables, published, write_catalog
-from tests.statements import read_catalog
 from tests.thinned import by_default
 
-CATALOG = read_catalog("sql_moments")
+CATALOG = """
+dpsql: 1
+name: mill
+source: {kind: parquet, root: ., tables: {batch: batch.parquet}}
+privacy: {lineage: mill, cap: 9000, unit: row, epsilon: 9000}
+tables:
+  batch:
+    role: fact
+    columns:
+      line: {type: string, categories: [a, b, c], out_of_domain: drop}
+      speed: {type: int, lower: 1, upper: 12}
+      yield: {type: decimal, scale: 2, lower: -5, upper: 12.5, measure: true}
+      loss: {type: int, lower: 0, upper: 9, measure: true, nullable: true}
+      cost: {type: decimal, scale: 1, lower: 0, upper: 99, measure: true}
+views:
+  all: {of: batch, axes: [batch.line, batch.speed],
+    measures: [count, batch.yield, squares(batch.yield), batch.loss, squares(loss), batch.cost]}
+"""
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,20 @@ import pytest
 
 from tests.command import dpsql_command as dpsql
 from tests.releases import write_catalog, write_tables
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.long
 
-CATALOG = read_catalog("bad_input")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, product: product.parquet}}
+privacy: {lineage: people, cap: 1.5, unit: row, epsilon: 1.0}
+tables:
+  product: {role: dimension, key: product_id, private: false}
+  sales: {role: fact, foreign_keys: {product_id: product}, columns: {day: {type: int, lower: 0, upper: 9}}}
+views:
+  days: {of: sales, axes: [sales.day, {axis: product, by: [kind]}], measures: [count]}
+"""
 
 
 @pytest.fixture

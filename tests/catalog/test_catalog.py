@@ -19,12 +19,29 @@ from dpsql.catalog import Source, catalog_from_json, expand, load_catalog, parse
 from dpsql.catalog.base import GRAIN_MICROSECONDS, as_fraction, as_text, to_units
 from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import CatalogError
-from tests.statements import read_catalog, refusals
+from tests.statements import refusals
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "catalog").glob("*.yaml"))
 
-SHOP = read_catalog("shop").lstrip()
+SHOP = """\
+dpsql: 1
+name: retail
+population: shop-customers
+source: {kind: parquet, root: data, tables: {sales: sales.parquet, customer: c.parquet, product: p.parquet}}
+privacy: {lineage: shop, cap: 4.0, unit: customer.customer_id, epsilon: 0.1, delta: 1e-6}
+tables:
+  customer: {role: dimension, key: customer_id, columns: {
+      age: {type: int, lower: 18, upper: 89}, region: {type: string, categories: [north, south], nullable: true}}}
+  product: {role: dimension, key: product_id, private: false, columns: {
+      price: {type: decimal, lower: 0, upper: 500, cuts: {width: 5}}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer, product_id: product}, max_ids: 20, columns: {
+      amount: {type: decimal, lower: 0, upper: 500, measure: true, nullable: true},
+      sold_on: {type: date, lower: 2025-01-01, upper: 2026-12-31}}}
+views:
+  demand: {of: sales, axes: [customer.age, product.price], measures: {count: 0.55, sales.amount: 0.45}, share: 0.6}
+  trend: {of: sales, axes: [sales.sold_on, customer.region], measures: [count], share: 0.4}
+"""
 
 
 def refusal(old: str, new: str) -> str:

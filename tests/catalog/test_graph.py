@@ -23,9 +23,34 @@ from dpsql.catalog import (
     view_measures,
 )
 from dpsql.errors import CatalogError
-from tests.statements import read_catalog
 
-ORDERS = read_catalog("graph_orders")
+ORDERS = """
+dpsql: 1
+name: orders
+ledger: private/ledger.duckdb
+privacy: {lineage: people, cap: 4, unit: customer.id, epsilon: 1}
+tables:
+  lineitem:
+    role: fact
+    max_ids: 5
+    foreign_keys: {orderkey: orders, partkey: part}
+    columns:
+      price: {type: decimal, scale: 2, lower: 0, upper: 10, measure: true, nullable: true}
+      units: {type: int, lower: 0, upper: 5, measure: true}
+    measures: {revenue: {expr: price * units, lower: 0, upper: 50}}
+  orders:
+    role: dimension
+    key: orderkey
+    max_ids: 2
+    foreign_keys: {custkey: customer, from_id: place, to_id: {references: place, on_missing: drop}}
+    columns: {placed: {type: date, lower: 2025-01-01, upper: 2025-12-31}}
+  customer: {role: dimension, key: id, foreign_keys: {nationkey: nation}, columns: {
+      age: {type: int, lower: 0, upper: 99}}}
+  nation: {role: dimension, key: nationkey, private: false, columns: {nation: {type: string}}}
+  place: {role: dimension, key: place_id, private: false, foreign_keys: {nationkey: nation}, columns: {
+      city: {type: string}}}
+  part: {role: dimension, key: partkey, private: false, columns: {size: {type: int, lower: 1, upper: 50}}}
+"""
 LINE = View(of="lineitem", axes=(AxisSpec(axis="units"),))
 
 

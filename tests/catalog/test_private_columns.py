@@ -10,9 +10,23 @@ from dpsql.catalog import catalog_from_json
 from dpsql.catalog.catalog import parse_catalog
 from dpsql.catalog.private_columns import KeyUse, keys_share, private_columns
 from dpsql.errors import CatalogError
-from tests.statements import read_catalog, refusals
+from tests.statements import refusals
 
-CATALOG = read_catalog("private_columns")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: data, tables: {sales: s.parquet, customer: c.parquet, store: t.parquet}}
+privacy: {lineage: shop, cap: 4, releases: 12, unit: customer.customer_id, delta: 1e-6}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 89}, city: {type: string, categories: private}}}
+  store: {role: dimension, key: store_id, private: false, columns: {kind: {type: string}}}
+  sales: {role: fact, max_ids: 20, foreign_keys: {customer_id: customer, store_id: store}, columns: {
+    product: {type: string, categories: {private: true, share: 0.05, always: [tea], most: 900}},
+    code: {type: int, categories: private}}}
+views:
+  products: {of: sales, axes: [sales.product, customer.city], measures: [count, people]}
+"""
 
 
 def test_defaults_follow_from_whose_key_it_is() -> None:

@@ -8,9 +8,35 @@ from dpsql.catalog import catalog_from_json, parse_catalog
 from dpsql.catalog.summaries import stages, summed_words, tables_read
 from dpsql.errors import CatalogError
 from dpsql.row_expressions.aggregate import parse_aggregate, spelling
-from tests.statements import read_catalog, refusals
+from tests.statements import refusals
 
-SHOP = read_catalog("summaries").lstrip()
+SHOP = """\
+dpsql: 1
+name: shop
+source: {kind: parquet, root: data, tables: {sales: s.parquet, customer: c.parquet, product: p.parquet, store: t.parquet}}
+privacy: {lineage: shop, cap: 4.0, unit: customer.customer_id, epsilon: 0.1}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    columns: {region: {type: string, categories: [north, south]}, gap: {type: int, lower: 0, upper: 9, nullable: true}}
+    derive: {gap: "date_diff('day', first, second)"}
+    summaries:
+      visits: {of: sales, is: count(*), type: int, lower: 0, upper: 100}
+      spent: {of: sales, is: sum(amount), type: decimal, lower: 0, upper: 100, measure: true}
+      first: {of: sales, is: min(sold_on), type: date, lower: 2025-01-01, upper: 2025-12-31, nullable: true}
+      second: {of: sales, is: "nth(sold_on, 2)", type: date}
+      toys: {of: sales, is: bool_or(product.category = 'toys'), type: bool}
+      soon: {of: sales, is: "count(*) FILTER (WHERE sold_on > first)", type: int, lower: 0, upper: 5}
+  product: {role: dimension, key: product_id, private: false, columns: {category: {type: string, categories: [toys, food]}}}
+  store: {role: dimension, key: store_id, columns: {size: {type: int, lower: 0, upper: 9}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer, product_id: product, store_id: store}, max_ids: 20, columns: {
+      amount: {type: decimal, lower: 0, upper: 500, measure: true}, sold_on: {type: date, lower: 2025-01-01, upper: 2026-12-31}}}
+views:
+  people: {of: customer, axes: [customer.visits, customer.toys, customer.soon], measures: [count, customer.spent]}
+  gaps: {of: customer, axes: [customer.gap], measures: [count]}
+  months: {of: sales, axes: [customer.first, sales.sold_on], measures: [count, people]}
+"""  # noqa: E501
 
 
 def refusal(old: str, new: str) -> str:

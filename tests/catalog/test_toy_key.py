@@ -20,9 +20,18 @@ from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
-from tests.statements import read_catalog
 
-TEXT = read_catalog("toy_key")
+TEXT = """
+dpsql: 1
+name: toys
+source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
+ledger: ROOT/ledger
+privacy: {lineage: toys, cap: 9, unit: row, epsilon: 1}
+tables:
+  sale: {role: fact, columns: {day: {type: int, lower: 0, upper: 6}, town: {type: string, categories: [a, b]}}}
+views:
+  days: {of: sale, axes: [sale.day, sale.town], longest: 2}
+"""
 
 
 class View(model.View):

@@ -20,9 +20,21 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.releases import write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("blocks_release")
+CATALOG = """
+dpsql: 1
+name: city
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {rides: rides.parquet}}
+privacy: {lineage: riders, cap: 9, unit: row, epsilon: 1.0}
+tables:
+  rides: {role: fact, columns: {
+    x: {type: int, lower: 0, upper: 63, nullable: true, out_of_domain: drop},
+    y: {type: int, lower: 0, upper: 63, out_of_domain: drop}, z: {type: int, lower: 0, upper: 3, out_of_domain: drop},
+    paid: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  plane: {of: rides, axes: [rides.x, rides.y], measures: {count: 0.5, rides.paid: 0.5}, mechanism: blocks}
+"""
 SPARSE = """SELECT CASE WHEN i % 50 = 0 THEN NULL ELSE 10 + (i * i) % 9 END AS x, 20 + (i * 7) % 11 AS y, i % 4 AS z,
             i % 10 AS paid FROM range(8000) t(i)"""
 FULL = "SELECT i % 64 AS x, (i // 64) % 64 AS y, i % 4 AS z, i % 10 AS paid FROM range(400000) t(i)"

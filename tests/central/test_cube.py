@@ -17,11 +17,22 @@ from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.privacy import joints
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("cube")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 2, unit: row, epsilon: 1.0, delta: DELTA}
+tables:
+  sales: {role: fact, columns: {
+    a: {type: int, lower: 0, upper: 9}, b: {type: int, lower: 0, upper: 6}, c: {type: bool},
+    d: {type: string, categories: [x, y, z], out_of_domain: drop},
+    amount: {type: int, lower: 0, upper: 20, measure: true}}}
+views:
+  all: {of: sales, axes: [sales.a, sales.b, sales.c, sales.d], measures: [count, sales.amount], ways: 2}
+"""
 PAIRS = "\n".join(
     f"  {x}{y}: {{of: sales, axes: [sales.{x}, sales.{y}], measures: [count, sales.amount], mechanism: residual}}"
     for x, y in ("ab", "ac", "ad", "bc", "bd", "cd")

@@ -30,9 +30,23 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
 from tests.releases import write_tables
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("found_keys")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {
+    city: {type: string, nullable: true, categories: {private: true, most: 40}}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person}, columns: {
+    item: {type: string, categories: {private: true, per_unit: 5, most: 40}},
+    code: {type: int, categories: {private: true, per_unit: 5, most: 40, share: 1/10}},
+    price: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  items: {of: sales, axes: [sales.item], measures: [count, sales.price]}
+  cities: {of: sales, axes: [person.city, sales.code], measures: [count]}
+"""
 PEOPLE = 1800
 
 
@@ -382,7 +396,21 @@ def test_keys_of_one_person_are_in_no_byte_that_stays(
     assert not any(word in line for line in lines for word in ("item ", "cells"))
 
 
-SUMMARIES = read_catalog("found_keys_summaries")
+SUMMARIES = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true, summaries: {
+    liked: {of: sales, is: mode(item), type: string, categories: private, nullable: true},
+    first_code: {of: sales, is: "arg_min(code, price)", type: int, categories: {private: true, most: 5}}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person}, columns: {
+    item: {type: string}, code: {type: int}, price: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  likes: {of: person, axes: [person.liked], measures: [count]}
+  codes: {of: sales, axes: [person.first_code], measures: [count, people]}
+"""
 LIKED = """
 SELECT liked AS key, COUNT(*) AS n FROM (
     SELECT person_id, (SELECT item FROM raw WHERE person_id = p.person_id GROUP BY item ORDER BY COUNT(*) DESC, item

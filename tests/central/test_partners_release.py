@@ -8,11 +8,28 @@ import pytest
 
 from dpsql.executor.engine import ReleaseEngine
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("partners_release")
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ".", tables: {customer: customer.parquet, sales: sales.parquet}}
+privacy: {lineage: shop, cap: 10, unit: row, epsilon: 1.0, delta: 0}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int, lower: 0, upper: 63, out_of_domain: drop},
+    region: {type: string, categories: [north, south, east], out_of_domain: drop},
+    sex: {type: string, categories: [F, M], nullable: true, out_of_domain: drop}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, columns: {
+    day: {type: int, lower: 1, upper: 30, out_of_domain: drop},
+    amount: {type: int, lower: 0, upper: 90, measure: true}}}
+views:
+  ages: {of: sales, axes: [customer.age], measures: [count, sales.amount]}
+  regions: {of: sales, axes: [customer.region, sales.day], measures: [count]}
+  both: {of: sales, axes: [customer.region, customer.sex], measures: [count]}
+"""
 TABLES = {
     "customer": "SELECT i AS customer_id, i % 64 AS age, ['north', 'south', 'east'][1 + i % 3] AS region, "
     "CASE i % 5 WHEN 0 THEN 'F' WHEN 1 THEN NULL ELSE 'M' END AS sex FROM range(300) AS r(i)",

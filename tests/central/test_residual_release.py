@@ -28,12 +28,25 @@ from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.releases import write_tables
-from tests.statements import read_catalog
 from tests.strategies import dense
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("residual_release")
+CATALOG = """
+dpsql: 1
+name: clinic
+source: {kind: parquet, root: ".", tables: {visit: visit.parquet}}
+privacy: {lineage: clinic, cap: 10, unit: row, epsilon: 2.0, delta: 1e-6}
+tables:
+  visit: {role: fact, columns: {
+    age: {type: int, lower: 0, upper: 39, cuts: {width: 5}, out_of_domain: drop},
+    ward: {type: string, categories: [a, b, c], out_of_domain: drop},
+    day: {type: int, lower: 1, upper: 12, out_of_domain: drop},
+    cost: {type: int, lower: 0, upper: 40, measure: true}}}
+views:
+  who: {of: visit, axes: [visit.age, visit.ward], measures: [count, visit.cost]}
+  when: {of: visit, axes: [visit.day, visit.ward], measures: [count, visit.cost]}
+"""
 
 
 def planned(text=CATALOG):

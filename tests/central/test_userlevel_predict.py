@@ -28,7 +28,6 @@ from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.interfaces.cli.plan import plan, plan_text
 from dpsql.release import open_release
 from tests.releases import published, seeded
-from tests.statements import read_catalog
 from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
@@ -38,7 +37,23 @@ LEAST, MOST = 0.5, 2.5
 """Predictions lie between these times what a release shows."""
 
 BY_DAY = "SELECT day, COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a FROM sales GROUP BY day"
-CROWDED = read_catalog("userlevel_predict_crowded")
+CROWDED = """
+dpsql: 1
+name: shop
+source: {kind: parquet, tables: {sales: sales.parquet, customer: customer.parquet, product: product.parquet}}
+privacy: {lineage: shop, cap: 10, unit: customer.id, epsilon: 1, delta: 1e-6}
+tables:
+  customer: {role: dimension, key: id, private: true, columns: {region: {type: string, categories: [n, s, w]}}}
+  product:
+    role: dimension
+    key: id
+    private: false
+    columns: {price: {type: decimal, scale: 2, lower: 0, upper: 9.99, cuts: {width: 1}}}
+  sales: {role: fact, max_ids: auto, foreign_keys: {customer_id: customer, product_id: product}, columns: {}}
+views:
+  prices: {of: sales, axes: [product.price], measures: [count], share: 1/2}
+  regions: {of: sales, axes: [customer.region, product.price], measures: [count], share: 1/2}
+"""
 
 
 def planned(catalog: Path) -> ReleasePlan:

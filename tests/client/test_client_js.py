@@ -20,10 +20,20 @@ from dpsql.errors import DataError
 from dpsql.local.reported import column_of
 from dpsql.local.reported import plan_of as collected_plan
 from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
-from tests.statements import read_catalog
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
-REPORTED = read_catalog("client_js_reported")
+REPORTED = """
+dpsql: 1
+name: shop
+privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 87, out_of_domain: drop, cuts: {width: 5},
+          reported: {epsilon: 1, collection: ages, mechanism: MECHANISM}}}}
+  sales: {role: fact, foreign_keys: {id: customer}, max_ids: 4, columns: {day: {type: int, lower: 0, upper: 3}}}
+views:
+  days: {of: sales, axes: [customer.age, sales.day], measures: [count]}
+"""
 NODE = shutil.which("node")
 SCRIPT = Path(__file__).parents[2] / "clients" / "js" / "stream.js"
 pytestmark = [pytest.mark.skipif(NODE is None, reason="no node on this machine"), pytest.mark.long]

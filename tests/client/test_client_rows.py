@@ -17,9 +17,26 @@ from dpsql.errors import DataError
 from dpsql.local.plan import build_plan
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
 from tests.local_plans import plan_of, view
-from tests.statements import read_catalog
 
-TEXT = read_catalog("client_rows")
+TEXT = """
+dpsql: 1
+name: visits
+privacy: {lineage: town, cap: 2, unit: person.person_id, epsilon: 1}
+collection: {epsilon: 1, tau: 2}
+tables:
+  person: {role: dimension, key: person_id, private: true, columns: {
+      age: {type: int, lower: 18, upper: 81, nullable: true, cuts: {width: 5}},
+      town: {type: string, categories: [north, south]}}}
+  visit: {role: fact, max_ids: 5, foreign_keys: {person_id: person}, columns: {
+      price: {type: decimal, scale: 1, lower: 0, upper: 20, cuts: {width: 2}},
+      day: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop, cuts: {width: 30}},
+      hour: {type: timestamp, grain: hour, lower: 2025-01-01 00:00:00, upper: 2025-01-03 23:00:00, cuts: {width: 6}},
+      sent: {type: bool},
+      spent: {type: decimal, scale: 2, lower: 0, upper: 90, measure: true}}}
+views:
+  all: {of: visit, axes: [person.age, person.town, visit.price, visit.day], measures: [count, visit.spent]}
+  more: {of: visit, axes: [visit.hour, visit.sent], measures: [count]}
+"""
 VALUES: dict[str, tuple[str, list[Any]]] = {
     "person.age": ("DOUBLE", [17, 17.5, 18, 22, 23, 81, 81.4, 81.5, 90, None, float("nan"), float("inf")]),
     "person.town": ("VARCHAR", ["north", "south", "North", "", None]),

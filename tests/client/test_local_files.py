@@ -13,12 +13,23 @@ from dpsql.client import Row, read_plan, respond, to_json
 from dpsql.client.device import decode
 from dpsql.client.entropy import system_entropy
 from dpsql.interfaces.cli import cli
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.long
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
-SHOP = read_catalog("local_files")
+SHOP = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {product: product.parquet}}
+privacy: {lineage: shop, cap: 2, unit: person.person_id, epsilon: 1}
+collection: {epsilon: 1}
+tables:
+  person: {role: dimension, key: person_id, private: true, columns: {}}
+  product: {role: dimension, key: product_id, private: false, columns: {category: {type: string}}}
+  buys: {role: fact, max_ids: 3, foreign_keys: {person_id: person, product_id: product}, columns: {}}
+views:
+  what: {of: buys, axes: [{axis: product, by: [category]}], measures: [count]}
+"""
 
 
 @pytest.fixture

@@ -19,11 +19,29 @@ from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.command import dpsql_command
 from tests.releases import seeded, write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("buy")
+CATALOG = """
+dpsql: 1
+name: shop
+population: people
+source:
+  {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet, product: product.parquet}}
+privacy: {lineage: people, cap: 2, unit: customer.id, epsilon: 1.0, DELTA}
+tables:
+  product: {role: dimension, key: product_id, private: false}
+  customer: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 89, nullable: true}, region: {type: string, categories: [north, south, west]}}}
+  sales: {role: fact, foreign_keys: {product_id: product, id: customer}, max_ids: 20, columns: {
+    day: {type: date, lower: 2025-01-01, upper: 2025-12-31},
+    amount: {type: decimal, scale: 2, lower: 0, upper: 20, measure: true}}}
+views:
+  demand: {of: sales, axes: [{axis: customer.age, cuts: [40, 60]}, {axis: product, by: [kind]}],
+    measures: [count, sales.amount], share: 0.6}
+  trend: {of: sales, axes: [{axis: sales.day, cuts: {width: month}}, customer.region], measures: [count], share: 0.2}
+  people: {of: customer, axes: [customer.age, customer.region], measures: [count], share: 0.2}
+"""
 TABLES = {
     "product": "SELECT i AS product_id, 'k' || (i % 3) AS kind FROM range(9) t(i)",
     "customer": "SELECT i AS id, CASE WHEN i % 9 = 0 THEN NULL ELSE 18 + i * 7 % 72 END AS age,"

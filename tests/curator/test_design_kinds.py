@@ -7,9 +7,31 @@ from pathlib import Path
 import pytest
 
 from dpsql.curator.design import CatalogDesign, design_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("design_kinds").lstrip()
+CATALOG = """\
+dpsql: 1
+name: clinic
+source: {kind: csv, root: ., csv: {delimiter: ",", quote: '"', escape: '"', encoding: utf-8, "null": ""},
+         tables: {person: person.csv, visit: visit.csv}}
+privacy: {lineage: clinic, cap: 4, unit: person.id, epsilon: 1, delta: 1e-6}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {sex: {type: int, lower: 0, upper: 1}}}
+  visit:
+    role: fact
+    foreign_keys: {id: person}
+    max_ids: 4
+    columns:
+      year: {type: int, lower: 2001, upper: 2008}
+      drugs: {type: int, lower: 0, upper: 300, measure: true}
+      weight: {type: decimal, scale: 3, lower: 0, upper: 200, measure: true}
+      dose: {type: decimal, scale: 3, lower: 0, upper: 2000}
+      at: {type: timestamp, grain: second, lower: 2001-01-01, upper: 2008-12-31}
+      income: {type: int, lower: 0, upper: 2000000000, measure: true}
+      height: {type: decimal, scale: 6, lower: 0, upper: 3, measure: true}
+views:
+  old: {of: visit, axes: [visit.year], measures: [count]}
+ledger: ledger.duckdb
+"""
 
 
 def designed(*statements: str) -> CatalogDesign:

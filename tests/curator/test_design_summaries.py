@@ -15,9 +15,31 @@ from dpsql.curator.design.axes import new_summaries
 from dpsql.curator.design.text import with_views
 from dpsql.noise import ZeroNoise
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("design_summaries").lstrip()
+CATALOG = """\
+dpsql: 1
+name: shop
+source: {kind: duckdb, root: ROOT, tables: {sales: sales, customer: customer}}
+privacy: {lineage: shop, cap: 100, unit: customer.id, epsilon: 20, delta: 1e-6}
+tables:
+  customer:
+    role: dimension
+    key: id
+    columns: {region: {type: string, categories: [n, s]}}
+    summaries:
+      old: {of: sales, is: max(day), type: date, lower: 2025-01-01, upper: 2025-12-31, nullable: true}
+  sales:
+    role: fact
+    foreign_keys: {id: customer}
+    max_ids: 30
+    columns:
+      amount: {type: int, lower: 0, upper: 50, measure: true}
+      day: {type: date, lower: 2025-01-01, upper: 2025-12-31}
+      kind: {type: string, categories: [a, b, c]}
+views:
+  old: {of: customer, axes: [customer.old], measures: [count]}
+ledger: ledger.duckdb
+"""
 TABLES = """
 CREATE TABLE customer AS SELECT i AS id, CASE WHEN i % 3 = 0 THEN 'n' ELSE 's' END AS region FROM range(60) AS r(i);
 CREATE TABLE sales AS SELECT i % 47 % 41 AS id, i * 7 % 51 AS amount,

@@ -24,11 +24,22 @@ from dpsql.interfaces.cli.plan import plan_text, statements
 from dpsql.release import open_release
 from tests.command import dpsql_command
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("plan")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, product: product.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0, DELTA}
+tables:
+  product: {role: dimension, key: product_id, private: false}
+  sales: {role: fact, foreign_keys: {product_id: product}, columns: {
+    day: {type: int, lower: 0, upper: 39}, amount: {type: decimal, scale: 2, lower: 0, upper: 20, measure: true}}}
+views:
+  days: {of: sales, axes: [sales.day, {axis: product, by: [kind]}], measures: [count, sales.amount], share: 0.7}
+  line: {of: sales, axes: [sales.day], measures: [count], share: 0.3}
+"""
 WORKLOAD = (
     "SELECT COUNT(*) FROM sales",
     "SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 3 AND 17",

@@ -7,11 +7,21 @@ import pytest
 from dpsql.catalog import parse_catalog
 from dpsql.curator.forecast import plan_catalog
 from dpsql.interfaces.cli.plan import plan_text
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("plan_warnings")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: nowhere, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: LAST}, shelf: {type: int, lower: 0, upper: 63}}}
+views:
+  days: {of: sales, axes: [sales.day], mechanism: DAYS}
+  both: {of: sales, axes: [sales.day, sales.shelf], mechanism: BOTH}
+"""
 
 
 def warnings(days: str, both: str = "blocks", last: int = 499) -> list[str]:

@@ -22,11 +22,32 @@ from dpsql.mechanisms.distribution import Laplace
 from dpsql.release.signature import claimed_signer
 from tests.command import dpsql_command
 from tests.releases import write_catalog
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-SHOP = read_catalog("prove")
+SHOP = """
+dpsql: 1
+name: shop
+description: A shop
+population: customers
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, orders: orders.parquet, customer: customer.parquet,
+  product: product.parquet}}
+privacy: {lineage: p, cap: 9, unit: customer.id, PROMISE}
+tables:
+  customer: {role: dimension, key: id, private: true,
+    columns: {age: {type: int, lower: 18, upper: 57, cuts: {width: 10}}}}
+  orders: {role: dimension, key: order_id, private: true, foreign_keys: {buyer: customer},
+    columns: {paid: {type: bool}}}
+  product: {role: dimension, key: sku, private: false, columns: {kind: {type: string}}}
+  sales: {role: fact, foreign_keys: {order_id: orders, sku: product}, max_ids: 4, columns: {
+    day: {type: date, lower: 2025-01-01, upper: 2025-01-08},
+    amount: {type: decimal, scale: 2, lower: -5, upper: 10, measure: true}}}
+views:
+  days: {of: sales, axes: [sales.day, {axis: product, by: [kind]}], measures: [count, sales.amount]}
+  paid: {of: sales, axes: [orders.paid, customer.age], measures: [count]}
+  people: {of: customer, axes: [customer.age], measures: [count]}
+"""
 TABLES = {
     "customer": "SELECT i AS id, 18 + i AS age FROM range(30) t(i)",
     "orders": "SELECT i AS order_id, i % 30 AS buyer, i % 2 = 0 AS paid FROM range(60) t(i)",

@@ -13,9 +13,21 @@ from dpsql.curator import rehearse
 from dpsql.curator.rehearse import RehearsedColumn, public_guess, rehearse_catalog
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from tests.command import dpsql_command
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("rehearse")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: data, tables: {person: person.parquet, item: item.parquet, sale: sale.parquet}}
+privacy: {lineage: shop, cap: 4, unit: person.id, epsilon: 1, delta: 1e-6}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {region: {type: string, categories: [n, s, e, w]}}}
+  item: {role: dimension, key: item_id, private: false, columns: {kind: {type: string}}}
+  sale: {role: fact, max_ids: 5, foreign_keys: {id: person, item_id: item}, CLIPPED
+    columns: {price: {type: decimal, scale: 2, lower: 0, upper: 50, measure: true}}}
+views:
+  by_region: {of: sale, axes: [person.region], measures: [count, sale.price]}
+  by_kind: {of: sale, axes: [{axis: item, by: [kind]}], measures: [count]}
+"""
 WORKLOAD = """
 SELECT COUNT(*) AS n FROM sale;
 SELECT region, SUM(price) AS s FROM sale JOIN person USING (id) GROUP BY region;

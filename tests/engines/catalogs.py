@@ -12,7 +12,6 @@ from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.central import publish_release
 from dpsql.noise import ZeroNoise
 from tests.engines.star import TABLES, WORDS
-from tests.statements import read_catalog
 
 KEY = bytes(range(7, 39))
 
@@ -26,7 +25,31 @@ BOUNDS: dict[str, dict[str, Any]] = {
 DELTAS: dict[str, dict[str, Any]] = {"auto": {"delta": "1e-6"}, "auto_pure": {"delta": 0}}
 
 
-TEXT = read_catalog("catalogs")
+TEXT = """
+dpsql: 1
+name: shop
+privacy: {lineage: shop-BOUND, cap: 4, neighbours: add_remove, epsilon: 1, rows: private}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 89},
+    region: {type: string, categories: [north, south, east, Nörd], nullable: true}}}
+  product: {role: dimension, key: product_id, private: true, columns: {
+    price: {type: decimal, scale: 1, lower: 0, upper: 500, cuts: {width: 25}, nullable: true}}}
+  shop: {role: dimension, key: shop_id, private: false, columns: {}}
+  sales: {role: fact, foreign_keys: {customer_id: customer, product_id: product, shop_id: shop}, columns: {
+    amount: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true},
+    cost: {type: decimal, scale: 2, lower: "-900.5", upper: 1000, measure: true},
+    sold_at: {type: timestamp, grain: day, lower: "2025-01-01", upper: "2026-12-31", cuts: {width: 30}},
+    sold_on: {type: date, lower: "2025-01-01", upper: "2025-12-31", cuts: {width: DAYS}, nullable: true},
+    channel: {type: string, nullable: true},
+    loyal: {type: bool, nullable: true}}}
+views:
+  demand: {of: sales, axes: [customer.age, product.price], measures: [count, sales.amount]}
+  trend: {of: sales, axes: [sales.sold_at, customer.region], measures: [count, sales.costPEOPLE]}
+  ways: {of: sales, axes: [{axis: shop, by: [city]}, sales.channel, sales.loyal], measures: [countPEOPLE]}
+  regions: {of: sales, axes: [customer.region, customer.age], measures: [countPEOPLE]}
+  weeks: {of: sales, axes: [sales.sold_on], measures: [count, sales.amount, sales.cost]}
+"""
 
 
 def files(folder: Path) -> dict[str, Any]:

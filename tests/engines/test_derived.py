@@ -12,7 +12,6 @@ from dpsql.catalog import Catalog, load_catalog
 from dpsql.errors import CatalogError, SourceError
 from tests.engines.catalogs import files, measured, server, spark_files
 from tests.engines.servers import Server
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -36,7 +35,25 @@ MEASURES = {
 }
 
 
-TEXT = read_catalog("derived")
+TEXT = """
+dpsql: 1
+name: shop
+privacy: {lineage: derived, cap: 4, unit: customer.customer_id, neighbours: add_remove, epsilon: 1}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, derive: {old: age >= 65}, columns: {
+    age: {type: decimal, scale: 2}, old: {type: bool, nullable: true}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 4, columns: {
+    shop_id: {type: int}, sold_in: {type: int, lower: 0, upper: 12}, cost: {type: decimal, scale: 3},
+    channel: {type: string}, loyal: {type: bool}, amount: {type: decimal, scale: 2}, customer_id: {type: int},
+    sold_on: {type: date}, sold_at: {type: timestamp, grain: minute},
+    weekday: {type: int, lower: 1, upper: 7, nullable: true}, hour: {type: int, lower: 0, upper: 23},
+    kind: {type: string, categories: [web, none, ph, ca, CA, ""]}, large: {type: bool, nullable: true},
+    squared: {type: int}, shifted: {type: int, lower: -40, upper: 200, cuts: {width: 20}}}}
+views:
+  times: {of: sales, axes: [sales.weekday, sales.hour], measures: [count, sales.paid]}
+  kinds: {of: sales, axes: [sales.kind, sales.large, customer.old], measures: [count, sales.days, sales.wide]}
+  shops: {of: sales, axes: [sales.shifted, sales.sold_in], measures: [count]}
+"""
 
 
 def shop_catalog(folder: Path, source: dict[str, Any], **changed: Any) -> Catalog:

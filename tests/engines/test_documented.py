@@ -21,11 +21,21 @@ from dpsql.local.simulate import simulate_reports
 from tests.command import dpsql_command
 from tests.engines.servers import Server
 from tests.engines.star import load_postgres
-from tests.statements import read_catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 FACTS, PEOPLE = 5_000, 4_000
-CATALOG = read_catalog("documented")
+CATALOG = """
+dpsql: 1
+name: shop
+privacy: {lineage: shop, cap: 4, unit: customer.customer_id, epsilon: 2}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {age: {type: int, lower: 18, upper: 89}}}
+  product: {role: dimension, key: product_id, private: true, columns: {
+    price: {type: decimal, scale: 1, lower: 0, upper: 500, cuts: {width: 25}, nullable: true}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer, product_id: product}, max_ids: 4, columns: {
+    amount: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true}}}
+views: {demand: {of: sales, axes: [customer.age, product.price], measures: [count, sales.amount]}}
+"""
 SURVEY = """
 dpsql: 1
 name: survey

@@ -24,9 +24,30 @@ from dpsql.central.central import publish_release
 from dpsql.engines.frames import Frames, framed, written_frames
 from dpsql.errors import CatalogError, InterfaceError, LineageError
 from dpsql.noise import ZeroNoise
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("frames")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet, product: product.parquet}}
+ledger: LEDGER
+privacy: {lineage: shop, cap: 90, unit: person.id, epsilon: 1}
+tables:
+  product: {role: dimension, key: code, private: false}
+  person: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 0, upper: 9, nullable: true},
+    region: {type: string, categories: [north, south], nullable: true},
+    member: {type: bool, nullable: true}}}
+  sales: {role: fact, foreign_keys: {id: person, code: product}, max_ids: 3, columns: {
+    amount: {type: decimal, scale: 2, lower: -5, upper: 5, cuts: {width: 1}, measure: true, nullable: true},
+    paid_on: {type: date, lower: 1969-12-01, upper: 1970-02-28, nullable: true},
+    at: {type: timestamp, grain: hour, lower: 1969-12-30, upper: 1970-01-02, nullable: true},
+    big: {type: int, lower: 0, upper: 5, nullable: true}}}
+views:
+  people: {of: person, axes: [person.age, person.region, person.member]}
+  sold: {of: sales, axes: [sales.amount, {axis: product, by: [kind]}], measures: [count, sales.amount]}
+  days: {of: sales, axes: [sales.paid_on, sales.big]}
+  hours: {of: sales, axes: [sales.at]}
+"""
 KEY = bytes(32)
 
 

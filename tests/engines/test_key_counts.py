@@ -42,13 +42,28 @@ from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
 from tests.engines.servers import Server, new_schema
 from tests.engines.test_template import offset
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.long
 
 KEY = bytes(range(32))
 COEFFICIENTS = coefficients(hashlib.sha256(b"keys" + KEY).digest())
-CATALOG = read_catalog("key_counts")
+CATALOG = """
+dpsql: 1
+name: keys
+source: {kind: KIND, root: "ROOT", tables: {sales: SALES, person: PERSON, shelf: SHELF}}
+privacy: {lineage: keys, cap: 1, epsilon: 1, unit: person.id, delta: 1e-6}
+tables:
+  person: {role: dimension, key: id, private: true}
+  shelf: {role: dimension, key: shelf_id, private: true, columns: {
+    name: {type: string, categories: {private: true, per_unit: 2, most: 60}}, size: {type: int, lower: 0, upper: 3}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {person_id: person, shelf: shelf}, columns: {
+    item: {type: string, categories: {private: true, per_unit: MOST, most: 60}},
+    number: {type: int, categories: {private: true, per_unit: 3, most: 60}}}}
+views:
+  items: {of: sales, axes: [sales.item]}
+  numbers: {of: sales, axes: [sales.number]}
+  shelves: {of: sales, axes: [shelf.name, shelf.size]}
+"""
 ITEMS = [
     "", " ", "tea", "Tea", "tea ", " tea", "7", "07", "é", "é", "ß", "ss", "a\\b", "it's", "${x}", "(other)", "=1+1",
     "te\na", "te\x7fa", "te\u202ea", "\u2066x", "\x85", "x" * 200, "x" * 201, "é" * 100, "é" * 101, "NULL", "Ω",

@@ -28,14 +28,30 @@ from dpsql.central.planned import ReleasePlan
 from dpsql.engines.registry import open_star
 from dpsql.noise import ZeroNoise
 from tests.engines.test_template import offset
-from tests.statements import read_catalog
 from tests.strategies import declared_cells
 
 pytestmark = pytest.mark.long
 
 KEY = bytes(range(1, 33))
 UNIT = 1 << 20
-CATALOG = read_catalog("random_stars")
+CATALOG = """
+dpsql: 1
+name: tiny
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, orders: orders.parquet, person: person.parquet,
+  shop: shop.parquet}}
+privacy: {lineage: tiny, cap: 9, unit: OWNER, epsilon: 1}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 2}}}
+  orders: {role: dimension, key: id, private: true, foreign_keys: {person: person}, columns: {
+    way: {type: string, categories: [a, b], nullable: true}}}
+  shop: {role: dimension, key: id, private: true, columns: {size: {type: int, lower: 0, upper: 2}}}
+  sales: {role: fact, foreign_keys: {order_id: orders, shop: shop}, BOUND columns: {
+    day: {type: int, lower: 0, upper: 2}, paid: {type: int, lower: -2, upper: 4, measure: true}}}
+views:
+  a: {of: sales, axes: [person.age, shop.size], measures: [count, sales.paid]}
+  b: {of: sales, axes: [orders.way, sales.day], measures: [count, sales.paid]}
+  c: {of: sales, axes: [sales.day], measures: [count]}
+"""
 
 
 class Sale(NamedTuple):

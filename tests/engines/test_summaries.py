@@ -16,7 +16,6 @@ from dpsql.engines import summaries as lines
 from dpsql.engines.engine import Engine
 from dpsql.engines.registry import open_engine, open_star
 from tests.engines.servers import Server, new_schema
-from tests.statements import read_catalog
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 
 pytestmark = pytest.mark.long
@@ -102,7 +101,23 @@ def test_spark_gives_what_python_gives(spark: Any, tmp_path: Path) -> None:
     assert by_engine(catalog) == expected(catalog, rows)
 
 
-SHOP = read_catalog("engines_summaries").lstrip()
+SHOP = """\
+dpsql: 1
+name: shop
+source: {kind: KIND, root: ROOT, tables: {customer: customer.KIND, sales: sales.KIND}}
+privacy: {lineage: p, cap: 4, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, columns: {gap: {type: int, lower: 0, upper: 99, nullable: true}},
+    derive: {gap: "date_diff('day', first, second)"}, summaries: {
+    first: {of: sales, is: min(day), type: date}, second: {of: sales, is: "nth(day, 2)", type: date},
+    worth: {of: sales, is: sum(price * pieces), type: decimal, scale: 2, lower: 0, upper: 100},
+    soon: {of: sales,
+      is: "count(*) FILTER (WHERE date_diff('day', first, day) BETWEEN 1 AND 3)", type: int, lower: 0, upper: 9}}}
+  sales: {role: fact, max_ids: 3, foreign_keys: {id: customer}, columns: {
+    day: {type: date}, price: {type: decimal}, pieces: {type: int}}}
+views:
+  gaps: {of: customer, axes: [customer.gap, customer.soon, customer.worth], measures: [count]}
+"""
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

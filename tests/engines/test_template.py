@@ -22,7 +22,6 @@ from dpsql.engines.counting import PRIME, coefficients
 from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
-from tests.statements import read_catalog
 from tests.strategies import declared_cells
 from tests.thinned import by_default
 
@@ -30,7 +29,25 @@ pytestmark = pytest.mark.long
 
 KEY = bytes(range(1, 33))
 TAU = 4
-CATALOG = read_catalog("template")
+CATALOG = """
+dpsql: 1
+name: messy
+source: {kind: parquet, root: ., tables: {sales: SALES, PEOPLEshop: shop.parquet, kind: kind.parquet}}
+privacy: {lineage: messy, cap: 9, unit: UNIT, epsilon: 1, delta: 0}
+tables:
+  person: {role: dimension, key: id, private: true}
+  shop: {role: dimension, key: id, private: true, columns: {size: {type: int, lower: 0, upper: 4}}}
+  kind: {role: dimension, key: id, private: false, columns: {name: {type: string}}}
+  sales: {role: fact, foreign_keys: {FOREIGNshop: shop, kind: kind}, BOUND
+    derive: {half: "100 / (quantity - 2)"},
+    columns: {amount: {type: decimal, scale: 1, lower: -5, upper: 5, measure: true},
+      quantity: {type: int, lower: 0, upper: 3}, half: {type: int, lower: 0, upper: 100, cuts: {width: 50}},
+      sold_on: {type: date, lower: 2025-01-01, upper: 2025-04-30, cuts: {width: month}}}}
+views:
+  a: {of: sales, axes: [sales.quantity, shop.size], measures: [count, sales.amount]}
+  b: {of: sales, axes: [sales.sold_on, {axis: kind, by: [name]}], measures: [count, sales.amount]}
+  c: {of: sales, axes: [sales.half], measures: [count]}
+"""
 BOUNDS = {"row": "", "truncate": f"max_ids: {TAU},", "weight": f"max_ids: {TAU}, bounding: weight,"}
 AMOUNTS = [None, math.nan, math.inf, -math.inf, -0.0, 1e300, 0.05, -0.05, 0.25, 4.99, -4.96, 2.0]
 SHOPS = [(0, 3), (0, 1), (1, None), (2, 9), *((3, size) for size in (4, 2, 2, 3) * 13), (None, 0)]

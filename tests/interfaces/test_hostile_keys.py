@@ -34,10 +34,20 @@ from dpsql.row_expressions import literal
 from tests.command import dpsql_command
 from tests.interfaces.wire_client import serving
 from tests.releases import write_catalog
-from tests.statements import read_catalog
 from tests.thinned import by_default
 
-CATALOG = read_catalog("hostile_keys")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true}
+  sales: {role: fact, max_ids: 1, foreign_keys: {id: person}, columns: {
+    item: {type: string, categories: {private: true, length: 10000, per_unit: 1}}}}
+views:
+  items: {of: sales, axes: [sales.item], measures: [count]}
+"""
 FORMULAS = ("=1+cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)")
 HOSTILE = (
     *FORMULAS, "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'; DROP TABLE sales; --",

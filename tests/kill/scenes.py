@@ -21,12 +21,21 @@ from dpsql.interfaces.cli import main
 from dpsql.ledger import budget_report
 from dpsql.streams.public import read_manifest
 from tests.kill.commands import Call, Outcome, calls, forked
-from tests.statements import read_catalog
 from tests.stream_shop import CATALOG, make_stream_shop
 
 SEXES = "views:\n  sexes: {of: sales, axes: [customer.sex], measures: [count]}\n"
 DAYS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
-SURVEY = read_catalog("scenes_survey")
+SURVEY = """
+dpsql: 1
+name: survey
+privacy: {lineage: survey, cap: 2, unit: row, epsilon: 1}
+SOURCE
+collection: {epsilon: 2}
+tables:
+  answer: {role: fact, columns: {age: {type: int, lower: 0, upper: 7}, amount: {type: int, lower: 0, upper: 9}}}
+views:
+  ages: {of: answer, axes: [answer.age], measures: [count]}
+"""
 PEOPLE = 300
 
 

@@ -24,9 +24,19 @@ from dpsql.central import central, selection
 from dpsql.ledger import budget_report
 from dpsql.ledger import publish as sealing
 from dpsql.noise import ExactNoise, os_entropy
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("key_kills")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: raw, tables: {sales: sales.parquet, person: person.parquet}}
+privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+tables:
+  person: {role: dimension, key: id, private: true}
+  sales: {role: fact, max_ids: 3, foreign_keys: {id: person}, columns: {
+    item: {type: string, categories: {private: true, per_unit: 5, most: 40}}}}
+views:
+  items: {of: sales, axes: [sales.item], measures: [count]}
+"""
 CANARY = b"canary"
 POINTS: dict[str, tuple[Any, str]] = {
     "counting": (ExactNoise, "shown"),

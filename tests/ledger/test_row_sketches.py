@@ -17,9 +17,17 @@ from dpsql.errors import LineageError
 from dpsql.ledger import budget_report
 from dpsql.ledger.rules import FEWEST_ROWS
 from tests.command import dpsql_command
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("row_sketches")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: KIND, root: ROOT, tables: {visits: "WHERE"}}
+privacy: {lineage: LINEAGE, cap: 9, unit: row, epsilon: 1}
+ledger: LEDGER
+tables:
+  visits: {role: fact, columns: {COLUMNS}}
+views: {counts: {of: visits, axes: [visits.AXIS]}}
+"""
 ROWS = "SELECT CAST(i % 10 AS INTEGER) AS age, CAST(i % 7 AS INTEGER) AS size, i AS id FROM range({}) AS t(i)"
 MORE = " UNION ALL SELECT 3, 3, -1"
 AGE, SIZE = "age: {type: int, lower: 0, upper: 9}", "size: {type: int, lower: 0, upper: 6}"

@@ -22,7 +22,6 @@ from dpsql.ledger import memory as memory_module
 from dpsql.ledger.memory import MOST_ROWS, LedgerMemory, memory_of_this_computer
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command
-from tests.statements import read_catalog
 
 CATALOG = """
 dpsql: 1
@@ -33,7 +32,20 @@ tables:
   visits: {role: fact, columns: {age: {type: int, lower: 0, upper: 9}}}
 views: {ages: {of: visits, axes: [visits.age]}}
 """
-STREAM = read_catalog("spend_memory_stream")
+STREAM = """
+dpsql: 1
+name: shop
+source: {root: raw, tables: {visits: visits.parquet}}
+privacy: {lineage: shop, cap: 1, unit: row, epsilon: 1}
+tables:
+  visits:
+    role: fact
+    columns:
+      age: {type: int, lower: 0, upper: 9}
+      day: {type: date, lower: 2026-01-01, upper: 2026-01-04}
+views: {ages: {of: visits, axes: [visits.day, visits.age]}}
+stream: {column: visits.day, grain: day, horizon: 4}
+"""
 ROWS = "SELECT i % 10 AS age, i AS id, DATE '2026-01-01' AS day FROM range(200) AS t(i)"
 REFUSED = r"lineage `shop` has spent before, in another ledger; give --ledger PATH, or --new-ledger if these are other"
 

@@ -21,10 +21,21 @@ from dpsql.local.mechanisms.truncation import bit_cap
 from dpsql.local.run import write_plan
 from dpsql.local.survey import first_guess
 from tests.local.test_local_tau import run
-from tests.statements import read_catalog
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
-CATALOG = read_catalog("forecast")
+CATALOG = """
+dpsql: 1
+name: towns
+privacy: {lineage: towns, cap: 1, unit: row, epsilon: 1}
+collection: {epsilon: 1}
+tables:
+  answer: {role: fact, columns: {
+      age: {type: int, lower: 0, upper: 23}, town: {type: string, categories: [a, b, c, d]},
+      job: {type: string, categories: [p, q, r]}}}
+views:
+  both: {of: answer, axes: [answer.age, answer.town], measures: [count], share: 0.7}
+  jobs: {of: answer, axes: [answer.job], measures: [count], share: 0.3}
+"""
 
 
 @pytest.fixture
@@ -106,7 +117,18 @@ def test_each_way_out_of_the_noise_leads_out(tmp_path: Path) -> None:
     assert write_plan(SURVEY, tmp_path / "q.json", 10**6).ways_out == {}
 
 
-ORDERS = read_catalog("forecast_orders")
+ORDERS = """
+dpsql: 1
+name: orders
+privacy: {lineage: orders, cap: 1, unit: customer.customer_id, epsilon: 1}
+collection: {epsilon: 1}
+tables:
+  customer: {role: dimension, private: true, key: customer_id, columns: {age: {type: int, lower: 18, upper: 89}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 30, columns: {
+      day: {type: int, lower: 0, upper: 99}}}
+views:
+  days: {of: sales, axes: [sales.day, customer.age], measures: [count]}
+"""
 
 
 def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path) -> None:

@@ -31,9 +31,21 @@ from dpsql.local.survey import public_axis_maker, survey_of
 from dpsql.local.tallies import empty_collection
 from dpsql.matrices.blocks import BoxVariance, boxes_from_columns
 from dpsql.release import open_release
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("local_adaptive")
+CATALOG = """
+dpsql: 1
+name: places
+privacy: {lineage: town, cap: 2, unit: row, epsilon: 2}
+collection: {kind: ahead}
+tables:
+  stop:
+    role: fact
+    columns:
+      x: {type: int, lower: 0, upper: 31, cuts: {width: 1}, out_of_domain: drop}
+      y: {type: int, lower: 0, upper: 31, cuts: {width: 1}, out_of_domain: drop}
+      z: {type: int, lower: 0, upper: 31, cuts: {width: 4}, out_of_domain: drop}
+views: {all: {of: stop, axes: AXES, measures: [count]}}
+"""
 PEOPLE = 40_000
 
 

@@ -27,14 +27,42 @@ from dpsql.local.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.model import PrefixVariance
 from dpsql.release.verify import verify
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 PEOPLE = 30_000
 WEAK = joint.Strength(1.0, 1.0, 1e-2)
-HOURS = read_catalog("local_joint_hours")
-SURVEY = read_catalog("local_joint_survey")
+HOURS = """
+dpsql: 1
+name: hours
+privacy: {lineage: town, cap: 4, unit: row, epsilon: 3}
+collection: {epsilon: 3}
+tables:
+  answer:
+    role: fact
+    columns:
+      rise: {type: int, lower: 0, upper: 7, out_of_domain: drop}
+      rest: {type: int, lower: 0, upper: 7, out_of_domain: drop}
+      cups: {type: int, lower: 0, upper: 4, measure: true}
+views:
+  all: {of: answer, axes: [answer.rise, answer.rest], measures: [count, answer.cups]}
+"""
+SURVEY = """
+dpsql: 1
+name: habits
+privacy: {lineage: town, cap: 4, unit: row, epsilon: 3}
+collection: COLLECTION
+tables:
+  answer:
+    role: fact
+    columns:
+      tea: {type: string, categories: [no, yes], out_of_domain: drop}
+      late: {type: string, categories: [no, yes], out_of_domain: drop}
+      quiet: {type: string, categories: [no, yes], out_of_domain: drop}
+      cups: {type: int, lower: 0, upper: 4, measure: true}
+views:
+  all: {of: answer, axes: [answer.tea, answer.late, answer.quiet], measures: [count, answer.cups]}
+"""
 JOINT = "{epsilon: 3, joint: {habit: {axes: [answer.tea, answer.late, answer.quiet], share: 2/5}}}"
 
 

@@ -21,7 +21,6 @@ from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.model import PrefixVariance
-from tests.statements import read_catalog
 
 SIZES = (9, 6)
 
@@ -99,7 +98,20 @@ def test_what_it_errs_by_is_what_independent_views_bring() -> None:
     assert 0.5 < np.var(values) / told < 2  # 40 draws tell a variance to about a quarter
 
 
-CATALOG = read_catalog("local_lprr")
+CATALOG = """
+dpsql: 1
+name: homes
+privacy: {lineage: town, cap: 3, unit: row, epsilon: 3}
+collection: {epsilon: 3, kind: lprr, branching: 4, participation: all}
+tables:
+  answer:
+    role: fact
+    columns:
+      age: {type: int, lower: 0, upper: 15, cuts: {width: 1}, out_of_domain: drop}
+      rooms: {type: int, lower: 0, upper: 7, cuts: {width: 1}, out_of_domain: drop}
+      paid: {type: int, lower: 0, upper: 20, measure: true}
+views: {both: {of: answer, axes: [answer.age, answer.rooms], measures: [count, answer.paid]}}
+"""
 
 
 @pytest.mark.usefixtures("publishes")

@@ -32,11 +32,26 @@ from dpsql.planner.block import Block, one
 from dpsql.planner.plan import views_of
 from dpsql.planner.terms import TRUE, Term
 from dpsql.release import open_release
-from tests.statements import read_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = read_catalog("local_weight")
+CATALOG = """
+dpsql: 1
+name: visits
+privacy: {lineage: town, cap: 8, unit: person.id, epsilon: 2}
+collection: {epsilon: 2, row_bit_cap: 6, row_share: SHARE}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {sex: {type: string, categories: [F, M]}}}
+  visit:
+    role: fact
+    foreign_keys: {person: {references: person, on_missing: drop}}
+    max_ids: 6
+    columns:
+      hour: {type: string, categories: [a, b, c, d, e, f, g, h], out_of_domain: drop}
+      cost: {type: int, lower: 0, upper: 40, measure: true}
+views:
+  hours: {of: visit, axes: [visit.hour], measures: [count, visit.cost]}
+"""
 PEOPLE = 5_000
 EARLY, LATE = "FILTER (WHERE hour < 'd')", "FILTER (WHERE hour >= 'd')"
 

@@ -20,9 +20,33 @@ from dpsql.local.survey import public_axis_maker, survey_of
 from dpsql.local.tallies import RespondentRows
 from dpsql.progress import silent
 from dpsql.release.read import open_release
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("services_rows")
+CATALOG = """
+dpsql: 1
+name: mall
+population: town
+source: {kind: parquet, root: ., tables: {customer: customer.parquet, sale: sale.parquet}}
+privacy: {lineage: mall, cap: 40, unit: customer.id, epsilon: 12}
+collection:
+  row_bit_cap: 3
+  services: {registry: {axes: [customer.age]}, shop: {axes: [sale.kind], measures: [sale.paid]}}
+tables:
+  customer:
+    role: dimension
+    key: id
+    private: true
+    columns: {age: {type: int, lower: 0, upper: 3, cuts: {width: 1}, out_of_domain: drop}}
+  sale:
+    role: fact
+    foreign_keys: {customer: customer}
+    max_ids: 6
+    columns:
+      kind: {type: string, categories: [bread, milk, tea], out_of_domain: drop}
+      paid: {type: int, lower: 10, upper: 50, measure: true}
+views:
+  both: {of: sale, axes: [customer.age, sale.kind], measures: [count, sale.paid]}
+  ages: {of: sale, axes: [customer.age], measures: [count]}
+"""
 PEOPLE = 6_000
 
 

@@ -17,9 +17,23 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("adapted_release")
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: ROOT/ledger.duckdb
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 199}, hour: {type: int, lower: 0, upper: 23},
+    shelf: {type: int, lower: 0, upper: 99}, amount: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  days: {of: sales, axes: [sales.day], measures: [count], share: 0.25}
+  shelves: {of: sales, axes: [sales.shelf], measures: [count], mechanism: diffhr, share: 0.25}
+  hours: {of: sales, axes: [sales.hour], measures: [count], mechanism: signal, share: 0.25}
+  both: {of: sales, axes: [sales.day, sales.hour], measures: {count: 0.5, sales.amount: 0.5}, share: 0.25}
+"""
 
 
 def shop(folder: Path, old: str = "", new: str = "") -> Path:

@@ -9,9 +9,39 @@ from dpsql.errors import NotSupportedError
 from dpsql.noise import ZeroNoise
 from tests.oracle.star import make_shop, publish_shop
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("catalog_lists")
+CATALOG = """
+dpsql: 1
+name: films
+source: {kind: parquet, root: ".", tables: {rental: rental.parquet, customer: customer.parquet, store: store.parquet,
+  country: country.parquet}}
+privacy: {lineage: films, cap: 4, unit: row, epsilon: 4, delta: 0}
+tables:
+  rental:
+    role: fact
+    foreign_keys: {customer_id: customer, store_id: store}
+    columns: {fee: {type: int, lower: 0, upper: 100, measure: true}}
+  customer:
+    role: dimension
+    key: customer_id
+    private: true
+    foreign_keys: {country_id: country}
+    columns: {age: {type: int, lower: 18, upper: 39}}
+  store:
+    role: dimension
+    key: store_id
+    private: false
+    foreign_keys: {country_id: country}
+    columns: {size: {type: int}}
+  country:
+    role: dimension
+    key: country_id
+    private: false
+    columns: {country: {type: string}, continent: {type: string}}
+views:
+  by_store: {of: rental, axes: [{axis: store, by: [country.country, store_id]}], measures: [count, rental.fee]}
+  by_home: {of: rental, axes: [{axis: customer_id.country_id, by: [BY]}, customer.age], measures: [count]}
+"""
 TABLES = {
     "country": "SELECT i AS country_id, 'c' || i AS country, 'k' || (i % 5) AS continent FROM range(109) t(i)",
     "store": "SELECT i AS store_id, 7 * i + 1 AS country_id, 10 * i AS size FROM range(2) t(i)",

@@ -8,9 +8,19 @@ import pytest
 from dpsql.errors import NotSupportedError
 from dpsql.noise import ZeroNoise
 from tests.releases import published, write_catalog
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("equal_columns")
+CATALOG = """
+dpsql: 1
+name: films
+source: {kind: parquet, root: ROOT, tables: {loan: loan.parquet, film: film.parquet, genre: genre.parquet}}
+privacy: {lineage: films, cap: 4, unit: row, epsilon: 4}
+tables:
+  loan: {role: fact, foreign_keys: {film_id: film, next_id: genre, last_id: genre}}
+  film: {role: dimension, key: film_id, private: false, foreign_keys: {film_id: genre}, columns: {}}
+  genre: {role: dimension, key: film_id, private: false, columns: {name: {type: string, categories: [drama, war]}}}
+views:
+  all: {of: loan, axes: [film_id.film_id.name], measures: [count]}
+"""
 TABLES = {
     "loan": "SELECT i % 9 AS film_id, i % 3 AS next_id, i // 3 % 3 AS last_id FROM range(200) t(i)",
     "film": "SELECT i AS film_id FROM range(8) t(i)",

@@ -32,7 +32,6 @@ from dpsql.client.plan import Plan
 from dpsql.errors import UNSEEN, DataError, Error, InternalError
 from dpsql.local.collector import decode_reports
 from dpsql.noise import ZeroNoise
-from tests import statements
 from tests.local_plans import InsecureTestEntropy, all_kinds, plan_of, plan_text
 
 SECONDS = 1.0
@@ -277,7 +276,17 @@ def json_report(draw: random.Random) -> str:
 CSV_ROWS = "id,age,region\n" + "".join(
     f'{i},{18 + i % 30},"{["north", "south"][i % 2]}"\n' for i in range(30)
 )
-STAR = statements.read_catalog("fuzz")
+STAR = """
+dpsql: 1
+name: fuzz
+privacy: {lineage: fuzz, cap: 4, unit: row, epsilon: 1}
+source: {kind: KIND, root: ROOT, tables: {person: person.KIND}}
+tables:
+  person: {role: fact, columns: {
+    age: {type: int, lower: 18, upper: 47, measure: true}, region: {type: string, categories: [north, south]}}}
+views:
+  v: {of: person, axes: [person.age, person.region], measures: [count, person.age]}
+"""
 
 
 def _parquet() -> bytes:

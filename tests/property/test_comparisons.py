@@ -20,7 +20,6 @@ from dpsql.release import Release, open_release
 from dpsql.sql.binding import comparisons
 from tests.release_fixture import make_rows, write_fixture
 from tests.releases import published, seeded, write_catalog
-from tests.statements import read_catalog
 
 DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
 OPERATORS = ["<", "<=", ">", ">=", "=", "<>"]
@@ -35,7 +34,17 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     found.close()
 
 
-PRICES = read_catalog("comparisons_prices")
+PRICES = """
+dpsql: 1
+name: prices
+source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
+privacy: {lineage: prices, cap: 10, unit: row, epsilon: 1.0}
+tables:
+  sales: {role: fact, columns: {
+    price: {type: decimal, scale: 2, lower: -1, upper: 20, nullable: true, cuts: [3, 10]}}}
+views:
+  prices: {of: sales, axes: [sales.price], measures: [count]}
+"""
 
 
 @pytest.fixture(scope="module")

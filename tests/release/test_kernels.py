@@ -13,9 +13,23 @@ import duckdb
 import pytest
 
 from tests.kernels import ROOT, VARIABLE, another, architecture, runnable
-from tests.statements import read_catalog
 
-CATALOG = read_catalog("kernels")
+CATALOG = """
+dpsql: 1
+name: NAME
+source: {root: ., tables: {visits: visits.parquet}}
+privacy: {lineage: NAME, cap: 4, unit: row, epsilon: 1PRIVACY}
+ledger: NAME.duckdb
+tables:
+  visits:
+    role: fact
+    columns:
+      day: {type: date, lower: 2026-01-01, upper: 2026-01-08}
+      age: {type: int, lower: 0, upper: 39}
+      spent: {type: int, lower: 0, upper: 90, measure: true}
+views: {VIEWS}
+STREAM
+"""
 STREAM = "stream: {column: visits.day, grain: day, horizon: 8}"
 VIEWS = """
   planes: {of: visits, axes: [visits.day, visits.age], measures: [count, visits.spent]}

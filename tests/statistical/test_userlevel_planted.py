@@ -19,7 +19,6 @@ from benchmarks.userlevel.stars import Views
 from dpsql.executor.engine import ReleaseEngine
 from tests.releases import published as publish
 from tests.releases import seeded
-from tests.statements import read_catalog
 from tests.userlevel_star import Row, uneven_rows, write_star
 
 DRAWS = 60
@@ -142,7 +141,20 @@ def test_averages_hold_where_heavy_customers_buy_dear(tmp_path: Path) -> None:
     assert held(tmp_path, 0.3) >= least_held(BAR, RELEASES)
 
 
-CATALOG = read_catalog("userlevel_planted")
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ".", tables: {
+  sales: sales.parquet, customer: customer.parquet, product: product.parquet}}
+privacy: {lineage: shop, cap: 1, unit: customer.customer_id, epsilon: 1, delta: 1e-9}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {age: {type: int, lower: 18, upper: 89}}}
+  product: {role: dimension, key: product_id, private: false}
+  sales: {role: fact, max_ids: auto, foreign_keys: {customer_id: customer, product_id: product}, columns: {
+    amount: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true}}}
+views:
+  demand: {of: sales, axes: [customer.age, {axis: product, by: [price]}], measures: [count, sales.amount]}
+"""
 
 
 @pytest.mark.slow

@@ -34,7 +34,6 @@ from tests.local.test_local_adaptive import CATALOG as PLACES
 from tests.local.test_services_release import catalog_text
 from tests.pages import NOT_HERE, blocks, compare, run_command, typed
 from tests.privacy.loss import RawRows, write_side
-from tests.statements import read_catalog
 from tests.stream_shop import CATALOG as DAYS
 from tests.stream_shop import make_stream_shop
 
@@ -43,7 +42,16 @@ DOCS = ROOT / "docs"
 PEOPLE = 400
 Prepare = Callable[[Path], None]
 
-VISITS = read_catalog("guides_run_visits")
+VISITS = """
+dpsql: 1
+name: visits
+privacy: {lineage: visitors, cap: 4, unit: person.id, epsilon: 4}
+collection: {epsilon: 4, tau: estimate, row_share: 1/5}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {}}
+  visit: {role: fact, foreign_keys: {id: person}, max_ids: 5, columns: {hour: {type: int, lower: 0, upper: 7}}}
+views: {hours: {of: visit, axes: [visit.hour], measures: [count]}}
+"""
 ELSEWHERE = {
     "dpsql serve": "tests/interfaces/test_wire.py",
     "psql": "tests/interfaces/test_wire.py",
