@@ -1,4 +1,4 @@
-"""Statements and catalogs as text, for whoever writes no Python: files beside the tests.
+"""Statements and refusals as text, for whoever writes no Python: files beside the tests.
 
 A file of statements has sections:
 
