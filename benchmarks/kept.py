@@ -26,12 +26,16 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.reasons import REASONS
+import yaml
+
 from benchmarks.runs import RUNS, Run
 
 PROJECT = Path(__file__).resolve().parents[1]
 RESULTS = PROJECT / "benchmarks" / "results"
 PAGE = RESULTS / "figures.md"
+REASONS: dict[str, str] = yaml.safe_load(
+    (PROJECT / "benchmarks" / "reasons.yaml").read_text(encoding="utf-8")
+)
 EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py")
 FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
 HEAD = """# The promised figures
@@ -132,7 +136,7 @@ def measure(run: Run) -> list[Kept]:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line)
-    return keep(run, lines, process.returncode, revision, _today())
+    return keep(run, lines, process.returncode, revision, datetime.now(UTC).date().isoformat())
 
 
 def page() -> str:
@@ -186,10 +190,6 @@ def _git(project: Path, *words: str) -> str:
     return subprocess.run(
         ["git", "-C", str(project), *words], check=True, capture_output=True, text=True
     ).stdout
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
 
 
 def main() -> int:

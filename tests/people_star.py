@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import duckdb
+from dpsql.curator.prove.layouts import RawRows
+from tests.releases import write_catalog
 
 MONTHS, STORES = 6, 5
 
@@ -42,30 +43,9 @@ def make_people(folder: Path, *, customers: int = 60, bound: str = "3", privacy:
         for _ in range(chance.randrange(8))
     ]
     returns = [(i, chance.randrange(MONTHS)) for i in range(0, customers, 3) for _ in range(2)]
-    with raw_tables() as raw:
-        raw.executemany("INSERT INTO customer VALUES (?, ?, ?)", people)
-        raw.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", sales)
-        raw.executemany("INSERT INTO returns VALUES (?, ?)", returns)
-        for table in ("customer", "sales", "returns"):
-            raw.execute(f"COPY {table} TO '{folder / table}.parquet'")
-    catalog = folder / "people.yaml"
-    text = CATALOG.replace("ROOT", str(folder)).replace("PRIVACY", privacy).replace("BOUND", bound)
-    catalog.write_text(text)
-    return catalog
-
-
-def raw_tables() -> duckdb.DuckDBPyConnection:
-    """Empty tables of the star."""
-    raw = duckdb.connect()
-    raw.execute("CREATE TABLE customer (id INT, age INT, region VARCHAR)")
-    raw.execute("CREATE TABLE sales (id INT, month INT, store INT, amount INT)")
-    raw.execute("CREATE TABLE returns (id INT, month INT)")
-    return raw
-
-
-def plain(folder: Path) -> duckdb.DuckDBPyConnection:
-    """The same rows for plain SQL."""
-    raw = duckdb.connect()
-    for table in ("customer", "sales", "returns"):
-        raw.execute(f"CREATE TABLE {table} AS FROM '{folder / table}.parquet'")
-    return raw
+    tables = {
+        "customer": RawRows("id INT, age INT, region VARCHAR", people),
+        "sales": RawRows("id INT, month INT, store INT, amount INT", sales),
+        "returns": RawRows("id INT, month INT", returns),
+    }
+    return write_catalog(folder, CATALOG, tables, PRIVACY=privacy, BOUND=bound)

@@ -10,9 +10,11 @@ import duckdb
 
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
+from dpsql.curator.prove.layouts import RawRows, load_tables
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.release import open_release
+from dpsql.row_expressions import identifier
 
 Twins = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 """A release without noise, and plain DuckDB over the same rows."""
@@ -23,21 +25,67 @@ def seeded(seed: int) -> Noise:
     return ExactNoise(insecure_test_entropy(seed))
 
 
-def write_tables(folder: Path, tables: Mapping[str, str]) -> Path:
-    """Write the rows of each query as a Parquet file; returns the folder, made if it is absent."""
+def headed(text: str, files: Mapping[str, str]) -> str:
+    """A catalog; one without a source has that of Parquet files, and a version, a name and a ledger if it has none.
+
+    Args:
+        text: of the catalog; ROOT and LEDGER stand for places.
+        files: by table.
+    """
+    places = ", ".join(f"{table}: {file}" for table, file in files.items())
+    source = f"{{kind: parquet, root: ROOT, tables: {{{places}}}}}"
+    head = (
+        {"dpsql": "1", "name": "star", "ledger": "LEDGER", "source": source}
+        if "\nsource:" not in text
+        else {}
+    )
+    return (
+        "".join(f"{key}: {value}\n" for key, value in head.items() if f"\n{key}:" not in f"\n{text}") + text
+    )
+
+
+def write_tables(folder: Path, tables: Mapping[str, str | RawRows], ending: str = "parquet") -> Path:
+    """Write each table as a file; a query may name tables before its own. Returns the folder, made if it is absent."""
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect() as database:
-        for name, query in tables.items():
-            database.execute(f"COPY ({query}) TO '{folder / name}.parquet'")
+        for name, rows in tables.items():
+            if isinstance(rows, RawRows):
+                load_tables(database, {name: rows})
+            else:
+                database.execute(f"CREATE TABLE {identifier(name)} AS {rows}")
+            database.execute(f"COPY {identifier(name)} TO '{folder / name}.{ending}'")
     return folder
 
 
-def write_catalog(folder: Path, text: str, tables: Mapping[str, str] | None = None) -> Path:
-    """Write the rows of each query, and a catalog about them; ROOT in it is the folder."""
+def write_catalog(
+    folder: Path, text: str, tables: Mapping[str, str | RawRows] | None = None, **words: object
+) -> Path:
+    """Write the rows of some tables, and a catalog about them.
+
+    Args:
+        folder: made if it is absent.
+        text: of the catalog, but for what `headed` adds; ROOT in it is the folder, LEDGER a file there.
+        tables: queries, or rows as they are.
+        words: what else stands for other words in the text.
+
+    Returns:
+        The catalog.
+    """
     write_tables(folder, tables or {})
-    catalog = folder / "catalog.yaml"
-    catalog.write_text(text.replace("ROOT", str(folder)))
-    return catalog
+    if tables:
+        text = headed(text, {table: f"{table}.parquet" for table in tables})
+    for word, value in (words | {"LEDGER": "ROOT/ledger", "ROOT": folder}).items():
+        text = text.replace(word, str(value))
+    (folder / "catalog.yaml").write_text(text)
+    return folder / "catalog.yaml"
+
+
+def plain_tables(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Plain DuckDB over the Parquet files of a folder."""
+    raw = duckdb.connect()
+    for file in folder.glob("*.parquet"):
+        raw.execute(f"CREATE TABLE {identifier(file.stem)} AS FROM '{file}'")
+    return raw
 
 
 def published(

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
+from dpsql.curator.prove.layouts import RawRows
+from tests.releases import write_catalog
+
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: ledger.duckdb
-source: {{kind: parquet, root: {root}, tables: {{sales: sales.parquet, buyer: buyer.parquet}}}}
-privacy: {{lineage: shop, cap: 100, unit: buyer.id, epsilon: {epsilon}, delta: {delta}}}
+privacy: {lineage: shop, cap: 100, unit: buyer.id, epsilon: EPSILON, delta: DELTA}
 tables:
-  buyer: {{role: dimension, key: id, private: true, columns: {{branch: {{type: string, categories: [n, s]}}}}}}
+  buyer: {role: dimension, key: id, private: true, columns: {branch: {type: string, categories: [n, s]}}}
   sales:
     role: fact
     max_ids: auto
-    foreign_keys: {{id: buyer}}
+    foreign_keys: {id: buyer}
     columns:
-      amount: {{type: int, lower: 0, upper: 1000, measure: true, cuts: [1, 10, 20, 50, 100, 200, 500]}}
+      amount: {type: int, lower: 0, upper: 1000, measure: true, cuts: [1, 10, 20, 50, 100, 200, 500]}
 views:
-  amounts: {{of: sales, axes: [sales.amount], measures: [count, sales.amount]}}
-  branches: {{of: sales, axes: [buyer.branch], measures: [count]}}
+  amounts: {of: sales, axes: [sales.amount], measures: [count, sales.amount]}
+  branches: {of: sales, axes: [buyer.branch], measures: [count]}
 """
 EDGES = (0, 1, 10, 20, 50, 100, 200, 500, 1001)
 
@@ -32,19 +30,10 @@ def write_star(
     folder: Path, owner: np.ndarray, amount: np.ndarray, *, epsilon: str = "2", delta: str = "1e-6"
 ) -> Path:
     """Write sales of these owners and amounts; returns the catalog."""
-    people = np.unique(owner)
-    with duckdb.connect() as db:
-        for table, columns in (
-            ("sales", {"id": owner, "amount": np.clip(amount, 0, 1000).astype(np.int64)}),
-            ("buyer", {"id": people, "branch": np.where(people % 2, "n", "s")}),
-        ):
-            lists = [values.tolist() for values in columns.values()]
-            names = ", ".join(f"unnest(?) AS {name}" for name in columns)
-            db.execute(f"CREATE TABLE {table} AS SELECT {names}", lists)
-            db.execute(f"COPY {table} TO '{folder / table}.parquet'")
-    catalog = folder / "shop.yaml"
-    catalog.write_text(CATALOG.format(root=folder, epsilon=epsilon, delta=delta))
-    return catalog
+    sales = np.transpose([owner, np.clip(amount, 0, 1000).astype(np.int64)]).tolist()
+    buyer = "SELECT DISTINCT id, CASE WHEN id % 2 = 1 THEN 'n' ELSE 's' END AS branch FROM sales ORDER BY id"
+    tables = {"sales": RawRows("id BIGINT, amount BIGINT", sales), "buyer": buyer}
+    return write_catalog(folder, CATALOG, tables, EPSILON=epsilon, DELTA=delta)
 
 
 def spenders(people: int = 4000, seed: int = 6) -> tuple[np.ndarray, np.ndarray]:

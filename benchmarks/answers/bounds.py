@@ -54,47 +54,10 @@ class Star(NamedTuple):
     conditions: Mapping[str, Sequence[str]]
 
 
-STARS = (
-    Star(
-        "foodmart_user", "sales_fact_1997", 20, 1000, {}, "store_sales",
-        {
-            "JOIN customer USING (customer_id)": ("yearly_income",),
-            "JOIN time_by_day USING (time_id)": ("EXTRACT(MONTH FROM the_date)",),
-            "JOIN product USING (product_id) JOIN product_class USING (product_class_id)": ("product_department",),
-        },
-        {
-            "JOIN time_by_day USING (time_id)": ("the_date >= DATE '1997-07-01'",),
-            "JOIN product USING (product_id)": ("SRP < 2", "SRP BETWEEN 1 AND 3"),
-        },
-    ),
-    Star(
-        "online_retail_user", "invoice_line", 60, 10_000, {"delta": 0}, "amount",
-        {"": ("hour", "DATE_TRUNC('month', InvoiceDate)"), "JOIN customer USING (CustomerID)": ("country",)},
-        {
-            "": ("hour < 12", "InvoiceDate >= TIMESTAMP '2011-09-01'"),
-            "JOIN product USING (StockCode)": ("median_price < 3",),
-            "JOIN customer USING (CustomerID)": ("country = 'France'",),
-        },
-    ),
-    Star(
-        "ssb_user", "lineorder", 250, 1000, {}, "lo_revenue",
-        {
-            "JOIN customer ON lo_custkey = c_custkey": ("c_mktsegment",),
-            "JOIN dates ON lo_orderdate = d_datekey": ("d_year",),
-            "JOIN part ON lo_partkey = p_partkey": ("p_category",),
-            "JOIN supplier ON lo_suppkey = s_suppkey": ("s_nation",),
-        },
-        {
-            "JOIN dates ON lo_orderdate = d_datekey": ("d_year >= 1996",),
-            "JOIN part ON lo_partkey = p_partkey": ("p_category < 'MFGR#3'",),
-        },
-    ),
-    Star(
-        "blackfriday", "purchase", 5, 1000, {"unit": "users.User_ID"}, "Purchase",
-        {"JOIN users USING (User_ID)": ("Age", "Gender", "City_Category", "Occupation")},
-        {"JOIN users USING (User_ID)": ("Age = '26-35'", "Gender = 'F'", "Occupation < 10", "City_Category < 'C'")},
-    ),
-)  # fmt: skip
+STARS = tuple(
+    Star(**star)
+    for star in yaml.safe_load(Path(__file__).with_name("bounds.yaml").read_text(encoding="utf-8"))
+)
 """`max_ids` cuts 25% to 59% of the rows."""
 
 

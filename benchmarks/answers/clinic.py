@@ -17,9 +17,10 @@ from typing import Any
 
 import duckdb
 
+from dpsql.curator.prove.layouts import RawRows, load_tables
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
-from tests.releases import published
+from tests.releases import published, write_tables
 
 FIRST_DAY = datetime.date(2024, 1, 1)
 DAYS = 180
@@ -160,9 +161,7 @@ def made(seed: int) -> dict[str, Rows]:
 def filled(tables: Mapping[str, str], rows: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     """Tables of these columns and rows in DuckDB."""
     raw = duckdb.connect()
-    for table, columns in tables.items():
-        raw.execute(f"CREATE TABLE {table} ({columns})")
-        raw.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in rows[table][0])})", rows[table])
+    load_tables(raw, {table: RawRows(columns, rows[table]) for table, columns in tables.items()})
     return raw
 
 
@@ -170,10 +169,9 @@ def exact_release(
     catalog: Path, text: str, tables: Mapping[str, str], rows: Mapping[str, Rows]
 ) -> ReleaseEngine:
     """The release without noise of a catalog whose tables lie in `data`, opened."""
-    (catalog.parent / "data").mkdir(parents=True)
-    with filled(tables, rows) as raw:
-        for table in tables:
-            raw.execute(f"COPY {table} TO '{catalog.parent / 'data' / table}.parquet' (FORMAT parquet)")
+    write_tables(
+        catalog.parent / "data", {name: RawRows(kinds, rows[name]) for name, kinds in tables.items()}
+    )
     catalog.write_text(text)
     return published(catalog, ZeroNoise(), catalog.stem, key=b"k" * 32)
 

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from benchmarks.composites.star import redrawn
@@ -22,6 +21,7 @@ from benchmarks.figures import Figures
 from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.results.result import Result
+from tests.releases import write_tables
 
 GROUPS, RELEASES, SEED = 60, 240, 20261123
 LEVEL, LEAST, NORMAL = 0.95, 0.93, 1.959964
@@ -73,7 +73,7 @@ class Coverage:
 def measured(star: str, counts: np.ndarray, releases: int, folder: Path) -> dict[str, Coverage]:
     """Coverage of each statement on one star, over releases of both noises."""
     rows = " UNION ALL ".join(f"SELECT {shop} AS shop FROM range({n})" for shop, n in enumerate(counts))
-    duckdb.sql(f"COPY ({rows}) TO '{folder}/{star}.parquet'")
+    write_tables(folder, {star: rows})
     found = {name: Coverage() for name in STATEMENTS}
     for delta in DELTAS:
         file = folder / f"{star}-{delta}.yaml"

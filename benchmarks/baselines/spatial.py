@@ -40,14 +40,10 @@ def _sums(counts: IntArray, across: IntArray, down: IntArray) -> IntArray:
     return np.asarray(np.add.reduceat(np.add.reduceat(counts, across[:-1], axis=0), down[:-1], axis=1))
 
 
-def _rows(counts: IntArray, epsilon: Fraction, noise: Noise) -> float:
-    """A noisy number of rows, at least 1."""
-    return max(1.0, float(_noisy(counts.sum(keepdims=True), epsilon, noise)[0, 0]))
-
-
 def ag(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """The adaptive grid; each coarse count is averaged with the sum of the finer ones in it."""
-    rows = _rows(counts, epsilon * ROWS_SHARE, noise)
+    # a noisy number of rows, at least 1
+    rows = max(1.0, float(_noisy(counts.sum(keepdims=True), epsilon * ROWS_SHARE, noise)[0, 0]))
     rest = epsilon * (1 - ROWS_SHARE)
     side = max(10, int(np.ceil((rows * float(rest) / UNIFORM) ** 0.5 / 4)))
     across, down = (_edges(n, side) for n in counts.shape)

@@ -37,7 +37,7 @@ from dpsql.mechanisms.designs.blocks import Blocks, forecast
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
 from dpsql.mechanisms.designs.question import FamilyAxis, Grains
 from dpsql.mechanisms.distribution import LAPLACE, NoisyRows
-from tests.releases import published, seeded
+from tests.releases import published, seeded, write_catalog
 
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
 RUNS, RIVAL_RUNS, ASKED = 20, 6, 40
@@ -175,10 +175,7 @@ def rivals(counts: IntArray, epsilon: Fraction, runs: int) -> dict[str, float]:
 
 
 CATALOG = """
-dpsql: 1
 name: plane
-ledger: ROOT/ledger.duckdb
-source: {kind: parquet, root: ROOT, tables: {hits: hits.parquet}}
 privacy: {lineage: p, cap: 9, unit: row, epsilon: EPSILON}
 tables:
   hits: {role: fact, columns: {
@@ -214,11 +211,10 @@ def released(name: str, epsilon: Fraction, measures: str, select: str, seed: int
     """
     source = datasets.data_root() / "dpbench-2d" / "dpbench_2d_nonzero.parquet"
     with tempfile.TemporaryDirectory(prefix="dpsql-blocks-") as folder, duckdb.connect() as raw:
-        raw.execute(f"""COPY (SELECT x, y, {VALUES} AS v FROM (SELECT x, y, unnest(range(n)) AS i
-                        FROM '{source}' WHERE dataset = '{name}')) TO '{folder}/hits.parquet'""")
-        text = CATALOG.replace("ROOT", folder).replace("EPSILON", str(float(epsilon)))
-        catalog = Path(folder) / "plane.yaml"
-        catalog.write_text(text.replace("MEASURES", measures))
+        hits = f"""SELECT x, y, {VALUES} AS v FROM (SELECT x, y, unnest(range(n)) AS i
+                   FROM '{source}' WHERE dataset = '{name}')"""
+        words = {"EPSILON": float(epsilon), "MEASURES": measures}
+        catalog = write_catalog(Path(folder), CATALOG, {"hits": hits}, **words)
         return _ask(published(catalog, seeded(seed), key=b"k" * 32), raw, f"{folder}/hits.parquet", select)
 
 

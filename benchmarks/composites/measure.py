@@ -13,46 +13,16 @@ from pathlib import Path
 from benchmarks.composites.star import Publish, clinic
 from benchmarks.figures import Figures
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from tests.statements import sections
 
 RELEASES = 200
 LEVEL = 0.95
 
-BY_WARD = "(SELECT ward, COUNT(*) AS n, SUM(cost) AS s, AVG(cost) AS m FROM clinic GROUP BY ward) AS g"
-BY_DAY = "(SELECT day, COUNT(*) AS n, SUM(cost) AS s FROM clinic GROUP BY day) AS g"
-BY_AGE = "(SELECT age // 10 AS decade, COUNT(*) AS n, SUM(cost) AS s FROM clinic GROUP BY 1) AS g"
 
 STATEMENTS: dict[str, tuple[str, ...]] = {
-    "linear": (
-        f"SELECT SUM(n), SUM(s), AVG(n) FROM {BY_WARD}",
-        f"SELECT SUM(n) FILTER (WHERE decade < 5) - SUM(n) FILTER (WHERE decade >= 5) FROM {BY_AGE}",
-        f"SELECT SUM(n) OVER (ORDER BY day), SUM(s) OVER (ORDER BY day) FROM {BY_DAY}",
-        f"SELECT n - LAG(n) OVER (ORDER BY day) FROM {BY_DAY}",
-        "SELECT a.n - b.n FROM (SELECT COUNT(*) AS n FROM clinic WHERE age < 50) AS a, "
-        "(SELECT COUNT(*) AS n FROM clinic WHERE day <= 6) AS b",
-        "SELECT SUM(n) FROM (SELECT COUNT(*) AS n FROM clinic WHERE age < 30 AND ward = 'a' UNION ALL "
-        "SELECT COUNT(*) FROM clinic WHERE day > 8 AND ward = 'a') AS u",
-        "SELECT (SELECT SUM(cost) FROM clinic WHERE ward = 'b' AND age < 60) "
-        "- (SELECT SUM(cost) FROM clinic WHERE ward = 'b' AND day < 7)",
-    ),
-    "ratio": (
-        f"SELECT n / SUM(n) OVER (), s / SUM(s) OVER () FROM {BY_WARD}",
-        f"SELECT SUM(s) / SUM(n), SUM(s) FILTER (WHERE day > 6) / SUM(s) FROM {BY_DAY}",
-        "SELECT (SELECT COUNT(*) FROM clinic WHERE age < 40) / (SELECT COUNT(*) FROM clinic WHERE day < 5)",
-        "SELECT (n - LAG(n) OVER (ORDER BY day)) / LAG(n) OVER (ORDER BY day) FROM " + BY_DAY,
-    ),
-    "smooth": (
-        "SELECT AVG(cost) FILTER (WHERE age < 50) - AVG(cost) FILTER (WHERE age >= 50) FROM clinic",
-        f"SELECT m - (SELECT AVG(cost) FROM clinic) FROM {BY_WARD}",
-        f"SELECT n * m, n * n FROM {BY_WARD}",
-        f"SELECT AVG(m), SUM(m * n) / SUM(n) FROM {BY_WARD}",
-        f"SELECT (n / SUM(n) OVER ()) * (s / SUM(s) OVER ()) FROM {BY_WARD}",
-    ),
-    "near zero": (
-        f"SELECT a.n / b.n FROM {BY_DAY.replace('AS g', 'AS a')}, "
-        "(SELECT COUNT(*) AS n FROM clinic WHERE ward IS NULL AND age >= 90) AS b",
-        "SELECT AVG(cost) FILTER (WHERE ward IS NULL AND age >= 90) - AVG(cost) FROM clinic",
-    ),
-}  # fmt: skip
+    name: tuple(text for text, _ in statements)
+    for name, statements in sections(Path(__file__).with_name("statements.sql")).items()
+}
 """Statements of one class; every noisy number of theirs counts."""
 
 

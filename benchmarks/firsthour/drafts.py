@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
+import yaml
 
 from benchmarks.central.datasets import data_root
 from benchmarks.figures import Figures, exit_code
@@ -20,49 +21,11 @@ from dpsql.api import publish
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.draft import CatalogDraft, draft_from_source, leave_open
 
-FOREIGN_KEYS = {
-    "blackfriday-sample": {("purchase", "User_ID", "users"), ("purchase", "Product_ID", "products")},
-    "chinook": {
-        ("Album", "ArtistId", "Artist"), ("Invoice", "CustomerId", "Customer"), ("InvoiceLine", "InvoiceId", "Invoice"),
-        ("InvoiceLine", "TrackId", "Track"), ("Track", "AlbumId", "Album"), ("Track", "MediaTypeId", "MediaType"),
-        ("Track", "GenreId", "Genre"),
-    },
-    "foodmart": {
-        ("customer", "customer_region_id", "region"), ("product", "product_class_id", "product_class"),
-        ("store", "region_id", "region"),
-        *(
-            (fact, f"{name}_id", table)
-            for fact in ("sales_fact_1997", "sales_fact_dec_1998")
-            for name, table in (("product", "product"), ("time", "time_by_day"), ("customer", "customer"),
-                                ("promotion", "promotion"), ("store", "store"))
-        ),
-    },
-    "northwind": {
-        ("OrderDetails", "OrderID", "Orders"), ("OrderDetails", "ProductID", "Products"),
-        ("Orders", "CustomerID", "Customers"), ("Orders", "EmployeeID", "Employees"), ("Orders", "ShipVia", "Shippers"),
-        ("Products", "SupplierID", "Suppliers"), ("Products", "CategoryID", "Categories"),
-    },
-    "nyc-green-taxi": {
-        ("green_trips_2020q4", "PULocationID", "zone"), ("green_trips_2020q4", "DOLocationID", "zone"),
-    },
-    "online-retail": {
-        ("invoice_line", "InvoiceNo", "invoice_country"), ("invoice_line", "StockCode", "product"),
-        ("invoice_line", "CustomerID", "customer"),
-    },
-    "ssb-sf0.1": {
-        ("lineorder", "lo_custkey", "customer"), ("lineorder", "lo_partkey", "part"),
-        ("lineorder", "lo_suppkey", "supplier"), ("lineorder", "lo_orderdate", "dates"),
-        ("lineorder", "lo_commitdate", "dates"),
-    },
-    "adult": set(), "bfive": set(), "dpbench-1d": set(), "dpbench-2d": set(),
-}  # fmt: skip
+STARS = yaml.safe_load(Path(__file__).with_name("stars.yaml").read_text(encoding="utf-8"))
+FOREIGN_KEYS = {star: {tuple(key.split()) for key in known["foreign_keys"]} for star, known in STARS.items()}
 """Star -> the foreign keys that people know it to have: (table, column, referenced table)."""
 
-UNITS = {
-    "blackfriday-sample": "users.User_ID", "chinook": "Customer.CustomerId", "foodmart": "customer.customer_id",
-    "northwind": "Customers.CustomerID", "online-retail": "customer.CustomerID", "ssb-sf0.1": "customer.c_custkey",
-    "bfive": "bfive.pid", "adult": "", "nyc-green-taxi": "", "dpbench-1d": "", "dpbench-2d": "",
-}  # fmt: skip
+UNITS = {star: known["unit"] for star, known in STARS.items()}
 """Star -> its people; empty where nobody could know, and the draft must ask."""
 
 

@@ -42,7 +42,7 @@ PACKAGES = {
         "tests/mechanisms/test_view.py", "tests/mechanisms/test_strategy.py",
         "tests/mechanisms/test_joint_tree.py",
         "tests/matrices/test_levels.py", "tests/privacy/test_auditor_gaussian.py", "tests/privacy/test_path_sums.py",
-        "tests/privacy/test_joint_rows.py", "tests/mechanisms/test_bound.py",
+        "tests/privacy/test_joint_draws.py", "tests/mechanisms/test_bound.py",
         "tests/mechanisms/test_cells_meet_noise.py",
     ),
     "dpsql/ledger": (

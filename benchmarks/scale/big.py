@@ -32,6 +32,7 @@ from dpsql.executor.recombine import node_list
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import Release, open_release
 from dpsql.release.read import READING
+from tests.releases import write_tables
 
 LEAVES, ROWS, RANGES = 3072, 1_000_000, 41
 MOST_TIMES = 4.0
@@ -52,12 +53,9 @@ views:
 
 def publish(folder: Path) -> None:
     """Make the star and its release."""
-    with duckdb.connect() as raw:
-        column = f"CAST(hash(i * 2 + {{}}) % {LEAVES} AS INTEGER)"
-        raw.execute(
-            f"COPY (SELECT {column.format(0)} AS x, {column.format(1)} AS y FROM range({ROWS}) AS t(i)) "
-            f"TO '{folder / 'sales.parquet'}'"
-        )
+    column = f"CAST(hash(i * 2 + {{}}) % {LEAVES} AS INTEGER)"
+    rows = f"SELECT {column.format(0)} AS x, {column.format(1)} AS y FROM range({ROWS}) AS t(i)"
+    write_tables(folder, {"sales": rows})
     (folder / "big.yaml").write_text(CATALOG, encoding="utf-8")
     noise = ExactNoise(insecure_test_entropy(1))
     publish_release(load_catalog(folder / "big.yaml"), folder / "big.dpsql", noise=noise, key=bytes(32))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
+from tests.releases import write_tables
 
 CATALOG = """
 dpsql: 1
@@ -71,9 +71,7 @@ def make_star(folder: Path, facts: int, customers: int = 200_000, products: int 
         "(hash(i, 9) % 22)::INTEGER AS quantity, DATE '2025-01-01' + (hash(i, 10) % 370)::INTEGER AS sold_on, "
         f"['web', 'shop', 'phone', 'fax'][(1 + hash(i, 11) % 4)::INTEGER] AS channel FROM range({facts}) t(i)",
     }
-    with duckdb.connect() as db:
-        for name, query in tables.items():
-            db.execute(f"COPY ({query}) TO '{folder / name}.parquet' (FORMAT parquet)")
+    write_tables(folder, tables)
 
 
 def write_catalog(folder: Path, bounding: str) -> Path:

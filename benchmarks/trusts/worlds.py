@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
 from dpsql.examples.retail import make_star, write_star
+from tests.releases import write_tables
 
 SEED, PEOPLE, BOXES = 3, 50_000, 48
 FOUR, FIFTEEN = (30, 45, 65), (20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85)
@@ -123,17 +123,11 @@ def foodmart(data: Path) -> World:
         f"WHEN split_part(yearly_income, ' ', 1) = '{word}' THEN {i}" for i, word in enumerate(order)
     )
 
-    def write(folder: Path) -> None:
-        folder.mkdir()
-        with duckdb.connect() as raw:
-            raw.execute(f"COPY (SELECT *, CASE {levels} END AS income FROM '{data}/customer.parquet') "
-                        f"TO '{folder}/customer.parquet'")  # fmt: skip
-            sales = (
-                f"SELECT customer_id, the_date AS sold_on, store_sales FROM '{data}/sales_fact_1997.parquet' "
-                f"JOIN '{data}/time_by_day.parquet' USING (time_id)"
-            )
-            raw.execute(f"COPY ({sales}) TO '{folder}/sales.parquet'")
-
+    tables = {
+        "customer": f"SELECT *, CASE {levels} END AS income FROM '{data}/customer.parquet'",
+        "sales": f"SELECT customer_id, the_date AS sold_on, store_sales FROM '{data}/sales_fact_1997.parquet' "
+        f"JOIN '{data}/time_by_day.parquet' USING (time_id)",
+    }
     starts = tuple(range(9))
     return World(
         catalog=f"""
@@ -155,7 +149,7 @@ views:
         key="customer_id",
         joined="sales JOIN customer USING (customer_id)", starts=starts,
         boxes=_ranges(starts, _month_ranges("sold_on")),
-        write=write,
+        write=lambda folder: write_tables(folder, tables),
         facts="SELECT customer_id::VARCHAR AS unit, income, "
         "least(1.0, 10.0 / count(*) OVER (PARTITION BY customer_id)) AS w, store_sales, sold_on "
         "FROM 'ROOT/sales.parquet' JOIN 'ROOT/customer.parquet' USING (customer_id)",
@@ -166,13 +160,8 @@ def adult(data: Path) -> World:
     """Adult's people by age of fifteen groups, hours a week and sex."""
     starts = (17, *FIFTEEN, 91)
 
-    def write(folder: Path) -> None:
-        folder.mkdir()
-        files = f"['{data}/adult_train.parquet', '{data}/adult_test.parquet']"
-        with duckdb.connect() as raw:
-            raw.execute(f"COPY (SELECT row_number() OVER () AS id, age, hours_per_week AS hours, sex, education_num "
-                        f"FROM read_parquet({files}, union_by_name = true)) TO '{folder}/person.parquet'")  # fmt: skip
-
+    person = f"""SELECT row_number() OVER () AS id, age, hours_per_week AS hours, sex, education_num FROM read_parquet(
+        ['{data}/adult_train.parquet', '{data}/adult_test.parquet'], union_by_name = true)"""
     hours = [(a, b) for a in range(1, 92, 10) for b in range(a + 9, 101, 10)]
     central = [f"hours BETWEEN {a} AND {b}{sex}" for a, b in hours
                for sex in ("", " AND sex = 'Male'", " AND sex = 'Female'")]  # fmt: skip
@@ -193,6 +182,6 @@ views:
 """,
         column="age", measure="education_num", summed="person.education_num", people="person", key="id",
         joined="person", starts=starts,
-        boxes=_ranges(starts, central), write=write,
+        boxes=_ranges(starts, central), write=lambda folder: write_tables(folder, {"person": person}),
         facts="SELECT id::VARCHAR AS unit, age, 1.0 AS w, education_num, hours, sex FROM 'ROOT/person.parquet'",
     )  # fmt: skip

@@ -26,7 +26,7 @@ from dpsql.noise import ExactNoise, os_entropy
 from tests.privacy.joints import JOINTS, TIGHT, Joint
 from tests.privacy.loss import measure
 from tests.privacy.plant import is_found, planted
-from tests.privacy.test_joint_rows import MANY
+from tests.privacy.test_joint_draws import MANY
 
 STARS = 300
 CATALOGS = Path(__file__).parents[2] / "catalog"

@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
 from dpsql.curator.forecast import plan_catalog
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
 from dpsql.interfaces.web.explore.answers import Explorer
@@ -32,9 +32,6 @@ from tests.interfaces_release import CATALOG, build
 
 UNMEASURED = "of the bounded rows; rows beyond max_ids were not measured"
 STAR = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: ".", tables: {sales: sales.parquet, customer: customer.parquet}}
 privacy: {lineage: shop, cap: 9000, unit: customer.customer_id, epsilon: 400}
 tables:
   customer: {role: dimension, key: customer_id, private: true, columns: {
@@ -63,26 +60,17 @@ def published(
     taste: int = 0,
 ) -> ReleaseEngine:
     """A star of 2,000 people with 1 to `most` rows, of which ten count; most rows of heavy people have kind `taste`."""
-    folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(5)
     many = np.minimum(most, np.ceil(dice.lognormal(1.5, 1.0, 2000))).astype(int)
     owner = np.repeat(np.arange(2000), many)
     kind, amount = dice.integers(0, 4, len(owner)), dice.integers(0, 60, len(owner))
     kind = np.where((many[owner] > 10) & (amount < 40), taste, kind) if taste else kind
-    with duckdb.connect() as connection:
-        connection.execute(
-            "CREATE TABLE sales AS SELECT unnest(?)::INT AS customer_id, unnest(?)::INT AS kind, "
-            "unnest(?)::INT AS amount, unnest(?)::INT AS balance",
-            [each.tolist() for each in (owner, kind, amount, dice.integers(-40, 41, len(owner)))],
-        )
-        connection.execute(
-            "CREATE TABLE customer AS SELECT range::INT AS customer_id, "
-            "CASE WHEN range % 3 = 0 THEN 'east' ELSE 'west' END AS region FROM range(2000)"
-        )
-        for table in ("sales", "customer"):
-            connection.execute(f"COPY {table} TO '{folder / table}.parquet'")
-    (folder / "shop.yaml").write_text(star.replace("SHARE", share))
-    return releases.published(folder / "shop.yaml", noise or releases.seeded(3))
+    columns = (owner, kind, amount, dice.integers(-40, 41, len(owner)))
+    sales = RawRows("customer_id INT, kind INT, amount INT, balance INT", np.transpose(columns).tolist())
+    region = "CASE WHEN range % 3 = 0 THEN 'east' ELSE 'west' END AS region"
+    customer = f"SELECT range::INT AS customer_id, {region} FROM range(2000)"
+    catalog = releases.write_catalog(folder, star, {"sales": sales, "customer": customer}, SHARE=share)
+    return releases.published(catalog, noise or releases.seeded(3))
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +80,7 @@ def measured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Relea
 
 def exact(answerer: ReleaseEngine, sql: str) -> list[tuple[float, ...]]:
     """The same statement over all raw rows."""
-    folder = answerer.release.path.parent
-    with duckdb.connect() as connection:
-        for table in ("sales", "customer"):
-            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder / table}.parquet'")
+    with releases.plain_tables(answerer.release.path.parent) as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -351,7 +336,7 @@ def test_predictions_are_what_answers_show_when_nobody_has_rows_beyond_the_bound
         "SELECT COUNT(*) FROM sales", "SELECT SUM(amount) FROM sales", kinds,
         "SELECT COUNT(*) FROM sales WHERE kind = 2", "SELECT COUNT(DISTINCT customer_id) FROM sales",
     ]  # fmt: skip
-    planned = plan_catalog(load_catalog(tmp_path / "shop.yaml"), statements)
+    planned = plan_catalog(load_catalog(tmp_path / "catalog.yaml"), statements)
     for query, sql in zip(planned.queries, statements, strict=True):
         result = asked.query(sql)
         for column in query.columns:

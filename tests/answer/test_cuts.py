@@ -22,6 +22,7 @@ from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.terms import Expression, Predicate, Term
 from dpsql.results.render import render
 from tests.releases import published, seeded, write_catalog
+from tests.statements import sections
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -42,6 +43,7 @@ views:
   days: {of: sales, axes: [{axis: sales.day, cuts: {width: 10}}, {axis: sales.shop, cuts: {width: 5}}],
     measures: [count, sales.paid, sales.change]}
 """
+FILE = sections(Path(__file__).with_name("cuts.sql"))
 EARLY = "i // 30 * 10"  # all rows of a bin on its first day
 LATE = "i // 30 * 10 + 9"
 EVEN = "i % 100"
@@ -231,18 +233,9 @@ def limited(exact: dict[str, ReleaseEngine]) -> ReleaseEngine:
     return ReleaseEngine(exact["even"].release)
 
 
-@pytest.mark.parametrize(("where", "share", "edges"), [
-    ("day = 20", "100%", "20, 30"),
-    ("day BETWEEN 21 AND 23", "100%", "20, 30"),
-    ("day BETWEEN 5 AND 24 AND shop < 8", "69%", "0, 10, 20, 30"),  # 1 - 1/2 x 1/1.6
-    ("day BETWEEN 25 AND 44 AND shop > 2", "64%", "20, 30, 40, 50"),
-    ("day < 3 OR day > 95", "100%", "0, 10, 90 (the last holds 99, where it ends)"),
-    ("day >= 90 AND day < 99", "100%", "90 (the last holds 99, where it ends)"),
-    ("day % 7 = 0", "100%", "0, 10, 20, 30, 40, 50, .."),
-])  # fmt: skip
-def test_what_is_mostly_interpolated_is_refused(
-    limited: ReleaseEngine, where: str, share: str, edges: str
-) -> None:
+@pytest.mark.parametrize(("where", "refused"), FILE["mostly interpolated"])
+def test_what_is_mostly_interpolated_is_refused(limited: ReleaseEngine, where: str, refused: str) -> None:
+    share, _, edges = refused.partition(" at ")
     with pytest.raises(PartialBinError) as caught:
         limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
     assert f"{share} of the answer would be interpolated, more than half" in caught.value.reason
@@ -252,33 +245,11 @@ def test_what_is_mostly_interpolated_is_refused(
     assert asking.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
 
 
-HALF = (
-    "day < 20", "day BETWEEN 5 AND 24", "day BETWEEN 5 AND 34", "NOT day BETWEEN 3 AND 47", "day < 14 AND shop < 5",
-    "day BETWEEN 21 AND 23 OR shop < 5",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("statement", "culprit", "group"), [
-    *((f"SELECT COUNT(*) FROM sales WHERE {where}", None, None) for where in HALF),
-    ("SELECT day % 24 AS h, COUNT(*) FROM sales GROUP BY h", "sales.day % 24", "of the group (0)"),
-    ("SELECT day // 15, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", None, None),
-    ("SELECT day // 14, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", "sales.day // 14", "of the group (1)"),
-    ("SELECT shop < 5, COUNT(*) FROM sales WHERE day < 25 GROUP BY 1", None, None),
-    ("SELECT shop, MEDIAN(day) FROM sales WHERE shop < 5 GROUP BY shop", "sales.shop cuts", "of the group (0)"),
-    ("SELECT MEDIAN(day) FROM sales WHERE day BETWEEN 21 AND 23", "sales.day BETWEEN", "of the answer"),
-    ("SELECT MEDIAN(day) FROM sales WHERE shop < 5", None, None),
-    ("SELECT COUNT(*), COUNT(*) FILTER (WHERE day = 3) FROM sales", "sales.day = 3", "of the answer"),
-    ("SELECT AVG(paid) FROM sales WHERE day BETWEEN 5 AND 24", None, None),
-    ("SELECT DP_STDERR(AVG(paid)) FROM sales WHERE day < 3", "sales.day < 3", "of the answer"),
-    ("SELECT n FROM (SELECT COUNT(*) AS n FROM sales WHERE day < 3) t", "sales.day < 3", "of the answer"),
-    ("SELECT DISTINCT day FROM sales ORDER BY COUNT(*)", "sales.day cuts", "of the group (0)"),
-    ("SELECT DISTINCT day FROM sales", None, None),
-    ("SELECT MAX(day) FROM sales WHERE day < 33", None, None),
-])  # fmt: skip
-def test_any_group_and_any_value_counts(
-    limited: ReleaseEngine, statement: str, culprit: str | None, group: str | None
-) -> None:
-    if culprit is None or group is None:
+@pytest.mark.parametrize(("statement", "refused"), FILE["any group and any value"])
+def test_any_group_and_any_value_counts(limited: ReleaseEngine, statement: str, refused: str) -> None:
+    """The group and the culprit of what is refused."""
+    group, _, culprit = refused.partition(": ")
+    if not refused:
         assert limited.query(statement).rows
         return
     with pytest.raises(PartialBinError) as caught:

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.answers import distinct
 from dpsql.executor.engine import ReleaseEngine
-from tests.people_star import make_people, plain
-from tests.releases import published, seeded
+from tests.people_star import make_people
+from tests.releases import plain_tables, published, seeded
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -79,7 +79,7 @@ def test_a_difference_of_cells_takes_both_bounds(tmp_path: Path) -> None:
 
 def test_a_star_of_few_people_is_covered(tmp_path: Path) -> None:
     catalog = make_people(tmp_path, customers=400, privacy="epsilon: 4, delta: 1e-6")
-    truth = {row[:2]: row[2] for row in plain(tmp_path).execute(
+    truth = {row[:2]: row[2] for row in plain_tables(tmp_path).execute(
         "SELECT month, store, count(DISTINCT id) FROM sales GROUP BY month, store").fetchall()}  # fmt: skip
     hits = [
         hit for answers in released(catalog, 2)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
 from dpsql.curator.forecast import plan_catalog
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.excess import excess
@@ -17,14 +17,10 @@ from dpsql.ledger import ledger_entries
 from dpsql.noise import Noise, ZeroNoise
 from dpsql.release import Release
 from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds
-from tests.releases import published, seeded
+from tests.releases import plain_tables, published, seeded, write_catalog
 from tests.thinned import by_default
 
 STAR = """
-dpsql: 1
-name: shop
-ledger: FOLDER/ledger
-source: {kind: parquet, root: "FOLDER", tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: shop, cap: 900, unit: UNIT, epsilon: 8, delta: DELTA}
 tables:
   person: {role: dimension, key: pid, private: true}
@@ -42,23 +38,17 @@ PERSON, ROW = "person.pid", "row"
 def star(folder: Path, amounts: np.ndarray, upper: int, *, unit: str = ROW, delta: str = "0", lower: int = 0,
          share: str = "0.01", owned: int = 4, cut: int = 0) -> Path:  # fmt: skip
     """Sales of some amounts, four of each person."""
-    folder.mkdir(parents=True, exist_ok=True)
     month = np.random.default_rng(2).integers(1, 7, len(amounts))
-    with duckdb.connect() as raw:
-        raw.execute("CREATE TABLE s AS SELECT unnest(?)::INT AS month, unnest(?)::DOUBLE AS amount",
-                    [month.tolist(), np.round(amounts, 2).tolist()])  # fmt: skip
-        raw.execute(f"CREATE TABLE sales AS SELECT *, row_number() OVER () // {owned} AS pid FROM s")
-        raw.execute("CREATE TABLE person AS SELECT DISTINCT pid FROM sales")
-        for table in ("sales", "person"):
-            raw.execute(f"COPY {table} TO '{folder / table}.parquet'")
+    owners = (np.arange(1, len(amounts) + 1) // owned).tolist()
+    rows = list(zip(month.tolist(), np.round(amounts, 2).tolist(), owners, strict=True))
+    tables = {
+        "sales": RawRows("month INT, amount DOUBLE, pid INT", rows),
+        "person": "SELECT DISTINCT pid FROM sales",
+    }
     options = "" if unit == ROW else "max_ids: 5, clipped_share: 0, "
     options += f"excess_share: {share}, " if share else ""
-    text = STAR
-    for word, value in {"FOLDER": folder, "UNIT": unit, "DELTA": delta, "OPTIONS": options, "LOWER": lower,
-                        "UPPER": upper, "CUT": cut or upper}.items():  # fmt: skip
-        text = text.replace(word, str(value))
-    (folder / "shop.yaml").write_text(text)
-    return folder / "shop.yaml"
+    return write_catalog(folder, STAR, tables, UNIT=unit, DELTA=delta, OPTIONS=options, LOWER=lower, UPPER=upper,
+                         CUT=cut or upper)  # fmt: skip
 
 
 def released(file: Path, noise: Noise | None = None, name: str = "r") -> ReleaseEngine:
@@ -135,8 +125,7 @@ LONG_TAILED = {
 def outside_without_flag(release: Release, folder: Path, upper: int) -> int:
     """Numbers of a long-tailed star's release that are outside of their interval, without a flag under them."""
     answerer, misses = ReleaseEngine(release), 0
-    with duckdb.connect() as raw:
-        raw.execute(f"CREATE VIEW sales AS SELECT * FROM '{folder / 'sales'}.parquet'")
+    with plain_tables(folder) as raw:
         for sql in (
             "SELECT SUM(amount), AVG(amount) FROM sales",
             "SELECT SUM(amount), AVG(amount) FROM sales WHERE month = 2",

@@ -10,16 +10,14 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.errorfunctions import STEPS, Ends
 from dpsql.noise import ZeroNoise
-from tests.releases import published, seeded, write_catalog
+from tests.releases import plain_tables, published, seeded, write_catalog
 
 CATALOG = """
-dpsql: 1
-name: kiln
-source: {kind: parquet, root: ., tables: {batch: batch.parquet}}
-privacy: {lineage: kiln, cap: 9020, unit: row, epsilon: %s}
+privacy: {lineage: kiln, cap: 9020, unit: row, epsilon: EPSILON}
 tables:
   batch:
     role: fact
@@ -40,21 +38,18 @@ Kilns = tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]
 @pytest.fixture(scope="module")
 def kilns(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Kilns]:
     """A release without noise, one with, and the rows: some with a speed or a heat that the catalog does not know."""
-    folder, draw, raw = tmp_path_factory.mktemp("kiln"), random.Random(6), duckdb.connect()
-    raw.execute("CREATE TABLE batch (line VARCHAR, speed INT, heat INT, yield DECIMAL(9, 2), loss INT)")
+    folder, draw, rows = tmp_path_factory.mktemp("kiln"), random.Random(6), []
     for _ in range(300):
         line, speed = draw.choice("abc"), draw.choice([None, *range(1, 16)])
         speed = 2 if (line, speed) == ("a", 1) else speed
         row = [line, speed, draw.randrange(1, 12), round(draw.gauss(3, 2) + (speed or 0) / 4, 2)]
-        raw.execute("INSERT INTO batch VALUES (?, ?, ?, ?, ?)", [*row, draw.choice([None, *range(10)])])
-    raw.execute(f"COPY batch TO '{folder / 'batch.parquet'}' (FORMAT parquet)")
-    answerers = []
-    for name, epsilon, noise in (
-        ("exact", 9000, ZeroNoise()),
-        ("noisy", 20, seeded(3)),
-    ):
-        answerers.append(published(write_catalog(folder, CATALOG % epsilon), noise, name))
-    yield answerers[0], answerers[1], raw
+        rows.append((*row, draw.choice([None, *range(10)])))
+    batch = RawRows("line VARCHAR, speed INT, heat INT, yield DECIMAL(9, 2), loss INT", rows)
+    answerers = [
+        published(write_catalog(folder, CATALOG, {"batch": batch}, EPSILON=epsilon), noise, name)
+        for name, epsilon, noise in (("exact", 9000, ZeroNoise()), ("noisy", 20, seeded(3)))
+    ]
+    yield answerers[0], answerers[1], plain_tables(folder)
     for answerer in answerers:
         answerer.release.close()
 

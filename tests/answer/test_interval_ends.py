@@ -27,6 +27,7 @@ from dpsql.results.result import Result
 from tests.interval_ends import belong
 from tests.rehearsal.generator import Knobs, generate
 from tests.releases import published, write_catalog
+from tests.statements import sections
 from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
@@ -111,33 +112,15 @@ def people(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "r.dpsql"
 
 
-ASKED = {
-    "fixture_file": [
-        "SELECT region, COUNT(*) AS n FROM shop WHERE price < 12 GROUP BY region",
-        "SELECT COUNT(*) AS n, SUM(price) AS s, AVG(price) AS a FROM shop WHERE price < 14",
-        "SELECT n / 3 + 1 AS n FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12)",
-        "SELECT SQRT(n) AS n FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12)",
-        "SELECT a.n / b.n AS q FROM (SELECT COUNT(*) AS n FROM shop WHERE price < 12) AS a, "
-        "(SELECT COUNT(*) AS n FROM shop) AS b",
-        "SELECT COUNT(*) AS n, AVG(amount) AS a FROM shop WHERE age < 40",
-    ],
-    "people": [
-        "SELECT COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a FROM sales WHERE day BETWEEN 2 AND 7",
-        "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (id) GROUP BY region",
-    ],
-    "visits": [
-        "SELECT COUNT(*) AS n FROM visits WHERE seen >= '2024-01-03 12:30'",
-        "SELECT kind, AVG(score) AS a FROM visits GROUP BY kind",
-        "SELECT COUNT(*) AS n, AVG(score) AS a FROM visits WHERE score > 63",
-    ],
-}  # fmt: skip
+ASKED = sections(Path(__file__).with_name("interval_ends.sql"))
+"""Star -> what it is asked."""
 
 
 @pytest.mark.parametrize("star", by_default(list(ASKED), 1))
 def test_every_interface_prints_the_same_two_ends(star: str, request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(star)
     bounds = 0
-    for text in ASKED[star]:
+    for text, _ in ASKED[star]:
         result = dpsql.query(text, release=path)
         bounds += sum(bool(bound) for row in result.model_bound for bound in row)
         _same_ends(text, result, path)

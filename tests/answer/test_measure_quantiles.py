@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
 
-import duckdb
 import pytest
 
 from dpsql.catalog.catalog import catalog_from_json, parse_catalog
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError, PartialBinError
 from dpsql.noise import ZeroNoise
-from tests.releases import Twins, published, write_catalog
+from tests.releases import Twins, plain_tables, published, write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -38,15 +38,15 @@ views:
 
 @pytest.fixture(scope="module")
 def bakery(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Twins]:
-    folder, draw, raw = tmp_path_factory.mktemp("bakery"), random.Random(8), duckdb.connect()
-    raw.execute("CREATE TABLE sale (shop VARCHAR, price DECIMAL(9, 2), pieces INT, delay INT)")
-    for _ in range(400):
-        row = [draw.choice("abc"), round(min(draw.expovariate(0.03), 499), 2), draw.choice([None, *range(21)]),
-               draw.randrange(-300, 501)]  # fmt: skip
-        raw.execute("INSERT INTO sale VALUES (?, ?, ?, ?)", row)
-    raw.execute(f"COPY sale TO '{folder / 'sale.parquet'}' (FORMAT parquet)")
-    answerer = published(write_catalog(folder, CATALOG), ZeroNoise())
-    yield answerer, raw
+    folder, draw = tmp_path_factory.mktemp("bakery"), random.Random(8)
+    rows = [
+        (draw.choice("abc"), round(min(draw.expovariate(0.03), 499), 2), draw.choice([None, *range(21)]),
+         draw.randrange(-300, 501))
+        for _ in range(400)
+    ]  # fmt: skip
+    sale = RawRows("shop VARCHAR, price DECIMAL(9, 2), pieces INT, delay INT", rows)
+    answerer = published(write_catalog(folder, CATALOG, {"sale": sale}), ZeroNoise())
+    yield answerer, plain_tables(folder)
     answerer.release.close()
 
 

@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,110 +21,15 @@ from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.planner.block import Linear
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement
+from tests.statements import sections
 
 LINEAR, RATIO = 1e-9, 0.01
+RATIOS = ("the mean of an axis", "a mean", "a share", "a root", "a difference of means")
+"""Sections whose errors are alike to RATIO; those of sums and differences are to LINEAR."""
 
-WARDS = "(SELECT ward, COUNT(*) AS n, SUM(cost) AS s, AVG(cost) AS m FROM clinic GROUP BY ward) AS g"
 DAYS = "(SELECT day, COUNT(*) AS n, SUM(cost) AS s FROM clinic GROUP BY day) AS g"
-CTE = "WITH d AS (SELECT day, COUNT(*) AS n, SUM(cost) AS s FROM clinic GROUP BY day)"
 
-ALIKE = {
-    "sums of groups": (LINEAR, [
-        "SELECT SUM(cost) FROM clinic", f"SELECT SUM(s) FROM {WARDS}", f"SELECT SUM(s) FROM {DAYS}",
-        f"{CTE} SELECT MAX(day) * 0 + SUM(s) FROM d", f"{CTE} SELECT (SELECT SUM(s) FROM d)",
-        "SELECT SUM(s) FROM (SELECT ward, day, SUM(cost) AS s FROM clinic GROUP BY 1, 2) AS g",
-    ]),
-    "sums of parts": (LINEAR, [
-        f"SELECT AVG(s) * COUNT(*) FROM {DAYS}",
-        "SELECT SUM(cost) FROM clinic WHERE day BETWEEN 1 AND 12", f"SELECT SUM(s) FROM {DAYS} WHERE day IS NOT NULL",
-        "SELECT a + b FROM (SELECT SUM(cost) AS a FROM clinic WHERE day BETWEEN 1 AND 4) AS x, "
-        "(SELECT SUM(cost) AS b FROM clinic WHERE day BETWEEN 5 AND 12) AS y",
-        "SELECT SUM(s) FROM (SELECT SUM(cost) AS s FROM clinic WHERE day BETWEEN 1 AND 4 UNION ALL SELECT SUM(cost) "
-        "FROM clinic WHERE day BETWEEN 5 AND 12) AS u",
-        f"SELECT t FROM (SELECT day, SUM(s) OVER (ORDER BY day) AS t FROM {DAYS}) AS r WHERE day = 12",
-    ]),
-    "differences": (LINEAR, [
-        "SELECT COUNT(*) FILTER (WHERE day = 5) - COUNT(*) FILTER (WHERE day = 4) FROM clinic",
-        f"SELECT d FROM (SELECT day, n - LAG(n) OVER (ORDER BY day) AS d FROM {DAYS}) AS r WHERE day = 5",
-        f"SELECT -d FROM (SELECT day, n - LEAD(n) OVER (ORDER BY day) AS d FROM {DAYS}) AS r WHERE day = 4",
-        f"{CTE} SELECT a.n - b.n FROM d AS a JOIN d AS b ON a.day = b.day + 1 WHERE a.day = 5",
-        f"{CTE} SELECT (SELECT n FROM d WHERE day = 5) - (SELECT n FROM d WHERE day = 4)",
-        f"SELECT SUM(CASE WHEN day = 5 THEN n WHEN day = 4 THEN -n ELSE 0 END) FROM {DAYS}",
-        f"SELECT SUM(n) FILTER (WHERE day = 5) - SUM(n) FILTER (WHERE day = 4) FROM {DAYS}",
-    ]),
-    "nothing": (LINEAR, [
-        f"{CTE} SELECT a.n - b.n FROM d AS a JOIN d AS b USING (day) WHERE day = 1",
-        f"SELECT SUM(n) - (SELECT COUNT(*) FROM clinic) FROM {DAYS}",
-        f"SELECT SUM(n) - (SELECT SUM(n) FROM {WARDS}) FROM {DAYS}",
-    ]),
-    "sums of an axis": (LINEAR, [
-        "SELECT SUM(day) FROM clinic", f"SELECT SUM(day * n) FROM {DAYS}",
-        "SELECT SUM(day - 2) + 2 * COUNT(*) FILTER (WHERE day > 0) FROM clinic",
-        "SELECT SUM(t) FROM (SELECT ward, SUM(day) AS t FROM clinic GROUP BY 1) AS g",
-        "SELECT SUM(CASE WHEN day > 4 THEN day END) + SUM(day) FILTER (WHERE day <= 4) FROM clinic",
-    ]),
-    "an axis times a measure": (LINEAR, [
-        "SELECT SUM(cost * day) FROM clinic", f"SELECT SUM(day * s) FROM {DAYS}",
-        "SELECT SUM(day * 2 * cost) / 2 FROM clinic",
-    ]),
-    "the mean of an axis": (RATIO, [
-        "SELECT AVG(day) FROM clinic", f"SELECT SUM(day * n) / SUM(n) FROM {DAYS} WHERE day IS NOT NULL",
-    ]),
-    "a mean": (RATIO, [
-        "SELECT AVG(cost) FROM clinic", "SELECT SUM(cost) / COUNT(*) FROM clinic",
-        f"SELECT SUM(s) / SUM(n) FROM {DAYS}",
-        f"SELECT SUM(m * n) / SUM(n) FROM {WARDS}", f"SELECT 1 / (SUM(n) / SUM(s)) FROM {WARDS}",
-        "SELECT (SELECT SUM(cost) FROM clinic) / (SELECT COUNT(*) FROM clinic)",
-        "SELECT AVG(cost) - 20 + 20 FROM clinic",
-    ]),
-    "a share": (RATIO, [
-        "SELECT COUNT(*) FILTER (WHERE ward = 'a') / COUNT(*) FROM clinic",
-        f"SELECT r FROM (SELECT ward, n / SUM(n) OVER () AS r FROM {WARDS}) AS q WHERE ward = 'a'",
-        "SELECT COUNT(*) / (SELECT COUNT(*) FROM clinic) FROM clinic WHERE ward = 'a'",
-        f"SELECT SUM(n) FILTER (WHERE ward = 'a') / SUM(n) FROM {WARDS}",
-        f"SELECT SUM(CASE WHEN ward = 'a' THEN r END) FROM (SELECT ward, n / SUM(n) OVER () AS r FROM {WARDS}) AS q",
-        f"SELECT CASE WHEN SUM(n) <> 0 THEN SUM(n) FILTER (WHERE ward = 'a') / SUM(n) ELSE 0 END FROM {WARDS}",
-        f"SELECT 1 - SUM(n) FILTER (WHERE ward <> 'a' OR ward IS NULL) / SUM(n) FROM {WARDS}",
-    ]),
-    "a root": (RATIO, [
-        "SELECT SQRT(COUNT(*)) FROM clinic", f"SELECT SQRT(SUM(n)) FROM {DAYS}",
-        "SELECT COUNT(*) / SQRT(COUNT(*)) FROM clinic", "SELECT SQRT((SELECT COUNT(*) FROM clinic))",
-    ]),
-    "a difference of means": (RATIO, [
-        "SELECT AVG(cost) FILTER (WHERE ward = 'a') - AVG(cost) FILTER (WHERE ward = 'b') FROM clinic",
-        "SELECT (SELECT AVG(cost) FROM clinic WHERE ward = 'a') - (SELECT AVG(cost) FROM clinic WHERE ward = 'b')",
-        f"SELECT SUM(CASE ward WHEN 'a' THEN m WHEN 'b' THEN -m END) FROM {WARDS}",
-        f"SELECT -d FROM (SELECT ward, m - LAG(m) OVER (ORDER BY ward) AS d FROM {WARDS}) AS q WHERE ward = 'b'",
-    ]),
-}  # fmt: skip
-"""Spellings of one value, and how near their errors are."""
-
-UNDEFINED = {
-    f"SELECT MAX(n) + 1 FROM {DAYS}": "MAX picks among noisy values",
-    f"SELECT m FROM (SELECT MAX(n) AS m FROM {DAYS}) AS t": "MAX picks among noisy values",
-    f"SELECT MAX(n) FROM {DAYS} UNION ALL SELECT MIN(n) FROM {DAYS}": "MAX picks among noisy values",
-    f"SELECT (SELECT MIN(n) FROM {DAYS}) AS m": "MIN picks among noisy values",
-    f"SELECT MAX(n) FROM {DAYS} WHERE n > 5": "rows were picked by a noisy value",
-    f"SELECT MAX(n) FILTER (WHERE n > 5) FROM {DAYS}": "FILTER picks rows by a noisy value",
-    f"SELECT MAX(n) OVER () FROM {DAYS}": "MAX picks among noisy values",
-    f"SELECT MAX(CASE WHEN n > 5 THEN n END) FROM {DAYS}": "MAX picks among noisy values",
-    f"SELECT RANK() OVER (ORDER BY n) FROM {DAYS}": "a window orders or partitions rows by a noisy value",
-    f"SELECT CASE WHEN n > 1250 THEN n ELSE 0 END FROM {DAYS}": "CASE chooses by a noisy value",
-    f"SELECT SUM(n) FROM (SELECT n FROM {DAYS} WHERE n > 1000) AS f": "rows were picked by a noisy value",
-    f"SELECT SUM(n) FROM (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 3) AS f": "rows were picked by a noisy value",
-    f"SELECT SUM(n) FILTER (WHERE s > 9) FROM {DAYS}": "FILTER picks rows by a noisy value",
-    f"SELECT SUM(DISTINCT n) FROM {DAYS}": "which noisy values there are",
-    f"SELECT n, COUNT(*) FROM {DAYS} GROUP BY n": "GROUP BY compares noisy values",
-    f"SELECT n FROM {DAYS} UNION SELECT n FROM {DAYS}": "UNION compares rows",
-    f"SELECT DISTINCT n * 2 FROM {DAYS}": "DISTINCT compares rows",
-    f"SELECT SIN(SUM(n)) FROM {DAYS}": "SIN of a noisy value",
-    "SELECT SIN(COUNT(*)) FROM clinic": "SIN of a noisy value",
-    "SELECT RANK() OVER (ORDER BY COUNT(*)) FROM clinic GROUP BY ward": "a window orders or partitions rows by a noisy",
-    "SELECT CASE WHEN COUNT(*) > 3 THEN 1 END FROM clinic": "CASE chooses by a noisy value",
-    f"SELECT day FROM {DAYS} WHERE day = (SELECT day FROM {DAYS} ORDER BY n DESC LIMIT 1)": "",
-    f"SELECT (SELECT n FROM {DAYS} ORDER BY n DESC LIMIT 1) - 5": "in a subquery rows were picked",
-}
-"""Statements whose error depends on which values noise made large, and the reason given; none where it is no number."""
+FILE = sections(Path(__file__).with_name("composites.sql"))
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +67,9 @@ def test_a_value_row_by_row_errs_as_a_composite_of_one_cell_a_row(
     assert largest[0] == pytest.approx(largest[1], rel=LINEAR)
 
 
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("name", [name for name in FILE if name != "undefined"])
 def test_spellings_have_equal_values_and_equal_errors(answerer: ReleaseEngine, name: str) -> None:
-    near, texts = ALIKE[name]
+    near, texts = RATIO if name in RATIOS else LINEAR, [text for text, _ in FILE[name]]
     results = [answerer.query(text) for text in texts]
     values = [float(result.scalar()) for result in results]
     assert values == pytest.approx([values[0]] * len(values), rel=1e-6, abs=1e-6)
@@ -177,8 +83,9 @@ def test_spellings_have_equal_values_and_equal_errors(answerer: ReleaseEngine, n
         assert high - low == pytest.approx(2 * 1.959964 * error, rel=1e-6, abs=1e-3), text
 
 
-@pytest.mark.parametrize(("text", "why"), UNDEFINED.items())
+@pytest.mark.parametrize(("text", "why"), FILE["undefined"])
 def test_what_noise_chooses_has_no_error_and_says_why(answerer: ReleaseEngine, text: str, why: str) -> None:
+    """No reason where what is shown is no number."""
     result = answerer.query(text)
     assert all(value is None for row in result.stderr_rows for value in row[:1])
     said = list(result.undefined.values())

@@ -6,13 +6,13 @@ import math
 import random
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 from dpsql.catalog.catalog import parse_catalog
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError, NotSupportedError
 from dpsql.noise import ZeroNoise
-from tests.releases import Twins, published, write_catalog
+from tests.releases import Twins, plain_tables, published, write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
@@ -37,18 +37,16 @@ views:
 
 @pytest.fixture(scope="module")
 def mill(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Twins]:
-    folder, draw, raw = tmp_path_factory.mktemp("mill"), random.Random(5), duckdb.connect()
-    raw.execute(
-        "CREATE TABLE batch (line VARCHAR, speed INT, yield DECIMAL(9, 2), loss INT, cost DECIMAL(9, 1))"
-    )
+    folder, draw, rows = tmp_path_factory.mktemp("mill"), random.Random(5), []
     for _ in range(700):
         line, speed = draw.choice("abc"), draw.randrange(1, 13)
-        row = [line, speed, round(draw.gauss(3, 2) + "abc".index(line), 2), draw.choice([None, *range(10)]),
-               round(abs(draw.gauss(20, 9)) + speed, 1)]  # fmt: skip
-        raw.execute("INSERT INTO batch VALUES (?, ?, greatest(-5, least(12.5, ?)), ?, ?)", row)
-    raw.execute(f"COPY batch TO '{folder / 'batch.parquet'}' (FORMAT parquet)")
-    answerer = published(write_catalog(folder, CATALOG), ZeroNoise())
-    yield answerer, raw
+        made = max(-5.0, min(12.5, round(draw.gauss(3, 2) + "abc".index(line), 2)))
+        rows.append(
+            (line, speed, made, draw.choice([None, *range(10)]), round(abs(draw.gauss(20, 9)) + speed, 1))
+        )
+    kinds = "line VARCHAR, speed INT, yield DECIMAL(9, 2), loss INT, cost DECIMAL(9, 1)"
+    answerer = published(write_catalog(folder, CATALOG, {"batch": RawRows(kinds, rows)}), ZeroNoise())
+    yield answerer, plain_tables(folder)
     answerer.release.close()
 
 

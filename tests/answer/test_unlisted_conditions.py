@@ -13,14 +13,12 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import Noise, ZeroNoise
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, raw_star, write_fixture
-from tests.releases import published, seeded, write_catalog
+from tests.releases import plain_tables, published, seeded, write_catalog
+from tests.statements import sections
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 CATALOG = """
-dpsql: 1
-name: desk
-source: {kind: parquet, root: ".", tables: {calls: calls.parquet, person: person.parquet}}
 privacy: {lineage: desk, cap: 9000, unit: person.id, epsilon: EPSILON}
 tables:
   person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 9}}}
@@ -46,43 +44,7 @@ views:
     measures: [count, people]
 """
 Star = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
-OPEN = [
-    "SELECT COUNT(*) FROM calls WHERE place = 'west'",
-    "SELECT COUNT(*), SUM(minutes), AVG(minutes) FROM calls WHERE place <> 'west'",
-    "SELECT COUNT(*) FROM calls WHERE place NOT IN ('west', 'south')",
-    "SELECT COUNT(*) FROM calls WHERE NOT (place = 'north' OR place = 'west')",
-    "SELECT COUNT(*), SUM(minutes) FROM calls WHERE place LIKE '%st'",
-    "SELECT COUNT(*) FROM calls WHERE LENGTH(place) > 4",
-    "SELECT COUNT(*) FROM calls WHERE place > 'p'",
-    "SELECT AVG(CASE WHEN place = 'west' THEN 1.0 ELSE 0 END) FROM calls",
-    "SELECT SUM(minutes) FILTER (WHERE place <> 'west') / COUNT(*) FROM calls",
-    "SELECT MEDIAN(age) FROM calls JOIN person USING (id) WHERE place <> 'west'",
-    "SELECT age, COUNT(*) FROM calls JOIN person USING (id) WHERE place <> 'west' GROUP BY age ORDER BY age",
-    "SELECT COUNT(*) FROM calls WHERE price > 10",
-    "SELECT COUNT(*) FROM calls WHERE price <= 9",
-    "SELECT COUNT(*) FROM calls WHERE price NOT BETWEEN 2 AND 8",
-    "SELECT AVG(CASE WHEN price >= 8 THEN 1.0 ELSE 0 END) FROM calls",
-    "SELECT COUNT(*) FROM calls WHERE day < '2025-02-01'",
-    "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-04-02'",
-    "SELECT COUNT(*) FILTER (WHERE MONTH(day) = 12) FROM calls",
-    "SELECT COUNT(*) FROM calls WHERE CAST(written AS DATE) < '2025-01-15'",
-    "SELECT COUNT(*) FROM calls WHERE LENGTH(place) > 4 OR place LIKE 's%' GROUP BY place HAVING place = 'north'",
-    "SELECT n FROM (SELECT MONTH(CAST(written AS DATE)) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
-    "SELECT n FROM (SELECT YEAR(day) AS y, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE y = 2025",
-    "SELECT n FROM (SELECT MONTH(day) AS m, COUNT(*) AS n FROM calls GROUP BY 1) AS q WHERE m = 2",
-    "SELECT COUNT(*) FROM calls WHERE day NOT IN ('2025-02-01', '2025-02-02')",
-    "SELECT MEDIAN(price) FROM calls WHERE price > 2",
-    "SELECT MEDIAN(price) FROM calls WHERE price > 16",
-]
-DECIDED = [
-    "SELECT COUNT(*) FROM calls WHERE place = 'north'",
-    "SELECT COUNT(*) FROM calls WHERE place <> 'north'",
-    "SELECT COUNT(*) FROM calls WHERE place NOT IN ('north', 'south')",
-    "SELECT COUNT(*) FROM calls WHERE place IS NOT NULL",
-    "SELECT COUNT(*) FROM calls WHERE price BETWEEN 2 AND 10 AND price <> 10",
-    "SELECT COUNT(*) FROM calls WHERE day BETWEEN '2025-02-01' AND '2025-02-28'",
-    "SELECT COUNT(*) FROM calls WHERE day IN ('2025-02-01', '2025-02-02')",
-]
+FILE = sections(Path(__file__).with_name("unlisted_conditions.sql"))
 
 
 def released(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngine:
@@ -96,16 +58,14 @@ def released(folder: Path, noise: Noise, epsilon: str, west: int) -> ReleaseEngi
         ),
         "person": "SELECT i AS id, i % 10 AS age FROM range(2000) AS t(i)",
     }
-    return published(write_catalog(folder, CATALOG.replace("EPSILON", epsilon), tables), noise)
+    return published(write_catalog(folder, CATALOG, tables, EPSILON=epsilon), noise)
 
 
 @pytest.fixture(scope="module")
 def desk(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Star]:
     folder = tmp_path_factory.mktemp("desk")
-    answerer, raw = released(folder, ZeroNoise(), "4000", west=2), duckdb.connect()
-    for table in ("calls", "person"):
-        raw.execute(f"CREATE VIEW {table} AS FROM '{folder}/{table}.parquet'")
-    yield answerer, raw
+    answerer = released(folder, ZeroNoise(), "4000", west=2)
+    yield answerer, plain_tables(folder)
     answerer.release.close()
 
 
@@ -120,7 +80,7 @@ def outside(answerer: ReleaseEngine, raw: duckdb.DuckDBPyConnection, sql: str) -
     return wrong
 
 
-@pytest.mark.parametrize("sql", OPEN)
+@pytest.mark.parametrize("sql", [sql for sql, _ in FILE["open"]])
 def test_intervals_reach_the_rows_that_may_be_meant(desk: Star, sql: str) -> None:
     assert outside(*desk, sql) == []
     assert any("unlisted values" in note for note in desk[0].query(sql).notes) or "MEDIAN" in sql
@@ -193,7 +153,7 @@ def test_conditions_on_groups_say_which_texts_have_none(desk: Star, form: str, c
         ]
 
 
-@pytest.mark.parametrize("sql", DECIDED)
+@pytest.mark.parametrize("sql", [sql for sql, _ in FILE["decided"]])
 def test_conditions_on_listed_texts_alone_are_decided(desk: Star, sql: str) -> None:
     answer = desk[0].query(sql)
     (low,), (high,) = answer.interval_rows()

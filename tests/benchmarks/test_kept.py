@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import kept
 from benchmarks.figures import Figures
-from benchmarks.reasons import REASONS
+from benchmarks.kept import REASONS
 from benchmarks.runs import RUNS, Run
 
 COUNT = Run("count", "Counting", "python tool/count.py", ("tool",))

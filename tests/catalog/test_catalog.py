@@ -19,6 +19,7 @@ from dpsql.catalog import Source, catalog_from_json, expand, load_catalog, parse
 from dpsql.catalog.base import GRAIN_MICROSECONDS, as_fraction, as_text, to_units
 from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.errors import CatalogError
+from tests.statements import refusals
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "catalog").glob("*.yaml"))
@@ -61,46 +62,7 @@ def test_numbers_stay_exact() -> None:
     assert shop.views["demand"].measures == {"count": Fraction(11, 20), "sales.amount": Fraction(9, 20)}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "advice"),
-    [
-        ("lower: 18", "lwer: 18", "shop.yaml:8: tables.customer.columns.age", "did you mean `lower`?"),
-        ("views:", "veiws:", "shop.yaml", "did you mean `views`?"),
-        ("role: fact", "role: facts", "tables.sales.role", "did you mean `fact`?"),
-        ("epsilon: 0.1, ", "", "shop.yaml:5: privacy", "`epsilon` is missing"),
-        ("epsilon: 0.1", "epsilon: CHOOSE", "shop.yaml:5: privacy.epsilon", "is not a number"),
-        ("epsilon: 0.1", "epsilon: 0", "shop.yaml:5: privacy", "above 0"),
-        ("epsilon: 0.1", "epsilon: 1e12", "shop.yaml:5: privacy", "at most 10000"),
-        ("share: 0.6", "share: 0.7", "views", "add up to 11/10"),
-        ("count: 0.55", "count: 0.56", "views.demand", "add up to 101/100"),
-        ("customer.age,", "custmer.age,", "views.demand.axes", "did you mean `customer`?"),
-        ("customer.age,", "customer.aeg,", "views.demand.axes", "did you mean `age`?"),
-        ("sales.amount: 0.45", "sales.amnt: 0.45", "views.demand.measures", "did you mean `sales.amount`?"),
-        ("[count]", "[sales.amount]", "views.trend.measures", "add `count`"),
-        ("type: int,", "type: itn,", "tables.customer.columns.age.type", "'int'"),
-        ("max_ids: 20", "max_ids: many", "tables.sales.max_ids", "`many`"),
-        ("max_ids: 20, ", "", "views.demand.of", "write `max_ids: <number>` or `max_ids: auto`"),
-        ("lower: 18", "lower: 18.5", "tables.customer.columns.age", "digits after the point"),
-        ("lower: 18", "lower: 99", "tables.customer.columns.age", "swap them"),
-        ("name: retail", "name: retail\nname: shop", "shop.yaml:3: name", "is repeated; keep one"),
-        ("customer_id: customer,", "customer_id: client,", "foreign_keys.customer_id", "no table `client`"),
-        ("unit: customer.customer_id", "unit: customer.id", "privacy.unit", "write `customer.customer_id`"),
-        ("unit: customer.customer_id", "unit: product.product_id", "privacy.unit", "must be private"),
-        ("role: fact", "role: fact, private: false", "tables.sales", "role: domain"),
-        ("{width: 5}", "{width: 0.001}", "tables.product.columns.price", "whole number of units"),
-        ("{width: 5}", "[5, 3]", "tables.product.columns.price", "increase strictly"),
-        ("[north, south]", "[north, north]", "tables.customer.columns.region", "listed twice"),
-        ("sales: sales.parquet, ", "", "source.tables", "`sales` has no file"),
-        ("dpsql: 1", "dpsql: 2", "shop.yaml:1: dpsql", "write `dpsql: 1`"),
-        (
-            "of: sales, axes: [customer.age, product.price]",
-            "of: product, axes: [price]",
-            "views.demand.of",
-            "public",
-        ),
-        ("[sales.sold_on, customer.region]", "[sales.sold_on, sales.sold_on]", "views.trend.axes", "twice"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "place", "advice"), refusals("shop"))
 def test_refusals_name_the_place_and_what_to_write(old: str, new: str, place: str, advice: str) -> None:
     message = refusal(old, new)
     assert place in message

@@ -11,6 +11,7 @@ from dpsql.catalog import Catalog, Collection, catalog_from_json, parse_catalog
 from dpsql.catalog.collection import counted_share
 from dpsql.errors import CatalogError
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
+from tests.statements import refusals
 
 TEXT = (Path(__file__).parents[2] / "catalog" / "survey.yaml").read_text()
 VIEW = "  three: {of: answer, axes: [answer.age, answer.minutes, answer.district], measures: [count]}\n"
@@ -69,41 +70,7 @@ def test_branching_is_the_plans() -> None:
         assert design.branching == cells
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "says"),
-    [
-        ("{epsilon: 0}", "collection.epsilon", "above 0"),
-        ("{epsilon: -1}", "collection.epsilon", "above 0"),
-        ("{epsilon: 40}", "collection.epsilon", "at most 16"),
-        ("{tau: 0}", "tau", "from 1 to 10000, `theory` or `estimate`"),
-        ("{tau: auto}", "tau", "from 1 to 10000, `theory` or `estimate`"),
-        ("{tau: theory}", "row_guess", "go together"),
-        ("{tau: 2, row_guess: {1: 1}}", "row_guess", "go together"),
-        ("{row_bit_cap: 3, row_guess: {1: 1}}", "row_guess", "go together"),
-        ("{row_bit_cap: 0}", "row_bit_cap", "a number from 1 to 10000, `auto` or `estimate`"),
-        ("{row_weighting: bit, tau: 2}", "tau", "row_bit_cap"),
-        ("{row_weighting: none, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
-        ("{row_weighting: mar}", "row_weighting", "input should be 'bit' or 'none'"),
-        ("{tau: 2, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
-        ("{row_bit_cap: estimate, row_share: 0}", "row_share", "raise it"),
-        ("{row_bit_cap: estimate, shuffled: true}", "shuffled", "one round"),
-        ("{tau: theory, row_guess: {1: 0.5}}", "row_guess", "add up to 1/2"),
-        ("{tau: theory, row_guess: {1: 1.5, 2: -0.5}}", "row_guess", "add up"),
-        ("{tau: theory, row_guess: {0: 1}}", "row_guess", "at least one"),
-        ("{tau: estimate, row_share: 0}", "row_share", "raise it"),
-        ("{tau: estimate, shuffled: true}", "shuffled", "one round"),
-        ("{row_share: 1}", "row_share", "below 1"),
-        ("{row_share: 0.5, joint: {hot: {" + GRID + ", share: 1/2}}}", "collection", "lower them"),
-        ("{joint: {hot: {" + GRID + ", share: 0}}}", "share", "above 0"),
-        ("{joint: {hot: {axes: [answer.age, answer.minutes], share: 0.1}}}", "axes", "three to six"),
-        ("{joint: {hot: {axes: [answer.age, answer.age, answer.minutes], share: 0.1}}}", "joint", "twice"),
-        ("{joint: {hot: {axes: [answer.age, answer.sex, answer.minutes], share: 0.1}}}", "axes", "no view"),
-        ("{shares: {nothing: 0.1}}", "shares", "no such view"),
-        ("{shares: {travel: 0}}", "shares", "above 0"),
-        ("{shares: {travel: 0.9, places: 0.9}}", "shares", "more than 1"),
-        ("{shares: {travel: 1/2, places: 1/2}}", "collection", "lower them"),
-    ],
-)
+@pytest.mark.parametrize(("text", "place", "says"), refusals("collection"))
 def test_refusals_name_the_place_and_what_to_write(text: str, place: str, says: str) -> None:
     with pytest.raises(CatalogError) as refused:
         catalog_of(text)

@@ -10,6 +10,7 @@ from dpsql.catalog import catalog_from_json
 from dpsql.catalog.catalog import parse_catalog
 from dpsql.catalog.private_columns import KeyUse, keys_share, private_columns
 from dpsql.errors import CatalogError
+from tests.statements import refusals
 
 CATALOG = """
 dpsql: 1
@@ -58,32 +59,7 @@ def test_a_catalog_without_private_keys_sets_no_delta_aside() -> None:
     assert (catalog.privacy.key_delta, private_columns(catalog)) == (0, ())
 
 
-REFUSED = [
-    ("delta: 1e-6", "delta: 0", "private keys need a delta"),
-    ("delta: 1e-6", "delta: 1e-6, key_delta: 0", "need `key_delta` above 0"),
-    ("delta: 1e-6", "delta: 1e-6, key_delta: 1e-6", "`key_delta` is a part of `delta`"),
-    ("unit: customer.customer_id", "unit: customer.customer_id, epsilon: 1", "both say what a release spends"),
-    ("{type: int, categories: private}", "{type: date, categories: private}", "does not go with type date"),
-    ("{type: int, categories: private}", "{type: int, categories: private, lower: 0, upper: 9}", "`lower` and private"),
-    ("{type: int, categories: private}", "{type: int, categories: private, measure: true}", "need `lower` and"),
-    ("{type: int, categories: private}", "{type: int, categories: private, out_of_domain: drop}", "remove `out_"),
-    ("{type: int, categories: private}", "{type: int, categories: {private: true, always: [x]}}", "cannot be a key"),
-    ("always: [tea]", 'always: ["(other)"]', "cannot be a key"),
-    ("always: [tea]", "always: [tea, tea]", "listed twice"),
-    ("share: 0.05", "share: 0.45", "more than half of a release's budget"),
-    ("share: 0.05", "other: x", "unknown key `other`"),
-    ("private: true, share", "private: no, share", "write `private: true`"),
-    ("code: {type: int, categories: private}", "customer_id: {type: int, categories: private}", "not shown by name"),
-    ("age: {type: int, lower: 18, upper: 89}", "customer_id: {type: int, categories: private}", "not shown by name"),
-    ("kind: {type: string}", "kind: {type: string, categories: private}", "is public"),
-    ("city: {type: string, categories: private}",
-     "city: {type: string, categories: private, axis: {levels: [state, city]}}", "hierarchies are listed"),
-    ("views:", "collection: {epsilon: 1}\nviews:", "report listed values"),
-    ("most: 900", "most: 70000", "less than or equal to 65536"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("old, new, words", REFUSED)
+@pytest.mark.parametrize("old, new, words", refusals("private columns"))
 def test_what_is_refused_at_load(old: str, new: str, words: str) -> None:
     assert old in CATALOG
     with pytest.raises(CatalogError, match=words.replace("[", r"\[")):

@@ -8,6 +8,7 @@ from dpsql.catalog import catalog_from_json, parse_catalog
 from dpsql.catalog.summaries import stages, summed_words, tables_read
 from dpsql.errors import CatalogError
 from dpsql.row_expressions.aggregate import parse_aggregate, spelling
+from tests.statements import refusals
 
 SHOP = """\
 dpsql: 1
@@ -74,61 +75,7 @@ def test_written_words_are_read_back() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "advice"),
-    [
-        ("unit: customer.customer_id", "unit: row", "customer.summaries", "write `unit: <table>.<key>`"),
-        ("of: sales, is: count(*), type", "of: sale, is: count(*), type", "visits.of", "did you mean `sales`?"),
-        ("of: sales, is: count(*), type", "of: product, is: count(*), type", "visits.of", "is not a fact"),
-        ("is: sum(amount)", "is: avg(amount)", "spent.is", "divide them in `derive`"),
-        ("is: sum(amount)", "is: median(amount)", "spent.is", "nth(x, n)"),
-        ("is: sum(amount)", "is: sum(amount) OVER ()", "spent.is", "takes no OVER"),
-        ("is: sum(amount)", "is: 'sum(amount ORDER BY sold_on)'", "spent.is", "have no order"),
-        ("is: sum(amount)", "is: any_value(amount)", "spent.is", "which row comes first is chance"),
-        ("is: sum(amount)", "is: list(amount)", "spent.is", "a summary is one value"),
-        ("is: sum(amount)", "is: sum(sum(amount))", "spent.is", "inside the aggregate"),
-        ("is: sum(amount)", "is: sum(amount) / count(*)", "spent.is", "arithmetic goes to `derive`"),
-        ("is: sum(amount)", "is: sum((SELECT max(amount) FROM sales))", "spent.is", "without a query"),
-        ("is: sum(amount)", "is: (SELECT sum(amount) FROM sales)", "spent.is", "without a query"),
-        ("is: sum(amount)", "is: sum(amount * random())", "spent.is", "pure functions of one row"),
-        ("is: sum(amount)", "is: sum(amnt)", "spent.is", "did you mean `amount`?"),
-        ("is: sum(amount)", "is: sum(amount", "spent.is", "check quotes and brackets"),
-        ("is: sum(amount)", "is: 'sum(amount); drop table x'", "spent.is", "write exactly one"),
-        ("is: sum(amount)", "is: sum(DISTINCT amount)", "spent.is", "is not one aggregate"),
-        ("is: sum(amount)", "is: sum(store.size)", "spent.is", "a column of a private table"),
-        ("is: sum(amount)", "is: sum(region)", "spent.is", "is neither a declared column of `sales` nor a summary"),
-        ("type: decimal, lower: 0, upper: 100, m", "type: int, lower: 0, upper: 100, m", "spent",
-         "write type: decimal, scale: 2"),
-        ("type: decimal, lower: 0, upper: 100, m", "type: decimal, scale: 3, lower: 0, upper: 100, m",
-         "spent", "scale: 2"),
-        ("is: count(*), type: int", "is: count(*), type: decimal", "visits.is",
-         "count is not of type decimal; write type: int"),
-        ("is: count(*), type: int", "is: count(DISTINCT customer_id), type: int", "visits.is",
-         "one person has one"),
-        ("is: count(*), type: int", "is: count(DISTINCT amount * 2), type: int", "visits.is", "name a column"),
-        ("2)\", type: date", "0)\", type: date", "second.is", "is not one aggregate"),
-        ("2)\", type: date", "2)\", type: timestamp", "second.is", "write type: date"),
-        ("upper: 2025-12-31, nullable: true}", "upper: 2025-12-31}", "first", "write `nullable: true`"),
-        ("type: bool}", "type: bool, out_of_domain: nearest}", "toys", "write other or drop"),
-        ("type: bool}", "type: bool, reported: {epsilon: 1, collection: c}}", "toys", "made of rows"),
-        ("is: bool_or(product.category = 'toys')", "is: bool_or(soon > 1)", "toys.is", "is not written above it"),
-        ("      visits:", "      region: {of: sales, is: count(*), type: int}\n      visits:", "region",
-         "rename the summary"),
-        ("      visits:", "      unused: {of: sales, is: count(*), type: int}\n      visits:", "unused",
-         "nothing uses it"),
-        ("axes: [customer.first, sales.sold_on]", "axes: [customer.visits]", "months.axes",
-         "a view of `customer`"),
-        ("      visits:", "      Visits: {of: sales, is: count(*), type: int}\n      visits:", "visits",
-         "differs only in case"),
-        ("{type: string, categories: [toys", "{out_of_domain: nearest, type: string, categories: [toys",
-         "out_of_domain", "nearest"),
-        ("views:", "stream: {column: sales.sold_on, horizon: 3}\nviews:", "customer.summaries",
-         "a stream counts a row once"),
-        ("lower: 0, upper: 100}\n", "lower: 0, upper: 100, lwer: 1}\n", "visits", "did you mean `lower`?"),
-        ("customer.spent]", "customer.spent, customer.visits]", "people.measures",
-         "in tables.customer.summaries.visits"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "place", "advice"), refusals("summaries"))
 def test_refusals_name_the_place_and_what_to_write(old: str, new: str, place: str, advice: str) -> None:
     message = refusal(old, new)
     assert place in message

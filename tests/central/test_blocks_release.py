@@ -19,6 +19,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
+from tests.releases import write_catalog
 
 CATALOG = """
 dpsql: 1
@@ -40,11 +41,8 @@ FULL = "SELECT i % 64 AS x, (i // 64) % 64 AS y, i % 4 AS z, i % 10 AS paid FROM
 
 
 def city(folder: Path, rows: str = SPARSE, old: str = "", new: str = "") -> Path:
-    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/rides.parquet'")
-    text = CATALOG.replace("ROOT", str(folder))
-    assert old in text
-    (folder / "city.yaml").write_text(text.replace(old, new) if old else text)
-    return folder / "city.yaml"
+    assert old in CATALOG
+    return write_catalog(folder, CATALOG.replace(old, new) if old else CATALOG, {"rides": rows})
 
 
 def publish(catalog: Path, seed: int = 3) -> Path:

@@ -16,7 +16,7 @@ from dpsql.interfaces.cli.plan import plan_text
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.privacy import joints
-from tests.releases import published
+from tests.releases import published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -44,12 +44,8 @@ def shop(folder: Path, delta: str = "1e-6", views: str = "") -> Path:
         "SELECT i % 10 AS a, i * 3 % 7 AS b, i % 3 = 0 AS c, ['x', 'y', 'z'][1 + i % 3] AS d, i % 21 AS amount"
         " FROM range(3000) t(i)"
     )
-    duckdb.connect().execute(f"COPY ({made}) TO '{folder}/sales.parquet'")
-    text = CATALOG.replace("ROOT", str(folder)).replace("DELTA", delta)
-    if views:
-        text = text[: text.index("views:")] + "views:\n" + views
-    (folder / "shop.yaml").write_text(text)
-    return folder / "shop.yaml"
+    text = CATALOG[: CATALOG.index("views:")] + "views:\n" + views if views else CATALOG
+    return write_catalog(folder, text, {"sales": made}, DELTA=delta)
 
 
 ASKED = [

@@ -29,6 +29,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
+from tests.releases import write_tables
 
 CATALOG = """
 dpsql: 1
@@ -51,18 +52,13 @@ PEOPLE = 1800
 
 def write(folder: Path, catalog: str = CATALOG) -> Path:
     """1,800 people with two sales each: 12 common items, as many codes, and a key of her own for everybody."""
-    with duckdb.connect() as db:
-        db.execute(
-            f"CREATE TABLE person AS SELECT i AS id, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 3 = 0 THEN 'only ' || i "
-            f"ELSE 'city ' || (i % 4) END AS city FROM range({PEOPLE}) t(i)"
-        )
-        db.execute(
-            f"CREATE TABLE sales AS SELECT i % {PEOPLE} AS person_id, CASE WHEN i % 9 = 0 THEN 'canary' || i ELSE "
-            "'item ' || (i % 12) END AS item, (i % 7)::BIGINT AS code, i % 10 AS price "
-            f"FROM range({2 * PEOPLE}) t(i)"
-        )
-        for table in ("person", "sales"):
-            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    tables = {
+        "person": "SELECT i AS id, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 3 = 0 THEN 'only ' || i "
+        f"ELSE 'city ' || (i % 4) END AS city FROM range({PEOPLE}) t(i)",
+        "sales": f"SELECT i % {PEOPLE} AS person_id, CASE WHEN i % 9 = 0 THEN 'canary' || i ELSE 'item ' || (i % 12) "
+        f"END AS item, (i % 7)::BIGINT AS code, i % 10 AS price FROM range({2 * PEOPLE}) t(i)",
+    }
+    write_tables(folder, tables)
     path = folder / "shop.yaml"
     path.write_text(catalog)
     return path
@@ -532,8 +528,8 @@ def off_the_rows(folder: Path) -> set[str]:
         write(folder)
         file = folder / "sales.parquet"
         spelt = "CASE item WHEN 'item 2' THEN 'ITEM 1' ELSE item END"
-        db.execute(f"CREATE TABLE sales AS SELECT * REPLACE ({spelt} AS item) FROM '{file}'")
-        db.execute(f"COPY sales TO '{file}' (FORMAT parquet)")
+        write_tables(folder, {"sales": f"SELECT * REPLACE ({spelt} AS item) FROM '{file}'"})
+        db.execute(f"CREATE TABLE sales AS FROM '{file}'")
         truth = dict(db.execute(COUNTED).fetchall())
     release = open_release(publish(folder / "shop.yaml", noise=ZeroNoise()), insecure=True)
     with closing(release):

@@ -32,6 +32,7 @@ from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray
 from tests.privacy.loss import KEY, RawRows, write_side
+from tests.statements import refusals
 from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -447,19 +448,7 @@ def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:
         publish_release(known, place / "again.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=KEY)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("REPORTED", "{epsilon: 17, collection: ages}", "epsilon"),
-        ("reported: REPORTED", "measure: true, reported: {epsilon: 2, collection: a}", "measure"),
-        ("out_of_domain: drop, cuts", "cuts", "out_of_domain"),
-        ("reports: {customer: reports.parquet}", "csv: {}", "reports"),
-        ("axes: [customer.age,", "axes: [{axis: customer.age, cuts: [40]},", "cuts"),
-        ("max_ids: 4", "max_ids: auto", "max_ids"),
-        ("measures: [count, sales.amount]", "measures: [count], mechanism: tents", "mechanism"),
-        ("unit: customer.id", "unit: row", "unit"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "message"), refusals("reported column"))
 def test_catalogs_that_cannot_be_undone_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(CatalogError, match=message):
         parse_catalog(CATALOG.replace(old, new).replace("REPORTED", REPORTED), "shop.yaml")

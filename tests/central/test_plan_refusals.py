@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from dpsql import api
@@ -12,6 +11,8 @@ from dpsql.catalog import load_catalog
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError, Error
 from dpsql.local.run import write_plan
+from tests.releases import write_tables
+from tests.statements import refusals
 from tests.userlevel_star import write_star
 
 pytestmark = pytest.mark.long
@@ -35,41 +36,18 @@ views:
   counts: {{of: sales, axes: [sales.amount], measures: {measures}}}
 """
 
-CASES = {
-    "measure of another table": ({"measures": "[count, customer.age]"}, "views.counts.measures"),
-    "derive over an undeclared column": ({"table": "derive: {x: missing + 1}"}, "tables.sales.derive.x"),
-    "wrong arguments": ({"table": "derive: {x: substring(amount)}"}, "tables.sales.derive.x"),
-    "dates do not add": ({"table": "derive: {x: day + day}"}, "tables.sales.derive.x"),
-    "text plus a number": ({"table": "derive: {x: code + 1}"}, "tables.sales.derive.x"),
-    "over a derived column": ({"table": "derive: {x: day, y: x + x}"}, "tables.sales.derive.y"),
-    "derived from itself": ({"table": "derive: {amount: amount + 1}"}, "tables.sales.derive.amount"),
-    "measure that does not bind": (
-        {"table": "measures: {m: {expr: day + day, lower: 0, upper: 9}}"}, "tables.sales.measures.m.expr",
-    ),
-    "bounds beyond 64 bits": (
-        {"table": "measures: {m: {expr: amount, lower: 0, upper: 1000000000000000000}}"}, "tables.sales.measures.m",
-    ),
-    "sums beyond 64 bits": (
-        {"table": "measures: {m: {expr: amount, scale: 0, lower: 0, upper: 1125899906842624}}",
-         "measures": "[count, m]", "delta": ", delta: 1e-6"}, "views.counts.measures",
-    ),
-}  # fmt: skip
-
 
 def shop(folder: Path, **parts: str) -> Path:
-    (folder / "data").mkdir()
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT 1 AS product_id) TO '{folder / 'data' / 'product.parquet'}' (FORMAT parquet)"
-        )
+    write_tables(folder / "data", {"product": "SELECT 1 AS product_id"})
     text = CATALOG.format(**({"delta": "", "table": "", "measures": "[count]"} | parts))
     (folder / "shop.yaml").write_text(text, encoding="utf-8")
     return folder / "shop.yaml"
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_cannot_be_published_is_refused_before_a_row_is_opened(case: str, tmp_path: Path) -> None:
-    parts, place = CASES[case]
+@pytest.mark.parametrize(("parts", "place", "what"), refusals("plan"))
+def test_what_cannot_be_published_is_refused_before_a_row_is_opened(
+    parts: dict[str, str], place: str, what: str, tmp_path: Path
+) -> None:
     with pytest.raises(CatalogError) as refused:
         plan_catalog(load_catalog(shop(tmp_path, **parts)), ())
     assert place in str(refused.value)

@@ -27,6 +27,7 @@ from dpsql.mechanisms.designs.residual import RESIDUAL, residual_estimates
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
+from tests.releases import write_tables
 from tests.strategies import dense
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -57,12 +58,11 @@ def planned(text=CATALOG):
 def clinic(tmp_path_factory):
     """A small table and a way to publish it."""
     folder = tmp_path_factory.mktemp("clinic")
-    db = duckdb.connect()
-    db.execute(
-        f"COPY (SELECT (i * 7919) % 40 AS age, chr(97 + ((i * i) % 3)::INT) AS ward, 1 + (i * 31) % 12 AS day, "
-        f"(i * 13) % 41 AS cost, i // 2 AS who FROM range(4000) t(i)) TO '{folder}/visit.parquet'"
+    visit = (
+        "SELECT (i * 7919) % 40 AS age, chr(97 + ((i * i) % 3)::INT) AS ward, 1 + (i * 31) % 12 AS day, "
+        "(i * 13) % 41 AS cost, i // 2 AS who FROM range(4000) t(i)"
     )
-    db.execute(f"COPY (SELECT range AS who FROM range(2000)) TO '{folder}/person.parquet'")
+    write_tables(folder, {"visit": visit, "person": "SELECT range AS who FROM range(2000)"})
     made = {}
 
     def publish(text, noise, name):

@@ -15,6 +15,7 @@ from dpsql.errors import NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
+from tests.releases import write_tables
 
 CATALOG = """
 dpsql: 1
@@ -40,14 +41,12 @@ def publish(
     folder: Path, delta: str, unit: str = "row", bound: str = "", most: int = 200_000, people: int = PEOPLE
 ) -> tuple[Path, Path]:
     """People, each with one amount near the lower bound."""
-    with duckdb.connect() as db:
-        db.execute(f"CREATE TABLE person AS SELECT i AS id, i % 3 AS part FROM range({people}) t(i)")
-        db.execute(
-            "CREATE TABLE pay AS SELECT i AS person_id, i % 4 AS hour, CASE WHEN i % 5 > 0 THEN "
-            f"({9 - most} + i % 9)::DECIMAL(18, 6) END AS amount FROM range({people}) t(i)"
-        )
-        for table in ("person", "pay"):
-            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    tables = {
+        "person": f"SELECT i AS id, i % 3 AS part FROM range({people}) t(i)",
+        "pay": f"SELECT i AS person_id, i % 4 AS hour, CASE WHEN i % 5 > 0 THEN ({9 - most} + i % 9)::DECIMAL(18, 6) "
+        f"END AS amount FROM range({people}) t(i)",
+    }
+    write_tables(folder, tables)
     catalog, target = folder / "pay.yaml", folder / "pay.dpsql"
     catalog.write_text(CATALOG.format(unit=unit, delta=delta, bound=bound, most=most))
     publish_release(load_catalog(catalog), target, noise=ExactNoise(os_entropy()), key=bytes(range(32)))

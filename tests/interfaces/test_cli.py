@@ -16,6 +16,7 @@ import pytest
 
 from tests.command import dpsql_command
 from tests.interfaces_release import build
+from tests.statements import sections
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -196,34 +197,10 @@ def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
 
 
-MISTAKES = {
-    "a column misspelt": (
-        "query shop 'SELECT regio, COUNT(*) FROM customer GROUP BY 1'",
-        "did you mean region?",
-    ),
-    "a verb misspelt": ("query shop 'SELEC 1'", "no query begins with 'SELEC'; did you mean SELECT?"),
-    "T-SQL's TOP": (
-        "query shop 'SELECT TOP 5 COUNT(*) FROM sales'",
-        'name the dialect "tsql", or end with LIMIT 5',
-    ),
-    "swapped": ("query 'SELECT COUNT(*) FROM sales' shop", "the two look swapped"),
-    "a catalog": ("query shop.yaml 'SELECT 1'", "is a catalog, not a release; publish it first"),
-    "no such folder": ("init nowhere -o new.yaml", "there is no folder or file nowhere"),
-    "Excel": ("init excel -o new.yaml", "has Excel files; save each sheet as CSV (UTF-8)"),
-    "an empty file": ("init empty -o new.yaml", "a.csv is empty"),
-    "a column twice": ("init twice -o new.yaml", "the first line of a.csv names 'ID' twice"),
-    "another encoding": (
-        "init latin -o new.yaml",
-        "2 of 4 lines are not UTF-8; they read as cp1252: --encoding cp1252",
-    ),
-    "all of another encoding": ("init lines -o new.yaml", "1 of 3 lines are not UTF-8"),
-    "ragged": ("init ragged -o new.yaml", "1 of 4 lines have more or fewer fields than the first"),
-    "no questions": ("rehearse shop.yaml --workload nowhere.sql", "there is no file nowhere.sql"),
-    "nothing to check": ("check", "Missing argument 'REPORT'"),
-}
+MISTAKES = sections(Path(__file__).with_name("mistakes.txt"))
 
 
-@pytest.mark.parametrize(("typed", "said"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("typed", "said"), [case for (case,) in MISTAKES.values()], ids=MISTAKES)
 def test_a_mistake_is_named_with_what_to_write_instead(
     typed: str, said: str, shop: Path, tmp_path: Path
 ) -> None:

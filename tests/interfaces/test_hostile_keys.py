@@ -16,6 +16,7 @@ import pytest
 
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.central import publish_release
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import PartialBinError, SqlSyntaxError, visible
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
@@ -32,6 +33,7 @@ from dpsql.results.render import render
 from dpsql.row_expressions import literal
 from tests.command import dpsql_command
 from tests.interfaces.wire_client import serving
+from tests.releases import write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
@@ -66,15 +68,8 @@ EACH = 120
 def write(folder: Path, keys: Sequence[str] = (*HOSTILE, *CLEANED)) -> Catalog:
     """A person with one sale for each of `EACH` of every key."""
     rows = [key for key in keys for _ in range(EACH)]
-    with duckdb.connect() as db:
-        db.execute(
-            "CREATE TABLE t AS SELECT * FROM (SELECT unnest($1) AS id, unnest($2) AS item)",
-            [list(range(len(rows))), rows],
-        )
-        db.execute(f"COPY t TO '{folder / 'sales.parquet'}'")
-        db.execute(f"COPY (SELECT id FROM t) TO '{folder / 'person.parquet'}'")
-    (folder / "shop.yaml").write_text(CATALOG)
-    return load_catalog(folder / "shop.yaml")
+    sales = RawRows("id INT, item VARCHAR", list(enumerate(rows)))
+    return load_catalog(write_catalog(folder, CATALOG, {"sales": sales, "person": "SELECT id FROM sales"}))
 
 
 @pytest.fixture(scope="module")

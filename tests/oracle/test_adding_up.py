@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.oracle.star import make_shop, publish_shop
+from tests.statements import sections
 
-CUSTOMER, PRODUCT = "JOIN customer USING (customer_id)", "JOIN product USING (product_id)"
+CUSTOMER = "JOIN customer USING (customer_id)"
 
 
 @pytest.fixture(scope="module")
@@ -20,28 +23,7 @@ def shop(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("parts", "whole"),
-    [
-        (f"SELECT region, COUNT(*) FROM sales {CUSTOMER} GROUP BY region", "SELECT COUNT(*) FROM sales"),
-        ("SELECT sold_on, COUNT(*) FROM sales GROUP BY sold_on", "SELECT COUNT(*) FROM sales"),
-        ("SELECT EXTRACT(MONTH FROM sold_on), COUNT(*) FROM sales GROUP BY 1", "SELECT COUNT(*) FROM sales"),
-        (
-            f"SELECT category, COUNT(*) FROM sales {PRODUCT} GROUP BY 1",
-            f"SELECT COUNT(*) FROM sales {PRODUCT}",
-        ),
-        (
-            f"SELECT region, COUNT(*) FROM sales {CUSTOMER} WHERE sold_on < DATE '2025-07-01' GROUP BY 1",
-            "SELECT COUNT(*) FROM sales WHERE sold_on < DATE '2025-07-01'",
-        ),
-        (
-            "SELECT sex, COUNT(*) FROM customer WHERE age >= 40 GROUP BY sex",
-            "SELECT COUNT(*) FROM customer WHERE age >= 40",
-        ),
-        (
-            f"SELECT region, SUM(amount) FROM sales {CUSTOMER} GROUP BY region",
-            "SELECT SUM(amount) FROM sales",
-        ),
-    ],
+    ("parts", "whole"), sections(Path(__file__).with_name("adding_up.sql"))["parts and the whole"]
 )
 def test_parts_add_up_to_the_whole(shop, parts, whole):
     total = shop.query(whole).rows[0][0]

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import datetime
 import random
+from pathlib import Path
 
-import duckdb
 import pytest
 
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.oracle.star import make_shop, publish_shop, same
 from tests.release_fixture import make_rows, raw_star, write_fixture
-from tests.releases import published, seeded, write_catalog
+from tests.releases import plain_tables, published, seeded, write_catalog, write_tables
+from tests.statements import sections
 from tests.thinned import by_default
 
 CATALOG = """
@@ -56,11 +58,8 @@ def folder(tmp_path_factory, publishes):
         )
         rows.append((region, shade, day, rng.randrange(101)))
     folder = tmp_path_factory.mktemp("clinic")
-    raw = duckdb.connect()
-    raw.execute("CREATE TABLE visits (region VARCHAR, shade VARCHAR, seen DATE, fee INTEGER)")
-    raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
-    raw.execute(f"COPY visits TO '{folder / 'visits.parquet'}'")
-    return folder
+    visits = RawRows("region VARCHAR, shade VARCHAR, seen DATE, fee INTEGER", rows)
+    return write_tables(folder, {"visits": visits})
 
 
 def publish(folder, noise, upper="2025-06-30", name="clinic", epsilon="4"):
@@ -75,28 +74,12 @@ def clinic(folder):
 
 @pytest.fixture(scope="module")
 def raw(folder):
-    raw = duckdb.connect()
-    raw.execute(f"CREATE TABLE visits AS SELECT * FROM '{folder / 'visits.parquet'}'")
-    return raw
+    return plain_tables(folder)
 
 
-OVER_GROUPS = (
-    "SELECT AVG(n), COUNT(*), COUNT(n), SUM(1), MIN(n), MAX(n), MEDIAN(s), COUNT_IF(n > 300), STDDEV_POP(n) FROM g",
-    "SELECT COUNT(DISTINCT k), SUM(CASE WHEN n > 300 THEN 1 ELSE 0 END), AVG(s / n) FROM g",
-    "SELECT k, n, RANK() OVER (ORDER BY n DESC, k) AS r, NTILE(3) OVER (ORDER BY s, k) AS t FROM g",
-    "SELECT k, LAG(n) OVER (ORDER BY k), LEAD(n) OVER (ORDER BY k), AVG(n) OVER () FROM g",
-    "SELECT k, AVG(n) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), COUNT(*) OVER () FROM g",
-    "SELECT k, n FROM g ORDER BY n, k LIMIT 3",
-    "SELECT k, n FROM g ORDER BY n DESC, k LIMIT 2 OFFSET 1",
-    "SELECT k FROM g QUALIFY ROW_NUMBER() OVER (ORDER BY n DESC, k) <= 2",
-    "SELECT * FROM (SELECT k, n, ROW_NUMBER() OVER (ORDER BY n, k) AS r FROM g) AS t WHERE r <= 2",
-    "SELECT a.k, a.n + b.s FROM g AS a JOIN g AS b ON a.k = b.k",
-    "SELECT a.k, b.n FROM g AS a LEFT JOIN (SELECT k, n FROM g WHERE n > 300) AS b ON a.k = b.k",
-    "SELECT DISTINCT k FROM g",
-    "SELECT k FROM g UNION SELECT k FROM g",
-    "SELECT AVG(n), COUNT(*) FROM (SELECT k, n FROM g UNION ALL SELECT k, s FROM g) AS t",
-    "SELECT COUNT(*) FROM g WHERE n > (SELECT AVG(n) FROM g)",
-    "SELECT n > 300, COUNT(*), AVG(s) FROM g GROUP BY 1 HAVING COUNT(*) > 0",
+FILE = sections(Path(__file__).with_name("groups_of_answers.sql"))
+OVER_GROUPS, BY_NAME, SUMS, NESTED = (
+    [text for text, _ in FILE[name]] for name in ("over groups", "by name", "sums", "nested")
 )
 """Statements over groups g of one key k with their rows n and fees s; each is the same over the rows of the domain."""
 
@@ -130,14 +113,6 @@ def test_statements_over_groups_are_those_of_the_domain(clinic, raw, key, statem
     check(clinic, raw, groups.format("") + sql, groups.format(f"WHERE {IN[key]}") + statement, but)
 
 
-BY_NAME = (
-    "SELECT k, COUNT(*) FROM v WHERE k IN ('(other)', 'north') GROUP BY 1 ORDER BY 2 LIMIT 5",
-    "SELECT k, COUNT(*) FROM v WHERE k = '(other)' GROUP BY k LIMIT 1 OFFSET 0",
-    "SELECT t.k, n FROM (VALUES ('north'), ('(other)'), ('x')) AS t(k) LEFT JOIN g ON g.k = t.k LIMIT 3",
-    "SELECT t.k, n FROM (VALUES ('north'), ('(other)')) AS t(k) JOIN g ON g.k = t.k LIMIT 3",
-)
-
-
 @pytest.mark.parametrize("statement", BY_NAME)
 @pytest.mark.parametrize("key", ["region", "shade"])
 def test_groups_that_a_condition_or_a_list_names_are_groups_like_others(clinic, raw, key, statement):
@@ -150,14 +125,6 @@ def test_groups_that_a_condition_or_a_list_names_are_groups_like_others(clinic, 
     check(clinic, raw, sql.format(key), raw_sql)
 
 
-SUMS = (
-    "SELECT SUM(n), SUM(s) FROM ({}) AS g",
-    "SELECT SUM(n) FROM (SELECT k, SUM(n) AS n FROM ({}) AS g GROUP BY k) AS h",
-    "SELECT MAX(c) FROM (SELECT SUM(n) OVER (ORDER BY k) AS c FROM ({}) AS g) AS h",
-    "SELECT SUM(n / t) FROM (SELECT n, SUM(n) OVER () AS t FROM ({}) AS g) AS h",
-)
-
-
 @pytest.mark.parametrize("statement", SUMS)
 @pytest.mark.parametrize("key", ["region", "shade"])
 def test_sums_keep_every_row(clinic, raw, key, statement):
@@ -167,14 +134,6 @@ def test_sums_keep_every_row(clinic, raw, key, statement):
         assert clinic.query(sql).rows[0][0] <= raw.execute("SELECT COUNT(*) FROM visits").fetchone()[0]
         return
     check(clinic, raw, sql, raw_sql)
-
-
-NESTED = (
-    "SELECT region, AVG(n), COUNT(*), MIN(n) FROM g GROUP BY region",
-    "SELECT region, shade, n, RANK() OVER (PARTITION BY region ORDER BY n DESC, shade) FROM g",
-    "SELECT region, SUM(n), AVG(n) FROM g GROUP BY region ORDER BY 2 DESC LIMIT 2",
-    "SELECT AVG(m) FROM (SELECT region, MAX(n) AS m FROM g GROUP BY region) AS h",
-)
 
 
 @pytest.mark.parametrize("statement", NESTED)
@@ -373,20 +332,7 @@ def fixture(tmp_path_factory, publishes):
     answerer.release.close()
 
 
-RANKED = "SELECT {0} AS region, RANK() OVER (ORDER BY n) AS r FROM (SELECT {0}, COUNT(*) AS n FROM {1} GROUP BY 1) AS g"
-BY_MONTH = "SELECT region, DATE_TRUNC('month', seen) AS k, AVG(fee) AS a FROM visits GROUP BY 1, 2"
-
-
-@pytest.mark.parametrize(("star", "sql"), [
-    ("long_year", f"SELECT AVG(a) FROM ({BY_MONTH}) AS g"),
-    ("long_year", f"SELECT region, AVG(a) FROM ({BY_MONTH}) AS g GROUP BY region"),
-    ("long_year", "SELECT MAX(a), MIN(n) FROM (SELECT region, AVG(fee) a, COUNT(*) n FROM visits GROUP BY 1) AS g"),
-    ("long_year", RANKED.format("region", "visits")),
-    ("shop", "SELECT AVG(a) FROM (SELECT category, AVG(amount) AS a FROM retail GROUP BY 1) AS g"),
-    ("shop", RANKED.format("category", "retail")),
-    ("fixture", "SELECT AVG(a) FROM (SELECT age, AVG(amount) AS a FROM shop GROUP BY 1) AS g"),
-    ("fixture", RANKED.format("age", "shop")),
-])  # fmt: skip
+@pytest.mark.parametrize(("sql", "star"), FILE["interval or a reason"])
 def test_every_number_has_an_interval_or_a_reason(request, star, sql):
     answerer = request.getfixturevalue(star)
     answer = (answerer[1] if star == "shop" else answerer).query(sql)

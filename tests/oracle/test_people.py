@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,45 +17,25 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
-from tests.people_star import make_people, plain
-from tests.releases import published, seeded
+from tests.people_star import make_people
+from tests.releases import plain_tables, published, seeded
+from tests.statements import sections
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
     catalog = make_people(folder, customers=600, privacy="epsilon: 9")
-    return published(catalog, ZeroNoise()), plain(folder)
+    return published(catalog, ZeroNoise()), plain_tables(folder)
 
 
 RANGES = [f"month BETWEEN {i} AND {j}" for i in range(6) for j in range(i, 6)]
 JOINED = "FROM sales JOIN customer USING (id)"
+FILE = sections(Path(__file__).with_name("people.sql"))
 ASKED = [
-    "SELECT COUNT(DISTINCT id) FROM sales",
-    "SELECT COUNT(DISTINCT id) FROM returns",
-    "SELECT COUNT(DISTINCT id) FROM returns WHERE month >= 4",
+    *(sql for sql, _ in FILE["asked"]),
     *(f"SELECT COUNT(DISTINCT id) FROM sales WHERE {each}" for each in RANGES),
     *(f"SELECT COUNT(DISTINCT sales.id) {JOINED} WHERE region <> 's' AND {each}" for each in RANGES[::4]),
-    "SELECT month, COUNT(DISTINCT id) FROM sales GROUP BY month",
-    "SELECT CASE WHEN month < 4 THEN 'early' ELSE 'late' END AS h, COUNT(DISTINCT id) FROM sales GROUP BY h",
-    f"SELECT region, month, COUNT(DISTINCT customer.id) {JOINED} GROUP BY region, month",
-    f"SELECT age, COUNT(DISTINCT id) {JOINED} GROUP BY age",
-    f"SELECT COUNT(DISTINCT id) {JOINED} WHERE age IN (1, 4, 7)",
-    "SELECT store, COUNT(DISTINCT id) FROM sales WHERE month = 2 GROUP BY store",
-    f"SELECT COUNT(DISTINCT id) {JOINED} WHERE month = 2 AND store = 1 AND region IN ('n', 'e')",
-    f"SELECT COUNT(DISTINCT id) {JOINED} WHERE region = 'n' OR month = 1",
-    f"SELECT COUNT(DISTINCT id) {JOINED} WHERE region = 'n' OR (region = 's' AND month > 2)",
-    "SELECT COUNT(DISTINCT id) FILTER (WHERE month < 3) * 2 - COUNT(DISTINCT id) FROM sales",
-    "SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id END) FROM sales",
-    f"SELECT COUNT(DISTINCT IF(region = 'n', customer.id, NULL)) {JOINED} WHERE month BETWEEN 1 AND 3",
-    "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month < 2)",
-    "SELECT COUNT(*) AS n FROM customer c WHERE c.id IN (SELECT s.id FROM sales s WHERE s.month > 3)",
-    "SELECT COUNT(*) FROM customer WHERE EXISTS (SELECT 1 FROM sales WHERE sales.id = customer.id AND month = 5)",
-    "SELECT region, COUNT(*) FROM customer c WHERE EXISTS (SELECT * FROM sales s WHERE c.id = s.id AND month < 3) "
-    "GROUP BY region",
-    "SELECT COUNT(*) FROM customer WHERE age > 4 AND id IN (SELECT id FROM sales)",
-    "WITH buyers AS (SELECT COUNT(*) AS n FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1)) "
-    "SELECT n + 1 FROM buyers",
 ]
 
 
@@ -75,60 +56,14 @@ def test_people_are_counted_once(shop, sql):
         assert left[-1] == pytest.approx(right[-1], abs=0.35 * right[-1] if "store" in sql else 1e-3)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT COUNT(DISTINCT id) FROM sales WHERE month IN (1, 4)",
-        "SELECT COUNT(DISTINCT id) FROM sales WHERE month <> 2",
-        "SELECT COUNT(DISTINCT id) FROM sales WHERE store = 1",
-        f"SELECT COUNT(DISTINCT id) {JOINED} WHERE age = 3 OR month = 1",
-        "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE store < 3)",
-    ],
-)
+@pytest.mark.parametrize("sql", [sql for sql, _ in FILE["counted twice"]])
 def test_what_would_count_people_twice_names_the_view(shop, sql):
     with pytest.raises(NoViewError, match=r"people: \{of: sales, axes: \[") as refused:
         shop[0].query(sql)
     assert "COUNT(*) counts rows of sales" in str(refused.value)
 
 
-OTHER = r"`id IN \(SELECT id FROM .. WHERE ..\)` or EXISTS"
-ONE = r"COUNT\(DISTINCT id\) counts each of them once"
-
-
-@pytest.mark.parametrize(
-    ("sql", "instead"),
-    [
-        ("SELECT COUNT(*) FROM customer WHERE id NOT IN (SELECT id FROM sales WHERE month = 1)", OTHER),
-        (
-            "SELECT COUNT(*) FROM customer c WHERE NOT EXISTS (SELECT 1 FROM sales s WHERE s.id = c.id)",
-            "all of customer less those with one",
-        ),
-        (
-            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1) OR age = 3",
-            OTHER,
-        ),
-        (
-            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales GROUP BY id HAVING COUNT(*) > 2)",
-            r"`visits: \{of: sales, is: count\(\*\), \.\.\}` under its summaries$",
-        ),
-        ("SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales LIMIT 3)", OTHER),
-        ("SELECT AVG(age) FROM customer WHERE id IN (SELECT id FROM sales)", OTHER),
-        ("SELECT COUNT(*) FROM customer WHERE EXISTS (SELECT 1 FROM sales WHERE month = 1)", OTHER),
-        (
-            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1) "
-            "AND id IN (SELECT id FROM sales WHERE month = 2)",
-            OTHER,
-        ),
-        ("SELECT COUNT(*) FROM (SELECT DISTINCT id FROM sales)", ONE),
-        (
-            "SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)",
-            rf"is: count\(\*\), \.\.\}}` under its summaries; {ONE}",
-        ),
-        ("WITH buyers AS (SELECT DISTINCT id FROM sales WHERE month = 1) SELECT COUNT(*) FROM buyers", ONE),
-        ("SELECT COUNT(DISTINCT amount) FROM sales", "it is not an axis"),
-        ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is not an axis"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "instead"), FILE["refused"])
 def test_other_shapes_are_refused_with_what_to_write(shop, sql, instead):
     with pytest.raises(Error, match=instead):
         shop[0].query(sql)

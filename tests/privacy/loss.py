@@ -19,6 +19,7 @@ from dpsql.curator.prove.loss import Distinguished, DrawLoss, Loss, Publish, rec
 from dpsql.curator.prove.madeup import KEY, LATER, NeighbourSide, measure_pair
 from dpsql.curator.prove.madeup import _contents as contents
 from dpsql.streams.publish import Arrival
+from tests.releases import headed
 
 __all__ = [
     "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "RawRows", "Tables", "contents", "loss_of", "measure",
@@ -47,7 +48,7 @@ def measure(
     """Publish two data sets end to end and measure what tells them apart.
 
     Args:
-        catalog: its text; its source's root is ROOT, with a Parquet file for each of `RawRows`, and its ledger LEDGER.
+        catalog: its text, but for what `headed` adds; ROOT is the folder of a Parquet file for each of `RawRows`.
         left, right: the raw tables of the two neighbours.
         folder: an empty folder.
         batches: labels of the batches of a stream, in order.
@@ -78,7 +79,12 @@ def write_side(place: Path, catalog: str, tables: Tables) -> Path:
     for table in tables.values():
         if isinstance(table, Bytes):
             (place / table.file).write_bytes(table.content)
-    text = catalog.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
+    files = {
+        name: table.file if isinstance(table, Bytes) else f"{name}.parquet"
+        for name, table in tables.items()
+        if "@" not in name
+    }
+    text = headed(catalog, files).replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
     (place / "catalog.yaml").write_text(text)
     return place
 

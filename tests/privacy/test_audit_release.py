@@ -16,6 +16,7 @@ from dpsql.curator.audit import AuditReport, audit_release
 from dpsql.errors import ReleaseError
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
 from tests.command import dpsql_command
+from tests.releases import write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
@@ -41,20 +42,8 @@ def publish(
 ) -> Path:
     rows = "SELECT i % 200 AS day, i % 3 AS product_id, (i % 2000) / 100.0 AS amount FROM range(4000) t(i)"
     kinds = "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)"
-    for name, sql in (("sales", rows), ("product", kinds)):
-        duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
-    words = {
-        "ROOT": folder,
-        "LEDGER": f"{folder}/ledger",
-        "DELTA": delta,
-        "MECHANISM": mechanism,
-        "DATA": data,
-    }
-    text = CATALOG
-    for word, value in words.items():
-        text = text.replace(word, str(value))
-    (folder / "shop.yaml").write_text(text)
-    catalog = load_catalog(folder / "shop.yaml")
+    words = {"DELTA": delta, "MECHANISM": mechanism, "DATA": data}
+    catalog = load_catalog(write_catalog(folder, CATALOG, {"sales": rows, "product": kinds}, **words))
     return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path
 
 
@@ -90,7 +79,7 @@ def audited(path: Path, samples: int = 0) -> AuditReport:
 def test_a_fresh_release_passes(tmp_path: Path, delta: str):
     words = ("auto", "auto") if "1e-6" in delta else ("tents", "diffhr")
     path = publish(tmp_path, ExactNoise(os_entropy()), delta, *words)
-    report = api.audit(path, catalog=tmp_path / "shop.yaml", samples=2000)
+    report = api.audit(path, catalog=tmp_path / "catalog.yaml", samples=2000)
     assert report.held, failures(report)
     assert {c.held for c in report.checks if "follow" in c.what} == {True}
     assert any("ledger" in c.what and c.held for c in report.checks)
@@ -144,10 +133,10 @@ def test_tampering_is_found(release: Path, tmp_path: Path, statement: str):
 def test_any_change_is_found_by_the_ledger(release: Path, tmp_path: Path):
     copy = tmp_path / "copy.dpsql"
     copy.write_bytes(release.read_bytes() + b"\0")
-    report = api.audit(copy, catalog=release.with_name("shop.yaml"), samples=0)
+    report = api.audit(copy, catalog=release.with_name("catalog.yaml"), samples=0)
     assert "the file is the one that was charged" in failures(report)
     changed = tmp_path / "other.yaml"
-    changed.write_text(release.with_name("shop.yaml").read_text().replace("share: 0.2", "share: 0.1"))
+    changed.write_text(release.with_name("catalog.yaml").read_text().replace("share: 0.2", "share: 0.1"))
     assert "the catalog is the one it was made from" in failures(
         api.audit(release, catalog=changed, samples=0)
     )

@@ -89,10 +89,6 @@ def test_huge_cells_do_not_carry_the_forecast_over_the_end_of_64_bits():
 
 
 HEAD = """
-dpsql: 1
-name: plane
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {hits: hits.parquet, owner: owner.parquet}}
 privacy: {lineage: p, cap: 9, unit: UNIT, epsilon: 1, NEIGHBOURS}
 tables:
   owner: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 3}}}

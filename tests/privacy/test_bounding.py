@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -19,6 +18,7 @@ from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.contributions.statements import UNIT
 from dpsql.curator.audit import audit_release
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
@@ -26,14 +26,10 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
-from tests.releases import published
+from tests.releases import published, write_catalog
 from tests.strategies import declared_cells
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet}}
 privacy: {lineage: people, cap: 9, unit: customer.customer_id, epsilon: 1.0}
 tables:
   customer: {role: dimension, key: customer_id, private: true}
@@ -48,16 +44,9 @@ ROWS = [1, 2, 4, 8, 60]
 
 def shop(folder: Path, how: str, rows: list[int]) -> Path:
     owners = [(owner, (owner + i) % 10, i % 10) for owner, n in enumerate(rows) for i in range(n)]
-    raw = duckdb.connect()
-    raw.execute("CREATE TABLE sales (customer_id INT, day INT, amount INT)")
-    raw.executemany("INSERT INTO sales VALUES (?, ?, ?)", owners)
-    raw.execute("CREATE TABLE customer AS SELECT DISTINCT customer_id FROM sales")
-    for table in ("sales", "customer"):
-        raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
-    (folder / "shop.yaml").write_text(
-        CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger").replace("HOW", how)
-    )
-    return folder / "shop.yaml"
+    sales = RawRows("customer_id INT, day INT, amount INT", owners)
+    tables = {"sales": sales, "customer": "SELECT DISTINCT customer_id FROM sales"}
+    return write_catalog(folder, CATALOG, tables, HOW=how)
 
 
 def publish(folder: Path, how: str, noise: Noise) -> Path:
@@ -165,7 +154,6 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
     assert report.held, report.text()
     unmeasured = tmp_path / "unmeasured"  # what rows beyond the bound add to an error depends on the rows
-    unmeasured.mkdir()
     file = shop(unmeasured, how, ROWS)
     file.write_text(file.read_text().replace("clipped_share: 0.05", "clipped_share: 0"))
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day BETWEEN 0 AND 4"

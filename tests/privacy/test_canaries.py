@@ -16,13 +16,11 @@ import pytest
 
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.noise import ExactNoise, os_entropy
+from tests.releases import write_catalog
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet}}
 privacy: {lineage: people, cap: 9, unit: customer.customer_id, epsilon: 1.0, DELTA}
 tables:
   customer: {role: dimension, key: customer_id, private: true, columns: {
@@ -45,8 +43,8 @@ class Canaries:
     numbers: frozenset[int]
 
 
-def plant(folder: Path, draw: random.Random) -> Canaries:
-    """Write a star in which every column holds canaries, beside values that count."""
+def plant(draw: random.Random) -> tuple[dict[str, RawRows], Canaries]:
+    """A star in which every column holds canaries, beside values that count."""
     texts, numbers = set(), set()
 
     def text() -> str:
@@ -72,16 +70,13 @@ def plant(folder: Path, draw: random.Random) -> Canaries:
          some(f"2025-02-{draw.randrange(1, 28):02d}", text), number())
         for _ in range(ROWS)
     ]  # fmt: skip
-    raw = duckdb.connect()
-    raw.execute("CREATE TABLE customer (customer_id BIGINT, age BIGINT, region VARCHAR, email VARCHAR)")
-    raw.executemany("INSERT INTO customer VALUES (?, ?, ?, ?)", customers)
-    raw.execute(
-        "CREATE TABLE sales (customer_id BIGINT, amount VARCHAR, note VARCHAR, sold_on VARCHAR, card BIGINT)"
-    )
-    raw.executemany("INSERT INTO sales VALUES (?, ?, ?, ?, ?)", sales)
-    for table in ("customer", "sales"):
-        raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
-    return Canaries(frozenset(texts), frozenset(numbers))
+    tables = {
+        "customer": RawRows("customer_id BIGINT, age BIGINT, region VARCHAR, email VARCHAR", customers),
+        "sales": RawRows(
+            "customer_id BIGINT, amount VARCHAR, note VARCHAR, sold_on VARCHAR, card BIGINT", sales
+        ),
+    }
+    return tables, Canaries(frozenset(texts), frozenset(numbers))
 
 
 def leaks(path: Path, canaries: Canaries) -> set[str]:
@@ -124,16 +119,11 @@ VARIANTS = {
 
 
 def published(folder: Path, variant: str) -> tuple[Path, Canaries]:
-    canaries = plant(folder, random.Random(variant))
+    tables, canaries = plant(random.Random(variant))
     delta, tau, data = VARIANTS[variant]
-    words = {"ROOT": str(folder), "LEDGER": f"{folder}/ledger", "DELTA": delta, "TAU": tau, "DATA": data}
-    text = CATALOG
-    for word, value in words.items():
-        text = text.replace(word, value)
-    (folder / "shop.yaml").write_text(text)
+    catalog = load_catalog(write_catalog(folder, CATALOG, tables, DELTA=delta, TAU=tau, DATA=data))
     noise = ExactNoise(os_entropy())
-    made = publish_release(load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=b"k" * 32)
-    return made.path, canaries
+    return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path, canaries
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

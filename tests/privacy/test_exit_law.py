@@ -19,7 +19,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -32,6 +31,7 @@ from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release
+from tests.releases import write_catalog
 
 EPSILON = Fraction(1, 4)
 CATALOG = """
@@ -71,22 +71,18 @@ HERS = "only hers"
 
 def write(folder: Path, catalog: str, people: int, hers: bool) -> Path:
     """People of two cities and, on one side, one person of her own city who bought a lot."""
-    folder.mkdir(parents=True)
-    with duckdb.connect() as db:
-        db.execute(f"CREATE TABLE person AS SELECT i AS id, 'c' || (i % 2) AS city FROM range({people}) t(i)")
-        db.execute(
-            f"CREATE TABLE sales AS SELECT i AS id, ['a', 'b', 'c'][1 + (i + j) % 3] AS kind, (i + 9 * j) % 32 AS day, "
-            f"(i * 7 + j) % 101 AS amount FROM range({people}) t(i), range(2) s(j)"
+    person = f"SELECT i AS id, 'c' || (i % 2) AS city FROM range({people}) t(i)"
+    sales = (
+        f"SELECT i AS id, ['a', 'b', 'c'][1 + (i + j) % 3] AS kind, (i + 9 * j) % 32 AS day, "
+        f"(i * 7 + j) % 101 AS amount FROM range({people}) t(i), range(2) s(j)"
+    )
+    if hers:
+        person += f" UNION ALL SELECT {people}, '{HERS}'"
+        sales += (
+            f" UNION ALL SELECT {people}, 'only ' || (i % 9), i % 2, 100 FROM range(60) t(i) "
+            f"UNION ALL SELECT {people}, 'a', 31, 100 FROM range(60) t(i)"
         )
-        if hers:
-            db.execute(f"INSERT INTO person VALUES ({people}, '{HERS}')")
-            db.execute(
-                f"INSERT INTO sales SELECT {people}, 'only ' || (i % 9), i % 2, 100 FROM range(60) t(i) "
-                f"UNION ALL SELECT {people}, 'a', 31, 100 FROM range(60) t(i)"
-            )
-        for table in ("person", "sales"):
-            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
-    (folder / "shop.yaml").write_text(catalog)
+    write_catalog(folder, catalog, {"person": person, "sales": sales})
     return folder
 
 
@@ -151,7 +147,7 @@ def ended(folder: Path, label: str, noise: Any) -> Ended:
     def told(stage: Stage) -> None:
         said.append(re.sub(r"[^;]*for the curator[^;]*", "", str(stage)))
 
-    catalog = load_catalog(folder / "shop.yaml")
+    catalog = load_catalog(folder / "catalog.yaml")
     try:
         target = folder / f"{label}.dpsql"
         published = publish_release(catalog, target, noise=noise, key=b"k" * 32, label=label, progress=told)

@@ -33,10 +33,6 @@ from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, wr
 from tests.releases import published
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: shop, cap: 8, epsilon: 1, unit: person.id, delta: 1e-5, neighbours: NEIGHBOURS}
 tables:
   person: {role: dimension, key: id, private: true, columns: {

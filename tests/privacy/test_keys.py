@@ -23,6 +23,7 @@ from dpsql.engines.registry import open_star, table_digests
 from dpsql.engines.values import exact_cast, family, widest
 from dpsql.errors import SourceError
 from tests.privacy.loss import Loss, RawRows, measure
+from tests.releases import write_catalog, write_tables
 from tests.thinned import by_default
 
 VALUES = {
@@ -137,16 +138,17 @@ def placed(
     folder: Path, person: str, fact: str, tau: int | None = None, *, key: str = "", store: str = "INTEGER"
 ) -> list[tuple[object, ...]]:
     """The rows that bounding keeps, with their units and leaves, for key columns of some types."""
-    folder.mkdir(exist_ok=True)
-    write = duckdb.connect()
-    for name, sql in (
-        ("person", f"SELECT * REPLACE ({person} AS id) FROM ({PEOPLE})"),
-        ("store", f"SELECT * REPLACE (CAST(store_id AS {store}) AS store_id) FROM ({STORES})"),
-        ("sales", f"SELECT * REPLACE ({fact} AS person_id) FROM ({SALES})"),
-    ):
-        write.execute(f"COPY ({sql}) TO '{folder / name}.parquet' (FORMAT parquet)")
-    (folder / "shop.yaml").write_text(STAR.replace("KEY", key).replace("DERIVE", ""))
-    catalog = load_catalog(folder / "shop.yaml")
+    tables = {
+        "person": f"SELECT * REPLACE ({person} AS id) FROM ({PEOPLE})",
+        "store": f"SELECT * REPLACE (CAST(store_id AS {store}) AS store_id) FROM ({STORES})",
+        "sales": f"SELECT * REPLACE ({fact} AS person_id) FROM ({SALES})",
+    }
+    return placed_by(write_catalog(folder, STAR, tables, KEY=key, DERIVE=""), tau)
+
+
+def placed_by(file: Path, tau: int | None) -> list[tuple[object, ...]]:
+    """The same of a catalog that is written."""
+    catalog = load_catalog(file)
     with closing(open_star(catalog)) as raw:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         prepare_tables(catalog, raw, plan)
@@ -204,7 +206,7 @@ def test_a_copy_of_a_table_is_known_again_whatever_its_keys_were_carried_into(tm
     digests = []
     for name, person in (("same", "id"), ("other", "CAST(id AS DOUBLE)")):
         placed(tmp_path / name, person, "person_id")
-        catalog = load_catalog(tmp_path / name / "shop.yaml")
+        catalog = load_catalog(tmp_path / name / "catalog.yaml")
         raw = open_star(catalog)
         assert raw.columns["sales"]["person_id"] == ("BIGINT" if name == "same" else "DOUBLE")
         digests.append(table_digests(raw, catalog, "sales", ()))
@@ -220,20 +222,10 @@ def test_a_derived_foreign_key_and_a_public_key_meet_by_value_too(tmp_path: Path
     text = STAR.replace("person_id: person", "whose: person")
     folder = tmp_path / "derived"
     placed(folder, "id", "person_id", 0)
-    write = duckdb.connect()
     labelled = "* EXCLUDE (person_id), 'p00' || person_id AS label"
-    write.execute(f"CREATE TABLE s AS SELECT {labelled} FROM '{folder / 'sales'}.parquet'")
-    write.execute(f"COPY s TO '{folder / 'sales'}.parquet' (FORMAT parquet)")
+    write_tables(folder, {"sales": f"SELECT {labelled} FROM '{folder / 'sales'}.parquet'"})
     text = text.replace("columns: {amount", "columns: {label: {type: string}, amount")
-    (folder / "shop.yaml").write_text(text.replace("KEY", "").replace("DERIVE", derived))
-    catalog = load_catalog(folder / "shop.yaml")
-    raw = open_star(catalog)
-    plan = plan_release(catalog, axis_maker(catalog, raw))
-    prepare_tables(catalog, raw, plan)
-    table, _ = place_rows(catalog, raw, plan, "sales", bytes(32), tau=0)
-    query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
-    assert raw.connection.execute(query).fetchall() == want
-    raw.close()
+    assert placed_by(write_catalog(folder, text, KEY="", DERIVE=derived), 0) == want
 
 
 def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp_path: Path) -> None:
@@ -245,10 +237,6 @@ def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp
 
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, device: device.parquet}}
 privacy: {lineage: shop, cap: 9, unit: row, epsilon: 1}
 tables:
   device: {role: dimension, key: id, private: true, columns: {KEY kind: {type: int, lower: 0, upper: 3}}}

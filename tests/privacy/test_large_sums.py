@@ -8,22 +8,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
 from dpsql.central.placed_rows import LARGEST, exact_sums
 from dpsql.errors import InternalError
 from dpsql.matrices.reconcile import UNIT, family_step, node_sums, round_family
 from dpsql.matrices.strategy import measure
 from dpsql.mechanisms.axis.sine import sine_strategy
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
+from tests.releases import published, seeded, write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
-dpsql: 1
-name: grid
-ledger: ROOT/ledger
-source: {kind: parquet, root: ROOT, tables: {hits: hits.parquet, person: person.parquet}}
 privacy: {lineage: grid, cap: 99, UNIT, epsilon: 2.0, DELTA}
 tables:
   person: {role: dimension, key: id, private: true}
@@ -51,18 +45,11 @@ WAYS = {
 
 def publish(folder: Path, number: int, cost: int, **words: str) -> dict[str, int]:
     """A release of rows that all have one cost; its tables and their row counts."""
-    folder.mkdir()
     rows = f"SELECT i % 3000 AS id, 0 AS x, i % 3 AS y, {cost}::BIGINT AS cost FROM range({number}) t(i)"
-    for name, sql in (("hits", rows), ("person", "SELECT i AS id FROM range(3000) t(i)")):
-        duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
-    text = CATALOG
-    for word, value in (words | {"ROOT": str(folder)}).items():
-        text = text.replace(word, value)
-    (folder / "grid.yaml").write_text(text)
-    release = folder / "r.dpsql"
-    noise = ExactNoise(insecure_test_entropy(7))
-    publish_release(load_catalog(folder / "grid.yaml"), release, noise=noise, key=b"k" * 32)
-    with duckdb.connect(str(release), read_only=True) as opened:
+    tables = {"hits": rows, "person": "SELECT i AS id FROM range(3000) t(i)"}
+    release = published(write_catalog(folder, CATALOG, tables, **words), seeded(7), key=b"k" * 32).release
+    release.close()
+    with duckdb.connect(str(release.path), read_only=True) as opened:
         names = [
             row[0] for row in opened.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
         ]

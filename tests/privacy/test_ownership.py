@@ -22,6 +22,8 @@ from dpsql.central.plan import plan_release
 from dpsql.engines import open_sources, open_tables
 from dpsql.errors import CatalogError
 from tests.privacy.loss import Bytes, RawRows, Tables, measure, write_side
+from tests.releases import write_tables
+from tests.statements import refusals
 
 CATALOG = """
 dpsql: 1
@@ -188,12 +190,8 @@ def order_counts(folder, orders):
 
 
 def test_a_key_that_two_units_share_moves_only_the_units_own_rows(tmp_path):
-    raw = duckdb.connect()
-    for name in ("sales", "returns", "orders", "person"):
-        raw.execute(
-            f"COPY (SELECT 1 AS order_id, 2 AS seller, 1 AS day, 1 AS buyer, 0 AS kind, 1 AS id, 1 AS age) "
-            f"TO '{tmp_path}/{name}.parquet'"
-        )
+    row = "SELECT 1 AS order_id, 2 AS seller, 1 AS day, 1 AS buyer, 0 AS kind, 1 AS id, 1 AS age"
+    write_tables(tmp_path, dict.fromkeys(("sales", "returns", "orders", "person"), row))
     others = [(7, 1, 0), (7, 2, 1), (8, 3, 2)]
     for victim in ([(7, 9, 3)], [(7, 9, 3), (8, 9, 3), (9, 9, 3)]):
         change = order_counts(tmp_path, others + victim) - order_counts(tmp_path, others)
@@ -288,33 +286,10 @@ def test_keys_of_one_text_are_one_person(tmp_path: Path) -> None:
     assert kind == raw.columns["enrolled"]["id"]
 
 
-BAD_PEOPLE = {
-    "views: `unit: row`": ("unit: students.id", "unit: row", "write `unit: students.id`"),
-    "another unit": (
-        "unit: students.id,", "unit: marks.key,", "tables.students.people_of: its rows are the people",
-    ),
-    "public rows": (
-        "enrolled: {role: fact, max_ids: 2, clipped_share: 0", "enrolled: {role: domain", "its rows must be private",
-    ),
-    "no such table": ("people_of: enrolled", "people_of: enroled", "did you mean `enrolled`"),
-    "no such column": ("columns: [region, age]", "columns: [regoin]", "did you mean `region`"),
-    "a derived key": ("fact, max_ids: 2,", "fact, max_ids: 2, derive: {id: term}, ", "a column of the source"),
-    "a stream": (
-        "views:", "stream: {column: enrolled.day, grain: day, horizon: 2}\nviews:", "a person returns",
-    ),
-    "another owner": (
-        "enrolled: {role: fact,", "enrolled: {role: fact, foreign_keys: {tutor: students}, unit_path: [tutor],",
-        r"rows of `enrolled` must belong to `id`; write `unit_path: \[id\]`",
-    ),
-    "a server": ("kind: parquet, root: ROOT", "kind: postgresql, root: x", "make a view with one row a person"),
-    "itself": ("people_of: enrolled", "people_of: students", "no other table `students`"),
-    "a list alone": ("{people_of: enrolled, key", "{role: dimension, key", "goes with `people_of`"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("change", BAD_PEOPLE.values(), ids=BAD_PEOPLE)
-def test_people_of_rows_that_are_not_each_persons_own_are_refused(change: tuple[str, str, str]) -> None:
-    before, after, reason = change
+@pytest.mark.parametrize(("before", "after", "reason", "what"), refusals("people made of rows"))
+def test_people_of_rows_that_are_not_each_persons_own_are_refused(
+    before: str, after: str, reason: str, what: str
+) -> None:
     assert before in AS_PARQUET
     text = AS_PARQUET.replace(before, after).replace(
         "marks: {role: fact,", "marks: {role: fact, key: key,", 1

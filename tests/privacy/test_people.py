@@ -19,10 +19,6 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from tests.privacy.loss import RawRows, Tables, measure
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet}}
 privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1, PRIVACY}
 tables:
   customer: {role: dimension, key: id, private: true, columns: {region: {type: string, categories: [n, s, e]}}}

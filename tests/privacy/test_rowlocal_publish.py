@@ -20,6 +20,7 @@ from dpsql.engines import open_tables
 from dpsql.errors import CatalogError, Error, SourceError
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
+from tests.releases import write_tables
 
 CATALOG = """
 dpsql: 1
@@ -42,15 +43,10 @@ ROWS = 1000
 def star(folder: Path, sql: str, *, derive: str = "", axis: str = "sales.amount", trusted: bool = False,
          kind: str = "parquet", extra: str = "", more: str = "") -> Catalog:  # fmt: skip
     """A shop whose sales are 1,000 rows (and `extra` ones), a row the unit."""
-    (folder / "data").mkdir(parents=True)
-    with duckdb.connect() as connection:
-        connection.execute(
-            "CREATE TABLE sales AS SELECT i AS id, CAST(i % 10 AS BIGINT) AS amount, 'a' AS code, i % 5 AS product_id "
-            f"FROM range({ROWS}) AS r(i) {extra}"
-        )
-        connection.execute("CREATE TABLE product AS SELECT i AS product_id, i AS price FROM range(5) AS r(i)")
-        for table in ("sales", "product"):
-            connection.execute(f"COPY {table} TO '{folder / 'data' / f'{table}.{kind}'}' (FORMAT {kind})")
+    columns = "i AS id, CAST(i % 10 AS BIGINT) AS amount, 'a' AS code, i % 5 AS product_id"
+    product = "SELECT i AS product_id, i AS price FROM range(5) AS r(i)"
+    sales = f"SELECT {columns} FROM range({ROWS}) AS r(i) {extra}"
+    write_tables(folder / "data", {"sales": sales, "product": product}, kind)
     trust = "trusted: true, " if trusted else ""
     text = CATALOG.format(sql=sql, derive=derive, axis=axis, trusted=trust, kind=kind, more=more)
     (folder / "shop.yaml").write_text(text, encoding="utf-8")
@@ -138,11 +134,7 @@ def test_keys_that_are_joined_are_unique_and_of_one_type(tmp_path: Path) -> None
     with pytest.raises(SourceError, match=r"source\.tables\.sales: product is joined by a VARCHAR"):
         cells(star(tmp_path / "a", sql.format("s.code")))
     catalog = star(tmp_path / "b", sql.format("s.product_id"))
-    with duckdb.connect() as connection:
-        file = tmp_path / "b" / "data" / "product.parquet"
-        connection.execute(
-            f"COPY (SELECT 1 AS product_id, 1 AS price FROM range(2)) TO '{file}' (FORMAT parquet)"
-        )
+    write_tables(tmp_path / "b" / "data", {"product": "SELECT 1 AS product_id, 1 AS price FROM range(2)"})
     with pytest.raises(SourceError, match=r"tables\.product\.key: product_id is NULL or repeated"):
         cells(catalog)
 

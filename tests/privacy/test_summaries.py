@@ -17,11 +17,6 @@ from dpsql.noise import ZeroNoise
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 
 SHOP = """\
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet, orders: orders.parquet,
-  product: product.parquet}}
 privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1, DELTA}
 tables:
   customer: {role: dimension, key: id, columns: {gap: {type: int, lower: 0, upper: 9, nullable: true}},

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from dpsql.catalog import load_catalog
 from dpsql.catalog.graph import PEOPLE
 from dpsql.central.central import publish_release
+from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.python.describe import Words, asked_name, complete, describe, widest
@@ -31,6 +30,7 @@ from dpsql.release.request import LIMIT, Request
 from dpsql.results.render import STYLES, html_table, render, text_table
 from dpsql.results.result import OPEN, PAST, Result
 from dpsql.row_expressions import identifier
+from tests.releases import write_tables
 
 PERSONS, ROWS = 120, 900
 BUSY = 900.0
@@ -147,17 +147,13 @@ def write_rows(folder: Path, draw: random.Random) -> None:
         )
         for _ in range(ROWS)
     ]  # fmt: skip
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE person (id INT, age INT, region VARCHAR, member BOOLEAN)")
-        connection.execute("CREATE TABLE product (pid INT, category VARCHAR, size INT)")
-        connection.execute(
-            "CREATE TABLE visit (id INT, pid INT, amount DECIMAL(9, 2), units INT, on_day DATE, moment TIMESTAMP, "
-            "kind VARCHAR, paid BOOLEAN, price DECIMAL(9, 1))"
-        )
-        for table, rows in (("person", persons), ("product", products), ("visit", visits)):
-            marks = ", ".join("?" * len(rows[0]))
-            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", [list(row) for row in rows])
-            connection.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    visit = "id INT, pid INT, amount DECIMAL(9, 2), units INT, on_day DATE, moment TIMESTAMP, kind VARCHAR"
+    tables = {
+        "person": RawRows("id INT, age INT, region VARCHAR, member BOOLEAN", persons),
+        "product": RawRows("pid INT, category VARCHAR, size INT", products),
+        "visit": RawRows(f"{visit}, paid BOOLEAN, price DECIMAL(9, 1)", visits),
+    }
+    write_tables(folder, tables)
 
 
 def publish_random(folder: Path, seed: int) -> Published | str:

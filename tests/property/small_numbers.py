@@ -26,6 +26,7 @@ from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.results.render import render
 from tests.interfaces.wire_client import Wire, values
 from tests.interfaces_release import CATALOG, build
+from tests.statements import sections
 
 K, ROWS = 11, 20
 """The rule's number, and rows of one person that the shop counts."""
@@ -41,23 +42,8 @@ def ruled_shop(folder: Path) -> Path:
 SALES = "sales JOIN customer USING (customer_id)"
 GROUPS = ("region", "age", "age // 2", "age // 4", "age // 10")
 FILTERS = ("age < 23", "age <> 30", "age >= 21", "region = 'east'", "age BETWEEN 30 AND 33", "age < 50")
-NUMBERS = (  # a number, and the rows that it is of; {f} is a condition
-    ("COUNT(*)", "COUNT(*)"),
-    ("SUM(amount)", "COUNT(*)"),
-    ("AVG(amount)", "COUNT(*)"),
-    ("SUM(age)", "COUNT(*)"),
-    ("SUM(amount) / COUNT(*) + 3", "COUNT(*)"),
-    ("COUNT(*) FILTER (WHERE {f})", "COUNT(*) FILTER (WHERE {f})"),
-    ("SUM(CASE WHEN {f} THEN amount ELSE 0 END)", "COUNT(*) FILTER (WHERE {f})"),
-    ("100 * COUNT(*) FILTER (WHERE {f}) / COUNT(*)", "COUNT(*) FILTER (WHERE {f})"),
-    ("COUNT(*) - COUNT(*) FILTER (WHERE {f})", "COUNT(*) FILTER (WHERE ({f}) IS NOT TRUE)"),
-    ("2 * SUM(amount) - 2 * SUM(amount) FILTER (WHERE {f})", "COUNT(*) FILTER (WHERE ({f}) IS NOT TRUE)"),
-    ("SUM(CASE WHEN age = 33 THEN 1000000 ELSE 1 END)", "COUNT(*) FILTER (WHERE age = 33)"),
-    ("SUM(GREATEST(age - 58, 0))", "COUNT(*) FILTER (WHERE age > 58)"),
-    ("DP_STDERR(COUNT(*) FILTER (WHERE {f}))", "COUNT(*) FILTER (WHERE {f})"),
-    ("DP_INTERVAL_LOW(SUM(amount))", "COUNT(*)"),
-    ("DP_INTERVAL_HIGH(COUNT(*) - COUNT(*) FILTER (WHERE {f}))", "COUNT(*) FILTER (WHERE ({f}) IS NOT TRUE)"),
-)
+NUMBERS = sections(Path(__file__).with_name("small_numbers.sql"))["numbers"]
+"""A number, and the rows that it is of; {f} is a condition."""
 OUTER = (  # keys, a number of the groups' n, the rows that it is of by their p, what follows FROM
     ("k, ", "n", "p", "ORDER BY 2 DESC LIMIT 7"),
     ("k, ", "n", "p", "WHERE n > 20 OR k IS NOT NULL"),

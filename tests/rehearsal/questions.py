@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -347,89 +348,7 @@ NEEDS = {
 }
 """Knobs without which a star has no columns for a question."""
 
-STATEMENTS = """\
-count | n | 0 | SELECT COUNT(*) AS n FROM {fact}
-count_where | n | 0 | SELECT COUNT(*) AS n {from} WHERE {c} = {value}
-by | n | 1 | SELECT {c}, COUNT(*) AS n {from} GROUP BY {c}
-total | s | 0 | SELECT SUM({m}) AS s FROM {fact}
-sum_by | s | 1 | SELECT {c}, SUM({m}) AS s {from} GROUP BY {c}
-average | a | 0 | SELECT AVG({m}) AS a {from} WHERE {c} <> {value}
-average_by | na | 1 | SELECT {c}, COUNT(*) AS n, AVG({m}) AS a {from} GROUP BY {c}
-share | p | 0 | SELECT AVG(CASE WHEN {c} = {value} THEN 1.0 ELSE 0.0 END) AS p {from}
-people | n | 0 | SELECT COUNT(DISTINCT {event}.person_id) AS n FROM {event}
-people_by | n | 1 | SELECT {c}, COUNT(DISTINCT {event}.person_id) AS n {from} GROUP BY {c}
-trend | ns | 1 | SELECT date_trunc('month', {time}) AS month, COUNT(*) AS n, SUM({m}) AS s FROM {event} GROUP
-  BY 1 ORDER BY 1
-weekday | n | 1 | SELECT EXTRACT(isodow FROM {time}) AS d, COUNT(*) AS n FROM {event} GROUP BY 1 ORDER BY 1
-year | s | 1 | SELECT EXTRACT(year FROM {time}) AS y, SUM({m}) AS s FROM {event} GROUP BY 1
-ever | n | 0 | SELECT COUNT(*) AS n FROM person WHERE EXISTS (SELECT 1 FROM visit WHERE visit.person_id =
-  person.person_id AND visit.channel = {value visit.channel})
-time_of_day | ns | 1 | SELECT CASE WHEN EXTRACT(hour FROM visit.happened) < 12 THEN 'morning' ELSE 'later' END
-  AS part, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit GROUP BY 1
-average_score | an | 1 | SELECT visit.channel, AVG(score) AS a, COUNT(score) AS n FROM visit GROUP BY
-  visit.channel
-people_cells | n | 2 | SELECT visit.channel, person.region, COUNT(DISTINCT visit.person_id) AS n {visit
-  person} GROUP BY visit.channel, person.region
-people_pairs | n | 2 | SELECT visit.channel, place.kind, COUNT(DISTINCT visit.person_id) AS n {visit place}
-  GROUP BY visit.channel, place.kind
-zones | a | 0 | SELECT COUNT(DISTINCT area.zone) AS a FROM area
-ranked | a | 1 | SELECT channel, RANK() OVER (ORDER BY n DESC) AS a FROM (SELECT visit.channel, COUNT(*) AS n
-  FROM visit GROUP BY 1)
-growth | na | 1 | SELECT month, n, n * 1.0 / LAG(n) OVER (ORDER BY month) AS a FROM (SELECT
-  date_trunc('month', visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month
-running | a | 1 | SELECT month, SUM(n) OVER (ORDER BY month) AS s FROM (SELECT date_trunc('month',
-  visit.happened) AS month, COUNT(*) AS n FROM visit GROUP BY 1) ORDER BY month
-hour | n | 1 | SELECT EXTRACT(hour FROM visit.happened) AS h, COUNT(*) AS n FROM visit GROUP BY 1 ORDER BY 1
-median_age | a | 0 | SELECT quantile_disc(person.age, 0.5) AS a {visit person}
-quantile_by | a | 1 | SELECT visit.channel, quantile_disc(visit.amount, 0.9) AS a FROM visit GROUP BY
-  visit.channel
-spread | a | 0 | SELECT STDDEV_POP(visit.pieces) AS a FROM visit
-spread_age | a | 1 | SELECT person.region, STDDEV_POP(person.age) AS a FROM person GROUP BY person.region
-mean_over_months | a | 0 | SELECT AVG(s) AS a FROM (SELECT date_trunc('month', visit.happened) AS month,
-  SUM(visit.amount) AS s FROM visit GROUP BY 1)
-mean_over_public | a | 0 | SELECT AVG(n) AS a FROM (SELECT place.kind, COUNT(*) AS n {visit place} GROUP BY
-  place.kind)
-mean_of_means | a | 0 | SELECT AVG(m) AS a FROM (SELECT person.region, AVG(visit.amount) AS m {visit person}
-  GROUP BY person.region)
-largest_group | a | 0 | SELECT MAX(n) AS a FROM (SELECT visit.channel, COUNT(*) AS n FROM visit GROUP BY
-  visit.channel)
-per_person | a | 0 | SELECT COUNT(*) * 1.0 / COUNT(DISTINCT visit.person_id) AS a FROM visit
-rows_of_people | a | 0 | SELECT AVG(n) AS a FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY
-  visit.person_id)
-busy_people | n | 0 | SELECT COUNT(*) AS n FROM (SELECT visit.person_id, COUNT(*) AS n FROM visit GROUP BY
-  visit.person_id) WHERE n >= 4
-per_capita | a | 1 | SELECT a.region, a.n * 1.0 / b.m AS a FROM (SELECT person.region, COUNT(*) AS n {visit
-  person} GROUP BY 1) AS a JOIN (SELECT person.region, COUNT(*) AS m FROM person GROUP BY 1) AS b ON a.region
-  = b.region
-ratio_of_tables | a | 0 | SELECT (SELECT SUM(visit.amount) FROM visit) / (SELECT SUM(loan.fee) FROM loan) AS a
-public_rows | n | 1 | SELECT place.kind, COUNT(*) AS n FROM place GROUP BY place.kind
-absent_value | ns | 0 | SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.channel = 'pigeon'
-absent_public | ns | 0 | SELECT COUNT(*) AS n, SUM(visit.pieces) AS s {visit place} WHERE place.kind =
-  'harbour'
-nulls | n | 1 | SELECT visit.channel, COUNT(*) AS n FROM visit WHERE visit.score IS NULL GROUP BY
-  visit.channel
-never | n | 0 | SELECT COUNT(*) AS n FROM person WHERE person.person_id NOT IN (SELECT visit.person_id FROM
-  visit WHERE visit.person_id IS NOT NULL)
-left_join | ns | 1 | SELECT place.kind, COUNT(*) AS n, SUM(visit.amount) AS s FROM visit LEFT JOIN place ON
-  visit.place_id = place.place_id GROUP BY place.kind
-child | sn | 1 | SELECT visit.channel, SUM(item.price) AS s, COUNT(*) AS n {item visit} GROUP BY 1
-homes | ns | 1 | SELECT home.kind, COUNT(*) AS n, SUM(visit.amount) AS s {visit home} GROUP BY 1
-home_people | n | 1 | SELECT place.kind, COUNT(*) AS n FROM person JOIN place ON person.place_id =
-  place.place_id GROUP BY 1
-persons | naa | 1 | SELECT person.region, COUNT(*) AS n, AVG(person.age) AS a, AVG(person.income) AS b FROM
-  person GROUP BY person.region
-flags | ns | 1 | SELECT visit.online, COUNT(*) AS n, SUM(visit.pieces) AS s FROM visit GROUP BY visit.online
-scores | na | 1 | SELECT visit.score, COUNT(*) AS n, AVG(visit.amount) AS a FROM visit GROUP BY visit.score
-axis_sum | as | 0 | SELECT AVG(person.age) AS a, SUM(person.age) AS s {visit person}
-age_groups | ns | 1 | SELECT CASE WHEN person.age < 30 THEN 'young' WHEN person.age < 60 THEN 'middle' ELSE
-  'old' END AS g, COUNT(*) AS n, SUM(visit.amount) AS s {visit person} GROUP BY 1
-share_of_total | p | 1 | SELECT visit.channel, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS p FROM visit GROUP BY
-  visit.channel
-sum_over_sum | a | 1 | SELECT visit.channel, SUM(visit.amount) / SUM(visit.pieces) AS a FROM visit GROUP BY
-  visit.channel
-joined_year | na | 1 | SELECT EXTRACT(year FROM person.joined) AS y, COUNT(*) AS n, AVG(visit.amount) AS a
-  {visit person} GROUP BY 1
-"""
+STATEMENTS = Path(__file__).with_name("questions.txt").read_text(encoding="utf-8")
 """Kind, letters, keys and SQL of a question a line, or more lines that are indented.
 
 | place | filled with |

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from tests.statements import sections
+
 QUERIES = (
     "SELECT COUNT(*) FROM sales",
     "SELECT region, SUM(amount) AS s, AVG(amount) AS a FROM sales JOIN customer USING (customer_id) GROUP BY region",
@@ -32,89 +34,15 @@ QUERIES = (
 SECONDS = 30.0
 """A reader that takes longer hangs."""
 
-_META_AWAY = "ALTER TABLE meta RENAME TO meta_before; "
-_NEVER = "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT"
-_NEW = "CREATE TABLE {0}_new AS SELECT {1} FROM {0}; DROP TABLE {0}; ALTER TABLE {0}_new RENAME TO {0}"
 
-STATEMENTS = {
-    "meta is a view": _META_AWAY + "CREATE VIEW meta AS FROM meta_before",
-    "meta is a view that never ends": _META_AWAY
-    + f"CREATE VIEW meta AS {_NEVER} 'format' AS key, i::VARCHAR AS value FROM r",
-    "numbers are a view that never ends": "ALTER TABLE node_combination_0 RENAME TO n; "
-    "CREATE VIEW node_combination_0 AS SELECT a.* FROM n AS a, range(1000000000) AS b, range(1000000000) AS c",
-    "an axis is a view": "ALTER TABLE axis_0 RENAME TO a; CREATE VIEW axis_0 AS FROM a",
+FILE = sections(Path(__file__).with_name("hostile.sql"))
+STATEMENTS = {name: text for text, name in FILE["statements"]} | {
     "views that double": "CREATE VIEW v0 AS SELECT 1 AS a; "
     + "; ".join(f"CREATE VIEW v{i + 1} AS SELECT x.a FROM v{i} AS x, v{i} AS y" for i in range(8)),
-    "a macro sum": "CREATE MACRO sum(x) AS 42",
-    "a macro count": "CREATE MACRO count(x) AS 42",
-    "a macro strlen": "CREATE MACRO strlen(x) AS 0",
-    "a macro unnest": "CREATE MACRO list_value(x) AS 0",
-    "a table macro of DuckDB's name": "CREATE MACRO duckdb_views() AS TABLE SELECT 1 AS view_name WHERE false; "
-    "CREATE VIEW hidden AS SELECT 1",
-    "a macro that never ends": f"CREATE MACRO m() AS TABLE {_NEVER} i FROM r",
-    "a sequence": "CREATE SEQUENCE s",
-    "a type": "CREATE TYPE mood AS ENUM ('happy')",
-    "an index": "CREATE INDEX i ON node_combination_0 (n1)",
-    "a schema": "CREATE SCHEMA other",
-    "a table elsewhere": "CREATE SCHEMA other; CREATE TABLE other.meta AS FROM meta",
-    "a comment": "COMMENT ON TABLE node IS 'x\x1b]0;owned\x07'",
-    "a comment on a column": "COMMENT ON COLUMN node.id IS 'alice'",
-    "a default": "ALTER TABLE node ALTER COLUMN id SET DEFAULT 7",
-    "a computed column": "ALTER TABLE scale ADD COLUMN x INTEGER; DROP TABLE scale; "
-    "CREATE TABLE scale (of_table VARCHAR, measure VARCHAR GENERATED ALWAYS AS (of_table))",
-    "a check": _META_AWAY + "CREATE TABLE meta (key VARCHAR CHECK (key <> ''), value VARCHAR); "
-    "INSERT INTO meta FROM meta_before; DROP TABLE meta_before",
-    "a key": _META_AWAY + "CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR); "
-    "INSERT INTO meta FROM meta_before; DROP TABLE meta_before",
-    "an unexpected table": "CREATE TABLE raw AS SELECT 1 AS card",
     "ten thousand tables": "; ".join(f"CREATE TABLE t{i} (a INTEGER)" for i in range(2000)),
+    "a comment": "COMMENT ON TABLE node IS 'x\x1b]0;owned\x07'",
     "a table with control characters": 'CREATE TABLE "\x1b[2J" (a INTEGER)',
-    "a table too few": "DROP TABLE variance_0",
-    "no node table": "DROP TABLE node",
-    "a renamed column": "ALTER TABLE node_combination_0 RENAME COLUMN estimate TO guess",
-    "columns swapped": _NEW.format("node", "id, axis, parent, level, lo, hi"),
-    "estimates are floats": "ALTER TABLE node_combination_0 ALTER COLUMN estimate TYPE DOUBLE",
-    "estimates are text": "ALTER TABLE node_combination_0 ALTER COLUMN estimate TYPE VARCHAR",
-    "estimates are wide": "ALTER TABLE node_combination_0 ALTER COLUMN estimate TYPE HUGEINT",
-    "leaves are wide": "ALTER TABLE axis_0 ALTER COLUMN leaf TYPE BIGINT",
-    "leaves are lists": _NEW.format("axis_0", "* REPLACE ([leaf] AS leaf)"),
-    "NULL estimates": "UPDATE node_combination_0 SET estimate = NULL",
-    "NULL nodes": "UPDATE node_combination_0 SET n1 = NULL",
-    "huge estimates": "UPDATE node_combination_0 SET estimate = 9223372036854775807",
-    "nodes of no tree": "UPDATE node_combination_0 SET n1 = n1 + 100000",
-    "numbers twice": "INSERT INTO node_combination_0 FROM node_combination_0",
-    "numbers missing": "DELETE FROM node_combination_0 WHERE n1 > 3",
-    "no numbers": "DELETE FROM node_combination_0",
-    "NULL leaves": "UPDATE axis_0 SET leaf = NULL",
-    "leaves out of range": "UPDATE axis_0 SET leaf = leaf + 1000000",
-    "negative leaves": "UPDATE axis_0 SET leaf = -1",
-    "NaN weights": "UPDATE axis_0 SET weight = 'NaN'",
-    "infinite weights": "UPDATE axis_0 SET weight = 'Infinity'",
-    "negative weights": "UPDATE axis_0 SET weight = -1",
-    "atoms of no kind": "UPDATE axis_0 SET kind = 77",
-    "no atoms": "DELETE FROM axis_0",
-    "millions of atoms": "INSERT INTO axis_0 SELECT a.* FROM axis_0 AS a, range(200000)",
-    "control characters in labels": "UPDATE axis_1 SET region = region || chr(27) || ']0;owned' || chr(7)",
-    "a label of megabytes": "UPDATE axis_1 SET region = repeat('x', 40000000) WHERE atom = 0",
-    "a tree upside down": "UPDATE node SET lo = hi, hi = lo",
-    "a tree in a ring": "UPDATE node SET parent = id",
-    "a tree of other leaves": "UPDATE node SET axis = 1 - axis WHERE axis < 2",
-    "a tree in one chain": "DELETE FROM node; INSERT INTO node SELECT 0, i, i - 1, i, 0, 1 FROM range(1000000) AS r(i)",
-    "node ids twice": "UPDATE node SET id = 0",
-    "NULL nodes of a tree": "UPDATE node SET hi = NULL",
-    "no nodes": "DELETE FROM node",
-    "NULL variances": "UPDATE variance_0 SET leaf = NULL",
-    "NaN variances": "UPDATE variance_0 SET leaf = 'NaN'",
-    "no variances": "DELETE FROM variance_0",
-    "millions of variances": "INSERT INTO variance_0 SELECT 1 FROM range(40000000)",
-    "meta has a key twice": "INSERT INTO meta SELECT key, value FROM meta WHERE key = 'format'",
-    "meta has a NULL": "UPDATE meta SET value = NULL WHERE key = 'privacy'",
-    "meta lacks a key": "DELETE FROM meta WHERE key = 'privacy'",
-    "meta has a key more": "INSERT INTO meta VALUES ('note', '1')",
-    "meta is empty": "DELETE FROM meta",
-    "meta has a million rows": "INSERT INTO meta SELECT 'k' || i, '1' FROM range(1000000) AS r(i)",
-    "meta is enormous": "UPDATE meta SET value = repeat('[', 300000000) WHERE key = 'catalog'",
-}  # fmt: skip
+}
 
 
 def _deep(value: Any) -> str:

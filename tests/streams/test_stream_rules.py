@@ -25,6 +25,7 @@ from dpsql.errors import (
 from dpsql.ledger import budget_report
 from dpsql.release import open_release
 from dpsql.streams.public import read_manifest
+from tests.statements import refusals
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -252,34 +253,7 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         shop.opened()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("axes: [sales.sold_on]", "axes: [customer.sex]", "along `sales.sold_on`"),
-        ("axes: [sales.sold_on]", "axes: [{axis: sales.sold_on, cuts: {width: month}}]", "grain"),
-        ("{of: sales, axes: [sales.sold_on],", "{of: customer, axes: [customer.sex],", "counts `sales`"),
-        (
-            "axes: [sales.sold_on]",
-            "axes: [{axis: sales.sold_on, workload: [[2025-01-01, 2025-01-31]]}]",
-            r"write what is asked of time under `stream.workload`",
-        ),
-        ("max_ids: 10", "max_ids: auto", "cannot choose it, .*write `max_ids: 10`"),
-        ("grain: day", "grain: hour", "no hours"),
-        ("measures: [count]}", "measures: [count], mechanism: tents}", "batch by batch"),
-        (
-            "measures: [count]}",
-            "measures: [count], mechanism: diffhr}",
-            "no view may choose them by data-dependent selection",
-        ),
-        (
-            "measures: [count]}",
-            "measures: [count], data_dependent: allow}",
-            "which each batch would pay for again",
-        ),
-        ("horizon: 365", "horizon: 365, strategy: spectral", "spectral: needs Gaussian noise"),
-        ("measures: [count]}", "measures: [count], cells: 100}", "over the cap"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "words"), refusals("stream"))
 def test_catalogs_that_cannot_be_streamed(shop: StreamShop, old: str, new: str, words: str) -> None:
     edited(shop, old, new)
     with pytest.raises(CatalogError, match=words):
