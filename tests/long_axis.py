@@ -2,7 +2,7 @@
 
     python -m tests.long_axis LEAVES DELTA MECHANISM
 
-The bound is on data (RLIMIT_DATA): the address space holds some 700 MB of libraries and of what DuckDB reserves.
+The limit is on data (RLIMIT_DATA) and generous: DuckDB reserves more than it touches. What counts is resident memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpsql.catalog import load_catalog
 from dpsql.curator.forecast import plan_catalog
 from tests.releases import published, seeded, write_catalog
 
-DATA_MB = 1536
+DATA_MB = 3072
 QUESTIONS = 9
 CATALOG = """
 dpsql: 1
@@ -68,8 +68,9 @@ def main(leaves: int, delta: str, mechanism: str, folder: Path) -> LongAxis:
         below, above = (float(end.iat[0, 0]) for end in answer.interval(0.95))
         seconds.append(time.process_time() - start)
         missed += not below <= ((values >= low) & (values <= high)).sum() <= above
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return LongAxis(resident, median(seconds[1:]), missed)
+    # not `ru_maxrss`, which starts at what the parent held
+    status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return LongAxis(int(status["VmHWM"].split()[0]) / 1024, median(seconds[1:]), missed)
 
 
 if __name__ == "__main__":
