@@ -147,7 +147,7 @@ class Tree:
     def _inner_level(self, parents: IntArray) -> InnerLevel:
         count, first = self.child_count[parents], self.first_child[parents]
         children = slice(int(first[0]), int(first[-1] + count[-1]))
-        of, leaves = np.repeat(np.arange(len(parents)), count), (self.hi - self.lo)[children]
+        of, leaves = np.repeat(np.arange(len(parents)), count), self.hi[children] - self.lo[children]
         return InnerLevel(parents, children, first - first[0], of, leaves)
 
 

@@ -15,7 +15,7 @@ dpsql: 1
 name: scale
 source: {{kind: parquet, root: "{root}", tables: {{
   sales: sales.parquet, customer: customer.parquet, product: product.parquet}}}}
-privacy: {{lineage: scale, cap: 100, unit: {unit}, epsilon: 1, delta: 0}}
+privacy: {{lineage: scale, cap: 100, unit: {unit}, epsilon: 1, delta: {delta}}}
 tables:
   customer: {{role: dimension, key: customer_id, private: true, columns: {{
     age: {{type: int, lower: 18, upper: 89}},
@@ -48,6 +48,7 @@ BOUNDS = {
     "truncate": "max_ids: 10,",
     "weight": "max_ids: 10, bounding: weight,",
     "auto": "max_ids: auto,",
+    "delta": "max_ids: auto,",
 }
 
 
@@ -79,9 +80,10 @@ def write_catalog(folder: Path, bounding: str) -> Path:
 
     Args:
         folder: where the tables are.
-        bounding: `row`, `truncate`, `weight` or `auto`.
+        bounding: `row`, `truncate`, `weight` or `auto`; `delta` is `auto` with a delta.
     """
     file = folder / f"{bounding}.yaml"
     unit = "row" if bounding == "row" else "customer.customer_id"
-    file.write_text(CATALOG.format(root=folder, unit=unit, bounds=BOUNDS[bounding]))
+    delta = "1e-6" if bounding == "delta" else "0"
+    file.write_text(CATALOG.format(root=folder, unit=unit, bounds=BOUNDS[bounding], delta=delta))
     return file

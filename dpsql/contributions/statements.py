@@ -413,7 +413,8 @@ def _norms_of_units(rows: str, views: Sequence[NormView], whitening: Whitening, 
             keys = [f"{key} AS k{i}" for i, key in enumerate(taken)]
             named = ["unit", *(f"k{i}" for i in range(len(keys)))]
             values = [f"{value} AS x{i}" for i, value in view.values.items()]
-            sums = [f"{_total(f'x{i}', dialect)} AS v{i}" for i in view.values]
+            summed = {i: "1" if value == "1" else f"x{i}" for i, value in view.values.items()}
+            sums = [f"{_total(value, dialect)} AS v{i}" for i, value in summed.items()]
             keyed = f"SELECT {', '.join(['unit', *keys, *values])} FROM {rows}"
             inner = f"SELECT {', '.join([*named, *sums])} FROM ({keyed}) AS k GROUP BY {', '.join(named)}"
             squares = (_square(f"v{i}", i, entry, whitening, dialect) for i in view.values)
@@ -437,8 +438,11 @@ def _norms_of_rows(rows: str, views: Sequence[NormView], whitening: Whitening, d
 
 def _total(value: str, dialect: Dialect, window: str = "") -> str:
     """SQL of a sum of the wide type, 0 of nothing; over a window of rows where one is named."""
-    over = f" OVER (PARTITION BY {window})" if window else ""
-    return f"coalesce(sum({wide(value, dialect)}){over}, {wide(0, dialect)})"
+    if window:
+        return f"coalesce(sum({wide(value, dialect)}) OVER (PARTITION BY {window}), {wide(0, dialect)})"
+    # engines add up in the wide type: a cast of each row, or of each 1, takes a third of the norms
+    total = "count(*)" if value == "1" else dialect.total(value, True)
+    return f"coalesce({wide(total, dialect)}, {wide(0, dialect)})"
 
 
 def _square(value: str, index: int, entry: int, whitening: Whitening, dialect: Dialect) -> str:

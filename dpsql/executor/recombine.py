@@ -65,12 +65,13 @@ def runs(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
     >>> [a.tolist() for a in runs(np.array([[True, True, False, True]]))]
     [[0, 0], [0, 3], [2, 4]]
     """
-    padded = np.zeros((mask.shape[0], mask.shape[1] + 2), np.int8)
+    padded = np.zeros((mask.shape[0], mask.shape[1] + 2), np.bool_)
     padded[:, 1:-1] = mask
-    change = np.diff(padded, axis=1)
-    row, start = np.nonzero(change == 1)
-    stop = np.nonzero(change == -1)[1]
-    return row.astype(np.int64), start.astype(np.int64), stop.astype(np.int64)
+    borders = np.flatnonzero(
+        padded[:, 1:] != padded[:, :-1]
+    )  # in one line: `nonzero` of two axes takes ten times as long
+    row, start = np.divmod(borders[::2], mask.shape[1] + 1)
+    return row, start, borders[1::2] % (mask.shape[1] + 1)
 
 
 def node_list(mask: FloatArray, tree: Tree) -> NodeList:
@@ -82,7 +83,7 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
     """
     row, start, stop = runs(mask == 1.0)
     run, node = cover(tree, start, stop)
-    part_row, part_leaf = np.nonzero((mask > 0.0) & (mask < 1.0))
+    part_row, part_leaf = np.divmod(np.flatnonzero((mask > 0.0) & (mask < 1.0)), mask.shape[1])
     return NodeList(
         np.concatenate([row[run], part_row]),
         np.concatenate([node, tree.leaves[part_leaf]]),

@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.matrices.model import CHUNK, Columns, range_variances
+from dpsql.matrices.model import CHUNK, TABLE, Columns, by_steps, range_variances
 from dpsql.tree import FloatArray
 
 
@@ -103,7 +103,10 @@ class SineVariance:
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""
-        waves = sine_transform(np.asarray(masks, np.float64).T)
+        coverages = np.asarray(masks, np.float64)
+        if (stepwise := by_steps(self, coverages)) is not None:
+            return stepwise
+        waves = sine_transform(coverages.T)
         root = 2 * half_angles(self.n) / np.sqrt(self.n + 1)
         energy: FloatArray = np.sum(root[:, None] * waves**2, axis=0)
         return self.scale * energy
@@ -120,10 +123,6 @@ class SineVariance:
 def sine_from_columns(n: int, columns: Columns) -> SineVariance:
     """The model that `columns` were read from."""
     return SineVariance(n, float(columns["scale"].astype(np.float64)[0]))
-
-
-TABLE = 4096
-"""Leaves up to which ranges are looked up in a table of all pairs of prefixes."""
 
 
 @dataclass(frozen=True, eq=False)

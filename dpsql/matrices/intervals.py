@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.matrices.model import Columns
+from dpsql.matrices.model import Columns, by_steps
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -352,6 +352,8 @@ class IntervalVariance:
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,)."""
+        if (stepwise := by_steps(self, np.asarray(masks, np.float64))) is not None:
+            return stepwise
         weighted = (np.asarray(masks, np.float64) / self.rows.diag**2).T
         alone = np.sum((weighted.T * self.rows.diag) ** 2, axis=1)
         solved, _ = forward(self.rows, self.factor, row_sums(self.rows, weighted))

@@ -51,6 +51,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpsql.matrices.model import (
+    LONG_AXIS,
     AxisVariance,
     Columns,
     Components,
@@ -85,10 +86,11 @@ class AxisSplit:
     def spread(self) -> FloatArray:
         """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves. Adds to 1."""
         n = self.model.n
-        cuts = np.arange(n + 1)
-        left = self.model.ranges(np.zeros(n + 1, np.int64), cuts)
-        right = self.model.ranges(cuts, np.full(n + 1, n, np.int64))
-        prefix = (self.total + left - right) / 2.0
+        prefix = np.empty(n + 1)
+        for a in range(0, n + 1, LONG_AXIS):
+            cuts = np.arange(a, min(n + 1, a + LONG_AXIS))
+            left, right = self.model.ranges(0 * cuts, cuts), self.model.ranges(cuts, 0 * cuts + n)
+            prefix[cuts] = (self.total + left - right) / 2.0
         return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
 
     def columns(self) -> Columns:

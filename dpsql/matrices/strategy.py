@@ -16,7 +16,7 @@ Most rows are ones on an interval and store no entry; hats store theirs one afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -77,16 +77,16 @@ class SparseRows:
         """The largest |entry|."""
         return int(np.abs(self.entry).max(initial=1))
 
-    @cached_property
-    def place(self) -> IntArray:
-        """The leaf that each stored entry belongs to, shape (nnz,)."""
-        begin = self.start - self.offset[:-1]
-        return np.arange(len(self.entry)) + np.repeat(begin, np.diff(self.offset))
-
-    @cached_property
-    def owner(self) -> IntArray:
-        """The row that each stored entry belongs to, shape (nnz,)."""
-        return np.repeat(np.arange(self.number), np.diff(self.offset))
+    def entry_blocks(self) -> Iterator[tuple[slice, IntArray, IntArray]]:
+        """About `CHUNK` stored entries at a time: where they stand, and the row and the leaf that each belongs to."""
+        first = 0
+        while first < self.number:
+            stop = int(np.searchsorted(self.offset, self.offset[first] + CHUNK, "right")) - 1
+            stop = max(first + 1, stop)  # a row of more entries alone
+            block = slice(int(self.offset[first]), int(self.offset[stop]))
+            row = np.repeat(np.arange(first, stop), np.diff(self.offset[first : stop + 1]))
+            yield block, row, np.arange(block.start, block.stop) + (self.start - self.offset[:-1])[row]
+            first = stop
 
     @cached_property
     def of_ones(self) -> npt.NDArray[np.bool_]:
@@ -126,8 +126,11 @@ class SparseRows:
         np.add.at(change, self.start[self.of_ones], weight[self.of_ones])
         np.subtract.at(change, self.stop[self.of_ones], weight[self.of_ones])
         column = np.cumsum(change[:-1], axis=0)
-        for j in range(weight.shape[1]):  # one column at a time: entries times columns would not fit memory
-            np.add.at(column[:, j], self.place, values * weight[self.owner, j])
+        for block, row, leaf in self.entry_blocks():
+            for j in range(
+                weight.shape[1]
+            ):  # one column at a time: entries times columns would not fit memory
+                np.add.at(column[:, j], leaf, values[block] * weight[row, j])
         return column
 
     def measure(self, x: IntArray) -> IntArray:
@@ -142,12 +145,11 @@ class SparseRows:
             sums = np.zeros((self.cells + 1, x.shape[1]), np.int64)
             np.cumsum(x, axis=0, out=sums[1:])
             rows[self.of_ones] = sums[self.stop[self.of_ones]] - sums[self.start[self.of_ones]]
-        if not np.all(self.of_ones):
-            first = self.offset[:-1][~self.of_ones]
-            width = max(1, CHUNK // len(self.place))
-            for begin in range(0, x.shape[1], width):
-                products = self.entry[:, None] * x[self.place, begin : begin + width]
-                rows[~self.of_ones, begin : begin + width] = np.add.reduceat(products, first, axis=0)
+        for block, row, leaf in self.entry_blocks():
+            first, width = np.flatnonzero(np.diff(row, prepend=-1)), max(1, CHUNK // max(1, len(row)))
+            for begin in range(0, x.shape[1] if len(row) else 0, width):
+                products = self.entry[block, None] * x[leaf, begin : begin + width]
+                rows[row[first], begin : begin + width] = np.add.reduceat(products, first, axis=0)
         return rows
 
     def sums(self) -> IntArray:
@@ -158,7 +160,8 @@ class SparseRows:
         """The row matrix H, shape (p, n); for short axes."""
         leaf = np.arange(self.cells)
         rows = ((leaf >= self.start[:, None]) & (leaf < self.stop[:, None])).astype(np.float64)
-        rows[self.owner, self.place] = self.entry
+        for block, row, place in self.entry_blocks():
+            rows[row, place] = self.entry[block]
         return rows
 
 

@@ -47,7 +47,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.matrices.model import Columns
+from dpsql.matrices.model import Columns, by_steps
 from dpsql.tree import FloatArray, IntArray, Tree, stored_tree
 
 
@@ -134,6 +134,8 @@ class TreeVariance:
         """u' C u for each row of masks, shape (g, n) -> (g,); O(n) a row."""
         tree, (s, g) = self.tree, self.spread
         u = np.asarray(masks, np.float64)
+        if (stepwise := by_steps(self, u)) is not None:
+            return stepwise
         a, r = np.zeros((tree.size, len(u))), np.zeros((tree.size, len(u)))
         a[tree.leaves] = s[tree.leaves, None] * u.T
         r[tree.leaves] = s[tree.leaves, None] * u.T**2

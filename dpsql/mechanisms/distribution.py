@@ -467,14 +467,14 @@ class Gaussian:
         **Privacy**: for neighbours whose rows differ by d_r, mu^2 = sum_r (b_r d_r)^2 / V.
         """
         budget = self.budgets(axes, variance, sensitivity)
-        noisy = np.zeros(budget.shape, dtype=np.int64)
-        for share in np.unique(budget):
-            where = budget == share
-            sigma2 = self.row_variance(int(share), variance)
-            noisy[where] = self.draw_spread(exact[where], sigma2, noise)
+        noisy, flat = np.zeros(budget.size, dtype=np.int64), exact.ravel()
+        order = np.argsort(budget, axis=None, kind="stable")
+        shares, first = np.unique(budget.ravel()[order], return_index=True)
+        for share, where in zip(shares.tolist(), np.split(order, first[1:]), strict=True):
+            noisy[where] = self.draw_spread(Exact(flat[where]), self.row_variance(share, variance), noise)
         total_squared = prod(axis.total for axis in axes) ** 2
         unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / total_squared)
-        return NoisyView(Noisy(noisy), budget, unit, sensitivity)
+        return NoisyView(Noisy(noisy.reshape(budget.shape)), budget, unit, sensitivity)
 
     def row_variance(self, budget: int, variance: Fraction) -> Fraction:
         """sigma^2 of a row of some budget, rounded up; `variance` is V of a row of budget 1."""

@@ -193,7 +193,8 @@ class AxisCells:
     @cached_property
     def cut(self) -> bool:
         """True if a bin is cut by a predicate or a group."""
-        return bool(np.any(self.coverage[self.leaf != self.open_leaf] < 1.0))
+        known = slice(None) if self.open_leaf is None else self.leaf != self.open_leaf
+        return bool(np.any(self.coverage[known] < 1.0))
 
     @property
     def uncertain(self) -> bool:
@@ -521,10 +522,13 @@ def _grouped(
 
 def _covered(leaves: int, leaf: IntArray, weight: FloatArray) -> AxisCells:
     """The cells of atoms that hold, which are one class."""
-    total = np.bincount(leaf, weight, leaves)
-    at = np.flatnonzero(total)
-    zeros = np.zeros(len(at), np.int64)
-    return AxisCells(leaves, ((),), (), zeros, zeros, at, _rounded(total[at]), ((),))
+    # Several atoms a leaf are added up; else that would take most of a long axis's time.
+    if not np.all(leaf[1:] > leaf[:-1]):
+        total = np.bincount(leaf, weight, leaves)
+        leaf = np.flatnonzero(total).astype(np.int64)
+        weight = np.asarray(total[leaf], np.float64)
+    zeros = np.zeros(len(leaf), np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, leaf, _rounded(weight), ((),))
 
 
 def _rounded(coverage: Any) -> FloatArray:
@@ -549,6 +553,9 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
     else:
+        if not cells.types and len(cells.patterns) == 1 and cells.open_leaf is None:  # no leaf comes twice
+            mask[at] = cells.coverage[keep]
+            return mask.reshape(len(cells.keys), cells.leaves)
         np.add.at(mask, at, cells.coverage[keep])
         mask[at] = _rounded(np.minimum(mask[at], 1.0))  # few of many thousands: the others are 0
     return mask.reshape(len(cells.keys), cells.leaves)

@@ -227,7 +227,7 @@ def _over_all_ranges(leaves: int, norm: int, total_share: float) -> Candidate:
 
 def _even_trees(question: AxisProblem) -> dict[str, Tree]:
     """For all ranges: near the best arity of LUE-DPTree and a few others."""
-    candidates = even_trees(question)
+    candidates = dict(zip(arities(question), even_trees(question), strict=True))
     likely = min(candidates, key=lambda k: candidates[k].error)
     return {f"k={k}": kary_tree(question.leaves, k) for k in sorted({*_ARITIES, likely} & candidates.keys())}
 

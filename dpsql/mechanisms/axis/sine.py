@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded
+from functools import lru_cache
 from math import ceil, sqrt
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def convolve(a: IntArray, b: IntArray, largest: int) -> IntArray:
                       traps=[Inexact, Rounded, InvalidOperation, Overflow])  # fmt: skip
     product = context.multiply(_number(a, limbs, context), _number(b, limbs, context))
     # A bound added to every entry leaves no negative digits; what is above the last entry is dropped.
-    lifted = context.add(product, _number(np.full(count, largest), limbs, context))
+    lifted = context.add(product, Decimal(f"{largest:0{digits}d}" * count))
     return _entries(format(lifted, "f"), count, limbs) - largest
 
 
@@ -74,20 +75,25 @@ def _number(values: IntArray, limbs: int, context: Context) -> Decimal:
 def _digits(values: IntArray, limbs: int) -> Decimal:
     """The number whose groups of digits are the values, the first one lowest."""
     text = np.empty((len(values), limbs * _DIGITS), np.uint8)
-    quotient = values[::-1].copy()
-    for place in range(limbs * _DIGITS - 1, -1, -1):
-        quotient, text[:, place] = np.divmod(quotient, 10)
-    return Decimal((text + ord("0")).tobytes().decode("ascii"))
+    quotient = values[::-1]
+    for limb in range(limbs - 1, -1, -1):
+        quotient, lower = np.divmod(quotient, 10**_DIGITS)
+        digits = lower.astype(np.uint32)  # divided three times as fast as 64 bits
+        for place in range(_DIGITS * (limb + 1) - 1, _DIGITS * limb - 1, -1):
+            digits, text[:, place] = np.divmod(digits, np.uint32(10))
+    text += ord("0")
+    return Decimal(text.tobytes().decode("ascii"))
 
 
 def _entries(text: str, count: int, limbs: int) -> IntArray:
     """The groups of digits of a number as integers, the lowest group first."""
     width = limbs * _DIGITS
     padded = text.rjust(count * width, "0")[-count * width :]
-    digits = np.frombuffer(padded.encode("ascii"), np.uint8).reshape(count, width).astype(np.int64) - ord("0")
+    digits = np.frombuffer(padded.encode("ascii"), np.uint8).reshape(count, width)
     entries = np.zeros(count, np.int64)
-    for place in range(width):
-        entries = entries * 10 + digits[:, place]
+    for place in range(width):  # one at a time: all digits as 64 bits would be 600 MB at a million leaves
+        entries *= 10
+        entries += digits[:, place] - ord("0")
     return entries[::-1].copy()
 
 
@@ -106,6 +112,7 @@ def l2_bound(n: int, scale: int) -> int:
     return ceil(scale * (1 + 1e-9) + 1.01 * sqrt(n))
 
 
+@lru_cache(maxsize=2)
 def table(n: int, scale: int) -> IntArray:
     """T(d) for d = 0..2n + 1, int64."""
     return np.rint(scale / (n + 1) * cosine_sums(weight(n, 0.25))).astype(np.int64)

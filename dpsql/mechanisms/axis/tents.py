@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.errors import InterfaceError
+from dpsql.errors import CatalogError, InterfaceError
 from dpsql.matrices.intervals import IntervalVariance, interval_rows
 from dpsql.matrices.strategy import SparseRows, Strategy
 from dpsql.mechanisms.axis.strategy import (
@@ -38,7 +38,7 @@ from dpsql.mechanisms.axis.strategy import (
     best,
     candidate,
 )
-from dpsql.mechanisms.axis.tree import LONG, LONG_LOG
+from dpsql.mechanisms.axis.tree import LONG, LONG_LOG, TENT_LEAVES
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.mechanisms.offers import Offer, Refusal, least
 from dpsql.tree import FloatArray, IntArray
@@ -219,6 +219,11 @@ _ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 
 def named(question: AxisProblem, word: Word) -> AxisChoice:
     """Graded tents of the rule's widths for all ranges; what errs least of all tents where ranges are declared."""
+    if question.leaves > TENT_LEAVES:
+        raise CatalogError(
+            f"`mechanism: tents` takes axes of {TENT_LEAVES} leaves at most, not {question.leaves}",
+            hint="write `mechanism: auto`",
+        )
     answers = list(offers(question)) if question.workload is not None else []
     if any(not isinstance(answer, Refusal) for answer in answers):
         return least(answers)
@@ -240,6 +245,9 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
     if question.leaves < FEWEST_LEAVES:
         yield Refusal(name, f"takes axes of {FEWEST_LEAVES} leaves or more")
         return
+    if question.leaves > TENT_LEAVES:
+        yield Refusal(name, f"takes axes of {TENT_LEAVES} leaves at most")
+        return
     if not half_widths(question.reach, 1, WIDTHS[-1]):
         yield Refusal(name, "no tent fits ranges this short")
     else:
@@ -254,17 +262,15 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
 
 def _search(question: AxisProblem) -> Candidate:
     """The best levels at the middle width, the best width, then extra rows."""
-    tried: dict[tuple[tuple[int, ...], bool, float], Candidate] = {}
+    tried: dict[tuple[tuple[int, ...], bool, float], float] = {}
     n, work, reach = question.leaves, question.workload, question.reach
     long = LONG if work is None else LONG_LOG
 
     def attempt(widths: tuple[int, ...], graded: bool, root: float) -> float:
         key = widths, graded, root
         if key not in tried:
-            name = f"{'graded ' if graded else ''}tents of half-width {', '.join(map(str, widths))}"
-            name += ", root" if root else ""
-            tried[key] = candidate(tents(n, widths, root=root, graded=graded), name, question)
-        return tried[key].error
+            tried[key] = question.error(tents(n, widths, root=root, graded=graded))
+        return tried[key]
 
     root = _ROOT_SHARES[2] if question.whole > 0 else 0.0
     grades = (False, True) if n <= long else (work is None,)
@@ -280,7 +286,11 @@ def _search(question: AxisProblem) -> Candidate:
         widths = min(sets, key=lambda candidate_widths: attempt(candidate_widths, graded, root))
         for share in () if question.whole == 0 else _ROOT_SHARES if n <= LONG else _ROOT_SHARES[:3]:
             attempt(widths, graded, share)
-    return best(trial for (widths, *_), trial in tried.items() if widths)
+    widths, graded, share = min((key for key in tried if key[0]), key=lambda key: tried[key])
+    name = f"{'graded ' if graded else ''}tents of half-width {', '.join(map(str, widths))}"
+    # Made again: strategies of all that was tried would not fit memory on a long axis.
+    strategy = tents(n, widths, root=share, graded=graded)
+    return Candidate(strategy, tried[widths, graded, share], name + (", root" if share else ""))
 
 
 def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ never the length of the spine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -83,7 +83,7 @@ def measured_nodes(tree: Tree, units: IntArray, total: int, norm: int) -> Strate
     node = np.flatnonzero(units)
     rows = rows_of_ones(tree.n, tree.lo[node], tree.hi[node])
     solver = TreeVariance(tree, (units / total) ** 2)
-    shape, budget = np.array([tree.lo, tree.hi, tree.parent]), units[node]
+    shape, budget = [tree.lo, tree.hi, tree.parent], units[node]
     stored = {"tree": shape, "node": node, "budget": budget, "total": total, "norm": norm}
     return Strategy("tree", stored, rows, budget, total, norm, solver)
 
@@ -189,21 +189,25 @@ ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 LONG = 1 << 14
 """Leaves from which only arities are tried where the best one has been found."""
 _LONG_ARITIES = {1: (12, 16), 2: (2, 3, 8, 12, 16)}  # by norm
+_LONGEST_ARITIES = {1: (16,), 2: (3,)}  # two trees of 2^20 leaves would take half a gigabyte
 LONG_LOG = 1 << 12
 """The same with a log, whose ranges are evaluated one by one."""
 _LONG_LOG_ARITIES = (2, 4, 8, 16)
 _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
+TENT_LEAVES = 1 << 18
+"""Leaves up to which a release of tents is made and asked in 1 GB; a tree of 2^20 leaves takes less, and 40% more
+variance."""
 
 
 def refuses_trees(question: AxisProblem) -> str:
     """Reason why no tree is offered, or an empty string."""
-    if question.joint is not None and question.workload is None:
+    if question.joint is not None and question.workload is None and question.leaves <= TENT_LEAVES:
         return "a joint tree has less error on all ranges"
     if question.leaves < FEWEST_LEAVES:
         return f"takes axes of {FEWEST_LEAVES} leaves or more"
     if reaches(question) and question.workload is None:  # all ranges are asked
         return "the dense optimum has less error than any rows"
-    if question.leaves > _TREE_LEAVES:
+    if question.leaves > _TREE_LEAVES and (question.law != LAPLACE or question.leaves <= TENT_LEAVES):
         return f"loses by a quarter from {_TREE_LEAVES} leaves on"
     return ""
 
@@ -212,7 +216,8 @@ def arities(question: AxisProblem) -> tuple[int, ...]:
     """The arities tried on an axis."""
     tried: tuple[int, ...] = ARITIES
     if question.workload is None and question.leaves > LONG:
-        tried = _LONG_ARITIES[question.law.norm]
+        by_norm = _LONGEST_ARITIES if question.leaves > TENT_LEAVES else _LONG_ARITIES
+        tried = by_norm[question.law.norm]
     elif question.workload is not None and question.leaves > LONG_LOG:
         tried = _LONG_LOG_ARITIES
     return tuple(k for k in tried if k <= question.leaves)
@@ -275,28 +280,24 @@ def named(question: AxisProblem, word: Word) -> AxisChoice:
         )
     largest_arity = max(2, min(question.leaves, LARGEST))
     tried = [word.arity] if word.arity else [k for k in shape.arities if k <= largest_arity]
-    trees = {k: shape.grow(question.leaves, k) for k in tried}
-    winner = best(on_trees(question, trees, f"{shape.words} k={{}}").values())
+    if len(tried) > 1 and question.leaves > LONG:
+        tried = list(arities(question))
+    trees = ((k, shape.grow(question.leaves, k)) for k in tried)
+    winner = best(on_trees(question, trees, f"{shape.words} k={{}}"))
     return AxisChoice(winner.strategy, winner.name, winner.error)
 
 
-def on_trees(question: AxisProblem, trees: Mapping[int, Tree], words: str) -> dict[int, Candidate]:
-    """The seed's mechanism on trees of several arities; `words` takes the arity."""
-    return {
-        k: candidate(
-            lue_dptree(tree, question.workload, law=question.law, whole=question.whole),
-            words.format(k),
-            question,
-        )
-        for k, tree in trees.items()
-    }
+def on_trees(question: AxisProblem, trees: Iterable[tuple[int, Tree]], words: str) -> Iterator[Candidate]:
+    """The seed's mechanism on trees of several arities, one at a time; `words` takes the arity."""
+    for k, tree in trees:
+        strategy = lue_dptree(tree, question.workload, law=question.law, whole=question.whole)
+        yield candidate(strategy, words.format(k), question)
 
 
-def even_trees(question: AxisProblem) -> dict[int, Candidate]:
+def even_trees(question: AxisProblem) -> Iterator[Candidate]:
     """The same on even trees of the arities that are tried."""
-    return on_trees(
-        question, {k: kary_tree(question.leaves, k) for k in arities(question)}, "LUE-DPTree k={}"
-    )
+    trees = ((k, kary_tree(question.leaves, k)) for k in arities(question))
+    return on_trees(question, trees, "LUE-DPTree k={}")
 
 
 LOG_ARITIES = (2, 4, 8)
@@ -494,12 +495,12 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
     even, cut = "LUE-DPTree", "LUE-DPTree, cut at the log's borders"
     words = "LUE-DPTree k={}, cut at the log's borders"
     reason = refuses_trees(question)
-    yield Refusal(even, reason) if reason else Offer(even, 0.0, lambda: best(even_trees(question).values()))
+    yield Refusal(even, reason) if reason else Offer(even, 0.0, lambda: best(even_trees(question)))
     reason = reason or ("" if cut_trees(question) else "no border is asked often")
     yield (
         Refusal(cut, reason)
         if reason
-        else Offer(cut, 0.0, lambda: best(on_trees(question, cut_trees(question), words).values()))
+        else Offer(cut, 0.0, lambda: best(on_trees(question, cut_trees(question).items(), words)))
     )
     unasked = "is used by name only; LUE-DPTree has less error"
     yield Refusal("Struct-Construct", unasked if question.law == LAPLACE else f"is for {LAPLACE.name} noise")
