@@ -41,6 +41,7 @@ Numbers are raw; the caller noises what is fetched before it is stored or shown.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -378,21 +379,21 @@ def layers(strategy: Strategy) -> list[Layer]:
         return [Layer(tuple(range(strategy.leaves)), 1)]
     if len(entries.entry):
         raise InternalError("the rows of a user-level view are ones on their intervals")
-    open_layers: list[tuple[list[int], int, int]] = []
+    starts_of: list[tuple[list[int], int]] = []
+    ending: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # layers by where they end and their entry
     intervals = zip(entries.start.tolist(), entries.stop.tolist(), strategy.budget.tolist(), strict=True)
     for start, stop, budget in sorted(intervals, key=lambda row: (row[0], -row[1])):
-        fits = (i for i, (_, end, entry) in enumerate(open_layers) if end == start and entry == budget)
-        at = next(fits, None)
-        if at is None and start:
+        fits = ending[start, budget]
+        if not fits and start:
             raise InternalError("the rows of a user-level view lie side by side")
-        if at is None:
-            open_layers.append(([start], stop, budget))
-        else:
-            starts, _, entry = open_layers[at]
-            open_layers[at] = ([*starts, start], stop, entry)
-    if any(end != strategy.leaves for _, end, _ in open_layers):
+        if not fits:
+            starts_of.append(([], budget))
+        layer = fits.pop(0) if fits else len(starts_of) - 1
+        starts_of[layer][0].append(start)
+        ending[stop, budget].append(layer)
+    if any(fits and end != strategy.leaves for (end, _), fits in ending.items()):
         raise InternalError("the rows of a user-level view hold every leaf")
-    return [Layer(tuple(starts), entry) for starts, _, entry in open_layers]
+    return [Layer(tuple(starts), entry) for starts, entry in starts_of]
 
 
 def gatherings(view: NormView) -> Iterator[tuple[tuple[str, ...], int]]:
