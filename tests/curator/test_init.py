@@ -186,7 +186,7 @@ def test_what_the_curator_says_is_not_marked(tmp_path: Path) -> None:
     assert not {"privacy", "tables.stores"} & set(shop.unconfirmed())
     assert not shop.tables["stores"].is_public
     named = (CuratorChoices(public=frozenset({table})) for table in ("shops", "customers"))
-    for wrong in (CuratorChoices(unit="customers.c_card"), *named):
+    for wrong in (CuratorChoices(unit="customers.c_nothing"), *named):
         with pytest.raises(InterfaceError, match=r"one of|there are|customers has the people whose privacy"):
             drafted(tmp_path / "shop.duckdb", tmp_path / "wrong.yaml", wrong)
 
