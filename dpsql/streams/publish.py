@@ -35,7 +35,8 @@ from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Draft, Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.files import signing_seed
 from dpsql.ledger.memory import LedgerMemory
-from dpsql.noise import Entropy, Noise
+from dpsql.noise import Noise
+from dpsql.noise.discrete import Entropy
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.signature import MANIFEST
 from dpsql.streams.append import (

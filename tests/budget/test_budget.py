@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 from dpsql import noise
 from dpsql.budget import (
     DENOMINATOR,
+    GRAINS,
+    HEADROOM,
+    KEY_GRAINS,
     NEIGHBOURS,
     Epsilon,
     Mu2,
     cap_units,
     combine,
-    gaussian_sigma2,
+    currency_at,
+    key_delta_of,
     scaled_denominator,
+    share_of_cap,
 )
-from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of, share_of_cap
-from dpsql.budget.curve import epsilon_of, mu2_of
-from dpsql.budget.units import HEADROOM
+from dpsql.budget.curve import epsilon_of, gaussian_sigma2, mu2_of
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, law_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.budget import epsilon_of, mu2_of
+from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.errors import (
     BudgetExceeded,
     IntegrityError,

@@ -11,7 +11,8 @@ import pytest
 
 from dpsql.matrices.tree import level_moments
 from dpsql.mechanisms.distribution import Laplace
-from dpsql.noise import TreeNoise, insecure_test_entropy, knorm
+from dpsql.noise import insecure_test_entropy, knorm
+from dpsql.noise.knorm import TreeNoise
 from tests.privacy.joints import (
     HIGH,
     LOW,

@@ -26,9 +26,8 @@ from dpsql.central.key_plans import KeyPlan, KeyRound
 from dpsql.central.selection import Key, KeyScan
 from dpsql.engines import key_counts
 from dpsql.errors import InternalError, MachineFault
-from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
+from dpsql.noise import ExactNoise, ZeroNoise, chances_of, os_entropy
 from dpsql.noise.discrete import full_words
-from dpsql.noise.source import chances_of
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 from tests.releases import published
 
