@@ -31,7 +31,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpsql.axis import PublicTable
-from dpsql.budget.slots import people_at
+from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog, ledger_path
 from dpsql.catalog.derived import made_columns
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns

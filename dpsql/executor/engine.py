@@ -32,11 +32,10 @@ from dpsql.executor.explain import decomposition, explain_relation
 from dpsql.executor.outer import OuterStatement
 from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.partial_bins import PartialBin, coarse_notes
-from dpsql.planner.answerability import entropy_caveat, estimates_kind
+from dpsql.planner.answerability import entropy_caveat, estimates_kind, listings, shown
 from dpsql.planner.block import Block
 from dpsql.planner.notes import Note, reads_of
 from dpsql.planner.schema import Schema, read_schema
-from dpsql.planner.views import listings, shown
 from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
 from dpsql.release.request import LIMIT, requested

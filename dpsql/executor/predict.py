@@ -27,8 +27,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.intervals.estimated import quantile
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, quantile
 from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.linear import LinearNumbers
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall

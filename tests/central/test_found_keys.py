@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.budget.slots import SlotPrice, slot_table
+from dpsql.budget.curve import SlotPrice, slot_table
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, key_plans, selection

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from dpsql.budget import NEIGHBOURS
-from dpsql.budget.slots import CHANCES
+from dpsql.budget.curve import CHANCES
 from dpsql.catalog.private_columns import private_columns
 from dpsql.central import key_plans, selection
 from dpsql.central.key_plans import KeyPlan, KeyRound

@@ -53,8 +53,8 @@ from dpsql.release.format import SpentAmount
 from dpsql.release.signature import MANIFEST
 from dpsql.release.write import ReleaseBuilder
 from dpsql.streams.plan import StreamPlan, thawed
-from dpsql.streams.present import published_numbers, state_content
 from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
+from dpsql.streams.publish import published_numbers, state_content
 from dpsql.tree import IntArray
 
 __all__ = ["AuditReport", "Check", "audit_release"]

@@ -34,8 +34,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget.curve import SLACK
-from dpsql.budget.slots import CHANCES, is_priced
+from dpsql.budget.curve import CHANCES, SLACK, is_priced
 from dpsql.central.key_plans import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import InternalError, PrivacyError

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.budget import NEIGHBOURS
-from dpsql.budget.slots import people_at
+from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import from_units
 from dpsql.catalog.columns import Column
