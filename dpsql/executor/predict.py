@@ -169,18 +169,15 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     closed = errors[np.isfinite(errors)]
     spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
     smallest, median, largest = (None if value is None else float(value) for value in spread)
+    medians = {
+        name: float(np.nanmedian(component.values(estimated, DEFAULT_LEVEL)))
+        for name, component in STDERR.parts.items()
+    }
+    components = {name: median for name, median in medians.items() if np.isfinite(median) and median > 0}
     return replace(
         unsaid, least=smallest, median=median, most=largest, counts=plain, cells=view.cells,
-        open_groups=len(errors) - len(closed), relative=relative, components=_components(estimated),
+        open_groups=len(errors) - len(closed), relative=relative, components=components,
     )  # fmt: skip
-
-
-def _components(estimated: Composite) -> dict[str, float]:
-    """Components of a column's predicted error, where bounded."""
-    medians = {
-        name: np.nanmedian(part.values(estimated, DEFAULT_LEVEL)) for name, part in STDERR.parts.items()
-    }
-    return {name: float(median) for name, median in medians.items() if np.isfinite(median) and median > 0}
 
 
 def _relative(errors: np.ndarray, values: np.ndarray) -> float | None:

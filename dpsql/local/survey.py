@@ -260,11 +260,6 @@ def planned_axis(catalog: Catalog, column: ReportedColumn) -> PlannedAxis:
     return _planned(build_axis(catalog, meant, {}))
 
 
-def needs_rows(catalog: Catalog) -> bool:
-    """True if an axis of a catalog's views is a public table's rows, which neither catalog nor plan holds."""
-    return any(needed_tables(catalog, axis) for view in catalog.star.views.values() for axis in view.meant)
-
-
 def public_axis_maker(catalog: Catalog) -> AxisMaker:
     """A function that builds axes, reading public tables from the catalog's source where an axis needs one."""
     public_tables: dict[str, PublicTable] = {}
