@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.axis import KeyListRule
+from dpsql.axis.model import KeyListRule
 from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
 from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, people_at, slot_table
 from dpsql.catalog import Catalog

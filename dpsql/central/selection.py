@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpsql.axis import PublicTable
+from dpsql.axis.model import PublicTable
 from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog, ledger_path
 from dpsql.catalog.derived import made_columns

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import KeyListRule
+from dpsql.axis.model import KeyListRule
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import is_count
 from dpsql.central.axes import AxisMaker

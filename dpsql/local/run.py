@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 from threadpoolctl import threadpool_limits
 
-from dpsql.axis import needed_tables
+from dpsql.axis.build import needed_tables
 from dpsql.catalog import Source, catalog_from_json, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import DEFAULT_LEDGER

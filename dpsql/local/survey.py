@@ -13,8 +13,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
-from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule, as_declared
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import Axis, CategoryRule, KeyListRule, OrderedRule, PublicTable, as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import counted_share, has_bit, report_epsilon, weighting_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql import noise
+from dpsql.noise import discrete
 from dpsql.budget import (
     DENOMINATOR,
     GRAINS,
@@ -62,7 +62,7 @@ def test_scaled_denominator_names_the_remedy():
         scaled_denominator(1 << 60)
     with pytest.raises(InternalError):
         scaled_denominator(0)
-    assert HEADROOM == noise.HEADROOM  # the sampler and the denominators count on the same headroom
+    assert HEADROOM == discrete.HEADROOM  # the sampler and the denominators count on the same headroom
 
 
 def test_combine_is_the_floor_of_floors():
