@@ -42,9 +42,11 @@ from dpsql.central.planned import ReleasePlan
 from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
-from dpsql.ledger import Draft, Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.files import file_hash, holds, signing_seed, sync
+from dpsql.ledger.identity import Label, Receipt, new_release_id
 from dpsql.ledger.memory import LedgerMemory
+from dpsql.ledger.publish import Draft, Order, publish_file
+from dpsql.ledger.store import ledger_entries
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.strategy import estimate
 from dpsql.mechanisms.designs.measurement import DrawnMember, estimated

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.noise import discrete
 from dpsql.budget import (
     DENOMINATOR,
     GRAINS,
@@ -28,6 +27,7 @@ from dpsql.budget import (
 from dpsql.budget.curve import epsilon_of, gaussian_sigma2, mu2_of
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, law_for
+from dpsql.noise import discrete
 
 
 def test_caps_are_rounded_down():

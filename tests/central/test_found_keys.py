@@ -26,7 +26,7 @@ from dpsql.central.key_plans import KeyForecast, KeyRound
 from dpsql.curator.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
 

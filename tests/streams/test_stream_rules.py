@@ -22,7 +22,7 @@ from dpsql.errors import (
     ReleaseExists,
     SourceError,
 )
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.release import open_release
 from dpsql.streams.public import read_manifest
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop

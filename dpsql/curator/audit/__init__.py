@@ -45,8 +45,8 @@ from dpsql.curator.audit.contents import (
     replays,
 )
 from dpsql.errors import Error
-from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import Noise
 from dpsql.release import Release, open_release
 from dpsql.release.format import SpentAmount
