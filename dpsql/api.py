@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpsql.curator.forecast import PlanReport
     from dpsql.curator.forget import Forgotten
     from dpsql.engines.frames import Frames
-    from dpsql.ledger import BudgetReport
+    from dpsql.ledger.store import BudgetReport
     from dpsql.local.forecast import CollectionForecast
     from dpsql.local.run import Collected
     from dpsql.release.verify import Verified
@@ -299,7 +299,7 @@ def collect(
 
     **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
     """
-    from dpsql.ledger import new_release_id
+    from dpsql.ledger.identity import new_release_id
     from dpsql.local import run
     from dpsql.noise import os_entropy
 
@@ -447,7 +447,7 @@ def budget(catalog: ReleasePath) -> BudgetReport:
         catalog: the YAML file.
     """
     from dpsql.catalog import ledger_path, load_catalog
-    from dpsql.ledger import budget_report
+    from dpsql.ledger.store import budget_report
 
     return budget_report(ledger_path(load_catalog(Path(catalog))))
 

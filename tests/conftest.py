@@ -18,9 +18,10 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 import dpsql.client.entropy
-import dpsql.noise.source
+import dpsql.noise
 import tests.interfaces_release
-from dpsql.noise import Entropy, insecure_test_entropy
+from dpsql.noise import insecure_test_entropy
+from dpsql.noise.discrete import Entropy
 from dpsql.release.write import ReleaseBuilder
 from tests.release_fixture import HAND_WRITTEN
 
@@ -85,7 +86,7 @@ class RepeatedEntropy:
 
 ENTROPY = RepeatedEntropy()
 if os.environ.get("DPSQL_TEST_ENTROPY") != "system":
-    for module in (dpsql.noise.source, dpsql.client.entropy):
+    for module in (dpsql.noise, dpsql.client.entropy):
         module.os = SimpleNamespace(urandom=ENTROPY)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=ENTROPY.forget)  # two children would draw the same noise
 

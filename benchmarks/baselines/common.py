@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.noise import ExactNoise, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
+from dpsql.noise import ExactNoise, LeafNoise, Noise, insecure_test_entropy, noised
+from dpsql.noise.knorm import TreeNoise
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.figures import Figures
-from dpsql.budget import mu2_of
+from dpsql.budget.curve import mu2_of
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.dense import (
     dense_strategy,

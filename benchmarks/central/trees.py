@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from dpsql.curator.prove.loss import record_pair
-from dpsql.intervals.estimated import fieller
+from dpsql.intervals.errorfunctions import fieller
 from dpsql.matrices import mean_variance
 from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy

@@ -24,7 +24,7 @@ from benchmarks.baselines import keys as baselines
 from benchmarks.figures import Figures
 from benchmarks.peers.environments import prepare, python_of
 from benchmarks.peers.protocol import rho
-from dpsql.budget import epsilon_of, mu2_of
+from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.central import publish_release
 from dpsql.central.key_plans import KeyPlan, key_plans

@@ -29,10 +29,9 @@ from benchmarks.local.simulated import one_row_each
 from benchmarks.local.wild import read_alike
 from dpsql.client import read_plan
 from dpsql.local.collector import add_spool, close_collection
-from dpsql.local.files import MEMORY, MOST_THREADS, open_state
+from dpsql.local.files import MEMORY, MOST_THREADS, open_state, spool_files
 from dpsql.local.plan import build_plan
 from dpsql.local.simulate import simulate_reports
-from dpsql.local.spools import spool_files
 
 FILE = 1_000_000
 AGAIN = 200

@@ -22,7 +22,7 @@ from benchmarks.figures import Figures
 from dpsql.api import simulate
 from dpsql.errors import Error
 from dpsql.interfaces.cli import main
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from tests.kill.commands import forked
 from tests.kill.scenes import DAYS, SCENES, append_words, collect_words, done, make_shop
 

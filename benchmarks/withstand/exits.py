@@ -19,7 +19,7 @@ from benchmarks.figures import Figures
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import Error
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, os_entropy
 from tests.ledger.test_raised import exits
 from tests.privacy.test_exit_law import CASES, CATALOG, INTEGERS, both, pairs

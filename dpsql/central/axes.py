@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dpsql.axis import Axis, OrderedRule, PublicTable, build_axis, needed_tables
-from dpsql.axis.model import as_declared
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import Axis, OrderedRule, PublicTable, as_declared
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.model import AxisSpec
 from dpsql.engines.duck import no_sources

@@ -44,22 +44,19 @@ from dpsql.engines.registry import open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
-from dpsql.ledger import (
-    Draft,
+from dpsql.ledger.files import signing_seed
+from dpsql.ledger.identity import (
     Label,
     Lineage,
-    Order,
     Receipt,
     ReleaseSpend,
-    RowComparison,
     SourceTable,
     SpendLine,
     new_release_id,
-    publish_file,
-    published_before,
 )
-from dpsql.ledger.files import signing_seed
 from dpsql.ledger.memory import LedgerMemory
+from dpsql.ledger.publish import Draft, Order, publish_file, published_before
+from dpsql.ledger.rules import RowComparison
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release import open_release

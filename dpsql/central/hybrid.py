@@ -35,7 +35,8 @@ from typing import NamedTuple, Protocol
 import duckdb
 import numpy as np
 
-from dpsql.axis import Axis, build_axis
+from dpsql.axis.build import build_axis
+from dpsql.axis.model import Axis
 from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
 from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.bounding import OpenSource

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.axis import KeyListRule
+from dpsql.axis.model import KeyListRule
 from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
-from dpsql.budget.curve import GRAIN
-from dpsql.budget.slots import CHANCES, SlotPrice, people_at, slot_table
+from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, people_at, slot_table
 from dpsql.catalog import Catalog
 from dpsql.catalog.columns import LARGEST_LIST
 from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from dpsql.axis import Axis, KeyListRule, KeyRule, OrderedRule
+from dpsql.axis.model import Axis, KeyListRule, KeyRule, OrderedRule
 from dpsql.catalog import Catalog, reachable
 from dpsql.catalog.catalog import Hop
 from dpsql.catalog.derived import made_columns

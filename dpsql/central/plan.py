@@ -15,7 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from dpsql.axis import Axis
+from dpsql.axis.model import Axis
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.graph import ResolvedMeasure, sums_rows
 from dpsql.catalog.model import View

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.axis import Axis
+from dpsql.axis.model import Axis
 from dpsql.budget import NEIGHBOURS, Currency, currency_at, share_of_cap
 from dpsql.catalog.catalog import Catalog, StarTable, StarView
 from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, sums_rows

@@ -30,8 +30,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpsql.axis import PublicTable
-from dpsql.budget.slots import people_at
+from dpsql.axis.model import PublicTable
+from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog, ledger_path
 from dpsql.catalog.derived import made_columns
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
@@ -46,8 +46,9 @@ from dpsql.engines.engine import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, Relations, UnitKey
 from dpsql.engines.key_counts import counts_statement, key_sql, pairs_statement
 from dpsql.errors import CatalogError, InternalError
-from dpsql.ledger import SpendLine, ledger_entries
 from dpsql.ledger.files import file_hash
+from dpsql.ledger.identity import SpendLine
+from dpsql.ledger.store import ledger_entries
 from dpsql.matrices.reading import READINGS
 from dpsql.noise import Noise
 from dpsql.release import Release, open_release

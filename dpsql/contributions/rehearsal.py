@@ -39,7 +39,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpsql.axis import Axis
+from dpsql.axis.model import Axis
 from dpsql.catalog import Catalog
 from dpsql.catalog.tables import PublicGuess, one_digit
 from dpsql.central.placed_rows import leaf_of_row

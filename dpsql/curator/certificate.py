@@ -27,8 +27,8 @@ from dpsql.curator.audit import AuditReport
 from dpsql.curator.prove import Proof
 from dpsql.engines.postgresql import is_by_address
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.ledger import budget_report
 from dpsql.ledger.files import file_hash
+from dpsql.ledger.store import budget_report
 from dpsql.release import Release
 from dpsql.release.promises import RULE, has_key_rounds, promise_words
 from dpsql.release.read import release_file

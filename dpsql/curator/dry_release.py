@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import KeyListRule
+from dpsql.axis.model import KeyListRule
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import is_count
 from dpsql.central.axes import AxisMaker
@@ -48,7 +48,7 @@ from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import MOST_TRIES, drawn_bounds, mean_tries, own_components
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
-from dpsql.noise import MOST_DRAWN
+from dpsql.noise.knorm import MOST_DRAWN
 from dpsql.release import Release
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.read import filled_release

@@ -55,7 +55,7 @@ from dpsql.curator.rehearsal import (
 )
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.executor.predict import PredictedColumn, predict
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal

@@ -28,8 +28,7 @@ from itertools import pairwise
 from math import inf, nextafter
 from typing import NamedTuple
 
-from dpsql.axis import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql
-from dpsql.axis.model import search
+from dpsql.axis.model import Axis, CategoryRule, KeyListRule, KeyRule, OrderedRule, leaf_sql, search
 from dpsql.catalog.base import GRAIN_MICROSECONDS, LARGEST_UNITS
 from dpsql.catalog.columns import Column
 from dpsql.engines.dialect import Dialect, day

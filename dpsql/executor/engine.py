@@ -32,11 +32,10 @@ from dpsql.executor.explain import decomposition, explain_relation
 from dpsql.executor.outer import OuterStatement
 from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.partial_bins import PartialBin, coarse_notes
-from dpsql.planner.answerability import entropy_caveat, estimates_kind
+from dpsql.planner.answerability import entropy_caveat, estimates_kind, listings, shown
 from dpsql.planner.block import Block
 from dpsql.planner.notes import Note, reads_of
 from dpsql.planner.schema import Schema, read_schema
-from dpsql.planner.views import listings, shown
 from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
 from dpsql.release.request import LIMIT, requested
@@ -170,23 +169,6 @@ class ReleaseEngine:
         return answer_block(block, self.release, self.schema, self.on_partial_bin)
 
 
-def _check_groups(statement: Statement, relations: Sequence[Relation]) -> None:
-    """Groups that also count others are shown row by row, and nothing is worked out from them.
-
-    A sum over them by their keys would be of other rows than its words say.
-
-    Raises:
-        PartialBinError: the statement does.
-    """
-    lines = (line for r in relations for answered in r.answered for line in coarse_notes(answered.plan))
-    line = next(lines, None)
-    if line is not None and not (statement.direct or (statement.carriers == (0,) and len(relations) == 1)):
-        raise PartialBinError(
-            f"{line}, and the statement builds on these groups",
-            hint="ask for the groups by themselves, or in bins that the view has",
-        )
-
-
 def assemble_result(
     statement: Statement, relations: Sequence[Relation], by: Sequence[ReleaseEngine], runs: ReleaseEngine
 ) -> Result:
@@ -197,8 +179,18 @@ def assemble_result(
         relations: one for each block.
         by: who answered each.
         runs: whose limits the outer statement has.
+
+    Raises:
+        PartialBinError: the statement builds on groups that also count others.
     """
-    _check_groups(statement, relations)
+    lines = (line for r in relations for answered in r.answered for line in coarse_notes(answered.plan))
+    line = next(lines, None)
+    # Groups that also count others are shown row by row; a sum over their keys would be of other rows than its words.
+    if line is not None and not (statement.direct or (statement.carriers == (0,) and len(relations) == 1)):
+        raise PartialBinError(
+            f"{line}, and the statement builds on these groups",
+            hint="ask for the groups by themselves, or in bins that the view has",
+        )
     outer = OuterStatement(
         statement, tuple(relations), partial(listings, runs.release, runs.schema, statement), runs.timeout
     )
@@ -234,7 +226,9 @@ def assemble_result(
     # notes repeat texts of statements and keys that anybody may have chosen
     notes = list(dict.fromkeys(Note(visible(text), flag) for text, flag in all_notes))
     positive = any(release.nonnegative is not None for release in releases) and any(
-        map(_positive, releases, relations)
+        release.estimate(statistic.id) == "nonnegative"
+        for release, relation in zip(releases, relations, strict=True)
+        for statistic in statistics_read(relation)
     )
     fitted = any(
         entropy_caveat(answered.plan, list(answered.totals), release)
@@ -263,11 +257,6 @@ def statistics_read(relation: Relation) -> list[StatisticMeta]:
         for answered in relation.answered
         for term in answered.totals
     ]
-
-
-def _positive(release: Release, relation: Relation) -> bool:
-    """True if any value is read from non-negative estimates."""
-    return any(release.estimate(statistic.id) == "nonnegative" for statistic in statistics_read(relation))
 
 
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:

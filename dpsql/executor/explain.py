@@ -20,8 +20,7 @@ from dpsql.executor.recombine import AxisNodes, TermEstimates, axis_nodes, runs
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
-from dpsql.intervals.estimated import nullable
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR, nullable
 from dpsql.intervals.linear import covariance
 from dpsql.intervals.partial_bins import interpolated
 from dpsql.intervals.reads import reads

@@ -46,9 +46,10 @@ from dpsql.intervals.errorfunctions import (
     MODEL_BOUND,
     STDERR,
     ErrorFunction,
+    Interval,
     interval,
+    quantile,
 )
-from dpsql.intervals.estimated import Interval, quantile
 from dpsql.planner.axis_query import UNBOUND, IntArray
 from dpsql.planner.block import CatalogValue, ErrorOf, Form
 from dpsql.planner.notes import Note

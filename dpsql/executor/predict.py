@@ -27,8 +27,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.relation import Relation, answer_block
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.intervals.estimated import quantile
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, quantile
 from dpsql.intervals.excess import measured_beyond
 from dpsql.intervals.linear import LinearNumbers
 from dpsql.intervals.partial_bins import interpolated, mixed_axes, overall
@@ -172,19 +171,13 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     closed = errors[np.isfinite(errors)]
     spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
     smallest, median, largest = (None if value is None else float(value) for value in spread)
+    parts = {name: part.values(estimated, DEFAULT_LEVEL) for name, part in STDERR.parts.items()}
+    medians = {n: float(np.median(v[~np.isnan(v)])) for n, v in parts.items() if not np.all(np.isnan(v))}
+    components = {name: median for name, median in medians.items() if np.isfinite(median) and median > 0}
     return replace(
         unsaid, least=smallest, median=median, most=largest, counts=plain, cells=view.cells,
-        open_groups=len(errors) - len(closed), relative=relative, components=_components(estimated),
+        open_groups=len(errors) - len(closed), relative=relative, components=components,
     )  # fmt: skip
-
-
-def _components(estimated: Composite) -> dict[str, float]:
-    """Components of a column's predicted error, where bounded."""
-    medians = {
-        name: np.median(values[~np.isnan(values)]) for name, part in STDERR.parts.items()
-        if not np.all(np.isnan(values := part.values(estimated, DEFAULT_LEVEL)))
-    }  # fmt: skip
-    return {name: float(median) for name, median in medians.items() if np.isfinite(median) and median > 0}
 
 
 def _relative(errors: np.ndarray, values: np.ndarray) -> float | None:

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.executor.relation import Relation
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
-from dpsql.intervals.estimated import quantile
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, quantile
 from dpsql.planner.axis_query import key_list
 from dpsql.planner.block import is_form, one
 from dpsql.planner.notes import Note

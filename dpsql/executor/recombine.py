@@ -91,19 +91,6 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
     )
 
 
-def weighed_list(mask: FloatArray, reach: RowContribution, tree: Tree) -> NodeList:
-    """Leaves with their weights; those that may only count for 0 are left out.
-
-    Args:
-        mask: weights, shape (groups, leaves).
-        reach: between which values they may lie.
-        tree: the axis's look-up tree.
-    """
-    group, leaf = np.nonzero((mask != 0) | (reach.low < 0) | (reach.high > 0))
-    ends = RowContribution(reach.low[group, leaf], reach.high[group, leaf])
-    return NodeList(group, tree.leaves[leaf], mask[group, leaf], ends)
-
-
 def picked(mask: FloatArray) -> NodeList:
     """The stored numbers that a mask picks one by one.
 
@@ -164,7 +151,10 @@ def axis_nodes(
     for box, box_sum in zip(boxes, sums, strict=True):
         taken, mask = box[position], box_sum.masks[position]
         if taken not in nodes_of and isinstance(taken, WeightedValues):
-            nodes_of[taken] = weighed_list(mask, reach(plan.cells[position], taken), tree)
+            low, high = reach(plan.cells[position], taken)
+            group, leaf = np.nonzero((mask != 0) | (low < 0) | (high > 0))  # not those that only count for 0
+            row_ends = RowContribution(low[group, leaf], high[group, leaf])
+            nodes_of[taken] = NodeList(group, tree.leaves[leaf], mask[group, leaf], row_ends)
         elif taken not in nodes_of:
             nodes_of[taken] = picked(mask) if listed else node_list(mask, tree)
     node_lists = [nodes_of[box[position]] for box in boxes]

@@ -25,8 +25,7 @@ from dpsql.executor import small_numbers
 from dpsql.executor.recombine import TermEstimates, answer_terms
 from dpsql.intervals import partial_bins
 from dpsql.intervals.composite import Composite, mean_half_width, mostly_bound
-from dpsql.intervals.errorfunctions import FEW, ErrorFunction
-from dpsql.intervals.estimated import nullable
+from dpsql.intervals.errorfunctions import FEW, ErrorFunction, nullable
 from dpsql.planner import answerability, domain_values
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Block, CatalogValue, ErrorOf, Form, Linear, Noisy, Ratio, ShapePlans, Value

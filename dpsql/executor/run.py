@@ -70,7 +70,11 @@ class Databases:
                 database = self._free.pop()
                 self._of_role[role] += 1
             try:
-                database = database or _opened_apart()
+                if database is None:  # it spills nothing: it would do so in the working directory
+                    database = duckdb.connect(config={"temp_directory": ""})
+                    # one by one, for every cursor: nothing can be said of that folder once files are out of reach
+                    for setting, value in (LOCKDOWN | {"memory_limit": APART}).items():
+                        database.execute(f"SET GLOBAL {setting} = '{value}'")
                 yield database
             finally:
                 with self._changed:
@@ -133,17 +137,6 @@ def run_apart(sql: str, values: Sequence[Any]) -> Rowset:
             raise NotSupportedError(
                 f"the statement takes more than {APART} of memory", hint="join fewer rows, or ask in parts"
             ) from error
-
-
-def _opened_apart() -> duckdb.DuckDBPyConnection:
-    """A database for `run_apart`, which spills nothing: it would do so in the working directory.
-
-    Settings come one by one, for every cursor: nothing can be said of that folder once files are out of reach.
-    """
-    database = duckdb.connect(config={"temp_directory": ""})
-    for setting, value in (LOCKDOWN | {"memory_limit": APART}).items():
-        database.execute(f"SET GLOBAL {setting} = '{value}'")
-    return database
 
 
 def _answer(

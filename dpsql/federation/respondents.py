@@ -55,7 +55,7 @@ from dpsql.federation.tables import (
     sampled,
     scaled,
 )
-from dpsql.intervals.estimated import LAPLACE_KURTOSIS, quantile
+from dpsql.intervals.errorfunctions import LAPLACE_KURTOSIS, quantile
 from dpsql.planner.axis_query import BoolArray, FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release

@@ -31,10 +31,10 @@ from dpsql.executor.relation import Relation
 from dpsql.federation.population import Pool, as_everybody, pools
 from dpsql.federation.respondents import Sample, SampleTest, best_total, raked, sample_test
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR
+from dpsql.planner.answerability import shown
 from dpsql.planner.block import Block
 from dpsql.planner.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.planner.schema import Schema, SchemaTable
-from dpsql.planner.views import shown
 from dpsql.release import Release
 from dpsql.release.promises import promise_together
 from dpsql.release.request import requested

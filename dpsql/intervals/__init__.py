@@ -1,6 +1,5 @@
 """Standard errors and intervals of values over noisy cells.
 
-estimated       what a function of an error may ask of numbers; quantiles of noise, intervals of quotients
 errorfunctions  DP_STDERR and its kin; intervals of functions of one value: SQRT, LN, GREATEST ..
 reads           what a release stores of an answer, and its covariances group by group
 linear          numbers that are linear in cells: weights, reads and covariances, of a block's rows and of outer sums

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from dpsql.executor.relation import Relation
 from dpsql.intervals import errorfunctions
 from dpsql.intervals.composite import Composite, Denominators, Sides
-from dpsql.intervals.estimated import Curved, Interval, nullable, quantile
+from dpsql.intervals.errorfunctions import Curved, Interval, nullable, quantile
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights, joined_lines
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.notes import Note

@@ -28,14 +28,16 @@ import numpy as np
 from dpsql.catalog.graph import is_count
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals import reads
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, image, interval
-from dpsql.intervals.estimated import (
+from dpsql.intervals.errorfunctions import (
+    DEFAULT_LEVEL,
     FAR,
     BothEnds,
     Curved,
     ErrorComponents,
     ValueRange,
     fieller,
+    image,
+    interval,
     laplace_kurtosis,
     quantile,
     quotient,

@@ -78,7 +78,7 @@ import numpy as np
 from dpsql.catalog.derived import squared
 from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.executor.recombine import answer_terms, rows_term
-from dpsql.intervals.estimated import ErrorComponents, quantile
+from dpsql.intervals.errorfunctions import ErrorComponents, quantile
 from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.intervals.reads import total_rows, value_bounds
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted

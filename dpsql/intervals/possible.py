@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.graph import sums_rows
-from dpsql.intervals.estimated import ValueRange
+from dpsql.intervals.errorfunctions import ValueRange
 from dpsql.intervals.excess import has_values_beyond
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.reads import value_bounds

@@ -77,7 +77,7 @@ from dpsql.catalog.graph import is_count, sums_rows
 from dpsql.executor.recombine import TermEstimates, rows_term
 from dpsql.executor.run import run
 from dpsql.intervals import excess
-from dpsql.intervals.estimated import ErrorComponents
+from dpsql.intervals.errorfunctions import ErrorComponents
 from dpsql.intervals.linear import (
     BoxStatistic,
     LinearNumbers,

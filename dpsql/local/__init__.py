@@ -13,7 +13,6 @@
 | totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |
 | parts     | interactions of several axes |
 | smooth    | smooth, non-negative estimates beside the unbiased ones |
-| lle       | one view as the tables of its pairs |
 | content   | tables to a release of the same shape as a central one |
 | ahead     | adaptive collections, a plan a round, to a release |
 | joined    | reports of several services to a release |

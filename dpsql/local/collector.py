@@ -1,6 +1,6 @@
 """Reports in, tallies out: files, or tables of a server, read strictly, each counted once, one report a token.
 
-**Files.** What `spools` reads, a portion at a time: memory does not grow with the number of reports. Token and epoch
+**Files.** What `files` reads, a portion at a time: memory does not grow with the number of reports. Token and epoch
 are written by whoever receives reports: taken from senders, a sender could name a new epoch and be counted again.
 
 **Reports.** The plan explains every byte, or the report is rejected by reason.
@@ -68,8 +68,8 @@ from dpsql.engines.joined_rows import common_table, with_tables
 from dpsql.engines.server import ServerSession, every_column
 from dpsql.engines.values import BITS, SourceColumn
 from dpsql.errors import SourceError
+from dpsql.local.files import LARGEST_EPOCH, CountedFile, Spool, check_damage, counted_file
 from dpsql.local.oracles.oracle import Bytes, Oracle
-from dpsql.local.spools import LARGEST_EPOCH, CountedFile, Spool, check_damage, counted_file
 from dpsql.local.tallies import FOLDS, CountedCollection, IntArray, ViewTally, empty_collection, oracle_of
 from dpsql.release.write import registered
 

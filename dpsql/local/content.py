@@ -40,12 +40,11 @@ from dpsql.local.estimate import (
     table,
     told_of,
 )
-from dpsql.local.lle import by_pairs
-from dpsql.local.mechanisms import row_bits
+from dpsql.local.mechanisms import truncation
 from dpsql.local.mechanisms.blue import ShareEstimate, ViewReports, blue, gains
 from dpsql.local.mechanisms.truncation import ValueWithError, shuffled_epsilon
 from dpsql.local.oracles.oracle import FloatArray, influence
-from dpsql.local.parts import Estimates, interactions
+from dpsql.local.parts import Estimates, by_pairs, interactions
 from dpsql.local.plan import plan_body, row_reports_of
 from dpsql.local.smooth import Positive, outside, positive_shares
 from dpsql.local.survey import Survey
@@ -327,7 +326,7 @@ MOST_WITHOUT = 0.95
 """Noise alone must not make nearly everybody a person without rows."""
 
 
-def two_laws(collection: CountedCollection, axis: int, counts: ShareEstimate) -> row_bits.TwoLaws:
+def two_laws(collection: CountedCollection, axis: int, counts: ShareEstimate) -> truncation.TwoLaws:
     """Both laws of one axis from all weighted views that touch it, with the exact covariance that they share.
 
     Args:
@@ -353,7 +352,7 @@ def two_laws(collection: CountedCollection, axis: int, counts: ShareEstimate) ->
         plain += structure.between(right, right) / of_rows.group.reports
     even = person.shares - 1 / size
     plain += (with_rows.error / (1 - none)) ** 2 * np.outer(even, even)
-    return row_bits.TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
+    return truncation.TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
 
 
 def _one_row_each(collection: CountedCollection, view_estimate: AxisReports, none: float) -> AxisReports:
@@ -412,19 +411,21 @@ def weighted_tables(
     weighted, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
     for axis, axis_estimates in known.items():
         laws = two_laws(collection, axis, axis_estimates.counts)
-        factor = row_bits.clip_factor(laws, axis_estimates.counts.covariance, cut, row_bits.BEYOND)
+        factor = truncation.clip_factor(laws, axis_estimates.counts.covariance, cut, truncation.BEYOND)
         weighted.factors[axis] = factor
         weighted.known[axis] = replace(
             axis_estimates,
             counts=ShareEstimate(axis_estimates.counts.shares, axis_estimates.counts.covariance * factor),
             signed=tuple(ShareEstimate(s.shares, s.covariance * factor) for s in axis_estimates.signed),
         )
-        small = laws.rows.size <= row_bits.LARGEST
-        mixed, at_random = row_bits.shrink(laws, collection.plan.axes[axis].smooth) if small else (None, None)
-        weighted.at_random[axis] = row_bits.missing_at_random(laws), at_random
+        small = laws.rows.size <= truncation.LARGEST
+        mixed, at_random = (
+            truncation.shrink(laws, collection.plan.axes[axis].smooth) if small else (None, None)
+        )
+        weighted.at_random[axis] = truncation.missing_at_random(laws), at_random
         weighted.positive[axis] = None
         if mixed is not None:
-            bar = row_bits.clip_factor(laws, mixed.covariance, cut, row_bits.BEYOND_MIXED)
+            bar = truncation.clip_factor(laws, mixed.covariance, cut, truncation.BEYOND_MIXED)
             spread = mixed.covariance * bar
             weighted.positive[axis] = Positive(
                 mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)

@@ -181,7 +181,7 @@ def predict(plan: Plan, people: int, row_guess: Sequence[float] = ()) -> list[Pr
     for question, axes, variance, share in questions:
         total_error = whole * share * scale.weight_error / scale.weight
         noise = math.sqrt(few) * math.hypot(rows * math.sqrt(variance), total_error)
-        # as `row_bits.clip_factor` widens variances, and `intervals.excess.reach_of` both ends
+        # as `truncation.clip_factor` widens variances, and `intervals.excess.reach_of` both ends
         elsewhere = TYPICAL * cut * rows * math.sqrt(variance / min(variances[a] for a in axes))
         lasting = cut * math.hypot(1, UNSEEN) * TASTE * (1 - share) * whole * share
         error = math.hypot(noise, elsewhere) + lasting

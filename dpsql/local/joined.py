@@ -50,11 +50,10 @@ from dpsql.errors import DataError
 from dpsql.local.collector import HEADS, REASONS, CollectionManifest, heads_of
 from dpsql.local.content import description, local_estimate, local_release
 from dpsql.local.estimate import FittedTable, model_of
-from dpsql.local.files import open_state
+from dpsql.local.files import Spool, check_damage, counted_file, open_state
 from dpsql.local.mechanisms.blue import ShareEstimate
 from dpsql.local.oracles.oracle import FloatArray, Oracle, Packed, item_scores
 from dpsql.local.services import Positions, Sheet, penalty, strengths
-from dpsql.local.spools import Spool, check_damage, counted_file
 from dpsql.local.survey import Survey
 from dpsql.local.tallies import layout_of, oracle_of
 from dpsql.matrices.kronecker import AxisSplit, ProductReading

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 from threadpoolctl import threadpool_limits
 
+from dpsql.axis.build import needed_tables
 from dpsql.catalog import Source, catalog_from_json, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import DEFAULT_LEDGER
@@ -40,13 +41,13 @@ from dpsql.ledger.files import signing_seed
 from dpsql.local import ahead, files, forecast
 from dpsql.local.collector import CollectionManifest, add_spool, close_collection, tally_tables
 from dpsql.local.content import release_content
+from dpsql.local.files import spool_files
 from dpsql.local.joined import joined_content
 from dpsql.local.oracles.oracle import spread
 from dpsql.local.plan import CollectionDesign, RowReports, plan_body
 from dpsql.local.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.local.smooth import SLOW, joint_seconds
-from dpsql.local.spools import spool_files
-from dpsql.local.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
+from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import CountedCollection
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
@@ -413,7 +414,9 @@ def _survey(catalog_body: Any, path: Path | None) -> Survey:
         raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
     if path is None:
         described = catalog_from_json(json.dumps(catalog_body))
-        if needs_rows(described):
+        if any(
+            needed_tables(described, axis) for view in described.star.views.values() for axis in view.meant
+        ):
             raise InterfaceError(
                 "an axis of this plan is a public dimension's rows",
                 hint="pass --catalog CATALOG",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.axis import KeyRule, leaf_sql
+from dpsql.axis.model import KeyRule, leaf_sql
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.derived import derived_sql
 from dpsql.catalog.graph import KeyPath

@@ -13,8 +13,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
-from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule, as_declared
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import Axis, CategoryRule, KeyListRule, OrderedRule, PublicTable, as_declared
 from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import counted_share, has_bit, report_epsilon, weighting_of
@@ -258,11 +258,6 @@ def planned_axis(catalog: Catalog, column: ReportedColumn) -> PlannedAxis:
         str(column), column.table, (), column.table, column.column, column.spec, None, (), missing=False
     )
     return _planned(build_axis(catalog, meant, {}))
-
-
-def needs_rows(catalog: Catalog) -> bool:
-    """True if an axis of a catalog's views is a public table's rows, which neither catalog nor plan holds."""
-    return any(needed_tables(catalog, axis) for view in catalog.star.views.values() for axis in view.meant)
 
 
 def public_axis_maker(catalog: Catalog) -> AxisMaker:

@@ -27,11 +27,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
+from dpsql.budget import Currency, cap_units, combine, scaled_denominator
+from dpsql.budget.curve import SLACK, gaussian_sigma2
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.matrices.strategy import AxisBudget, NullCount, PlacedTree, SparseRows, largest_sum, tree_of
 from dpsql.matrices.tree import level_moments
-from dpsql.noise import LeafNoise, Noise, TreeNoise, laplace_variance
+from dpsql.noise import LeafNoise, Noise
+from dpsql.noise.discrete import laplace_variance
+from dpsql.noise.knorm import TreeNoise
 from dpsql.tree import Exact, IntArray, Noisy
 
 SMALLEST_RATIO = 1e-9

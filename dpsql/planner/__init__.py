@@ -1,11 +1,11 @@
 """Planning: from the blocks of a bound statement to the views of a release that can answer them.
 
-    schema          tables, keys and axes of a release; `views` lists them, and information_schema
+    schema          tables, keys and axes of a release, and information_schema
     terms, block    columns, conditions, noisy terms and forms of a block, free of parser types
     axis_query      predicates and groups, evaluated on an axis table -> coverage of leaves
     leaf_values     values that the leaves of an axis stand for
     plan            leaves on each axis, disjoint boxes
-    answerability   which stored numbers add up, and keys that are not shown
+    answerability   which stored numbers add up, keys that are not shown, and the listing of views
     domain_values   answers of the catalog alone; `quantiles` those of cumulative counts
     notes           caveats that no interval expresses
 

@@ -21,6 +21,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import NamedTuple
 
 from dpsql.catalog.base import GRAIN_MICROSECONDS
@@ -248,8 +249,13 @@ def leaf_values(release: Release, question: AxisQuery) -> LeafValues:
     conditions = [predicate.expression for predicate in (*question.filters, *question.classes)]
     keys = [*question.groups, *question.factors]
     columns = [column for number, name in question.columns if (column := _range(release, meta, number, name))]
-    for column in columns:
-        _check_fields(column, [*conditions, *keys])
+    for column, value in product(columns, (*conditions, *keys)):
+        if column.number in value.columns and (field := column.field_finer(value)):
+            precision = column.spec.grain if column.spec.type == "timestamp" else "day"
+            raise NotSupportedError(
+                f"{column.name} is known to the {precision}, and has no {field}",
+                hint=f"ask for the {precision}, or for something coarser",
+            ).at("WHERE", value.span)
     cut = [
         column for column in columns
         if any(_cuts(column, each, False) for each in conditions if column.number in each.columns)
@@ -280,22 +286,16 @@ def leaf_values(release: Release, question: AxisQuery) -> LeafValues:
                 f"dp_v{number} AS dp_p{number}" if number == cut[0].number else f"NULL AS dp_p{number}"
             )
     source = f"SELECT {', '.join(even)} FROM {table}, (SELECT unnest(range({points})) AS dp_i)"
-    constants = (
-        _constants(cut[0], [*conditions, *keys]) if len(cut) == 1 and len(question.columns) == 1 else []
-    )
+    constants = list[str]()  # looked at besides the values that are spread evenly
+    if len(cut) == 1 and len(question.columns) == 1:
+        constants = list(dict.fromkeys(text for each in (*conditions, *keys) for text in cut[0].beside(each)))
     if constants:
         column = cut[0]
         a, b = (quoted(end.name) for end in bounds_of(meta, column.name))
-        values = f"(SELECT unnest([{', '.join(constants)}]) AS dp_v{column.number})"
+        values = f"(SELECT unnest([{', '.join(constants[: 3 * MOST_CONSTANTS])}]) AS dp_v{column.number})"
         within = column.within(a, b, f"dp_v{column.number}")
         source += f" UNION ALL SELECT {', '.join(near)} FROM {table}, {values} WHERE kind = 0 AND {within}"
     return LeafValues(f"({source})", tuple(cut))
-
-
-def _constants(column: ValueRange, expressions: list[Expression]) -> list[str]:
-    """Values to look at besides those that are spread evenly."""
-    found = dict.fromkeys(value for each in expressions for value in column.beside(each))
-    return list(found)[: 3 * MOST_CONSTANTS]
 
 
 def _cuts(column: ValueRange, expression: Expression, grouped: bool) -> bool:
@@ -305,16 +305,6 @@ def _cuts(column: ValueRange, expression: Expression, grouped: bool) -> bool:
     if grouped and not column.is_time:
         return False
     return column.is_finer(expression) or (column.always and not grouped)
-
-
-def _check_fields(column: ValueRange, expressions: list[Expression]) -> None:
-    for expression in expressions:
-        if column.number in expression.columns and (field := column.field_finer(expression)):
-            precision = column.spec.grain if column.spec.type == "timestamp" else "day"
-            raise NotSupportedError(
-                f"{column.name} is known to the {precision}, and has no {field}",
-                hint=f"ask for the {precision}, or for something coarser",
-            ).at("WHERE", expression.span)
 
 
 def _range(release: Release, meta: AxisMeta, number: int, name: str) -> ValueRange | None:

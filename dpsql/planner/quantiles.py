@@ -31,7 +31,7 @@ import numpy.typing as npt
 from dpsql.errors import NotSupportedError
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.run import run
-from dpsql.intervals.estimated import LAPLACE_KURTOSIS, quantile
+from dpsql.intervals.errorfunctions import LAPLACE_KURTOSIS, quantile
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.scale import beyond_noise
 from dpsql.planner.axis_query import FloatArray

@@ -28,7 +28,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import Axis, table_sql
+from dpsql.axis.model import Axis, table_sql
 from dpsql.errors import InternalError
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated, round_with_partners

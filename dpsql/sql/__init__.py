@@ -5,7 +5,6 @@ settings      SET for a session, which never reach the parser
 spellings     what other systems write in their own way -> DuckDB's words; ROLLUP, CUBE, GROUPING SETS -> a UNION ALL
 dialects      what is spelled alike and means something else
 arithmetic    quotients and casts of a dialect; NaN and infinity become NULL where they would arise
-times         calendar fields, the clock, series of days
 per_person    rows grouped by the person -> columns of the people's table
 semijoin      IN and EXISTS over a table's key -> joins and counts
 from_clause   FROM clauses and names -> the star's tables and columns

@@ -20,9 +20,8 @@ from sqlglot import exp
 
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.planner.block import Block, CatalogValue, ErrorOf, Value
-from dpsql.row_expressions import guard
 from dpsql.row_expressions import identifier as quoted
-from dpsql.row_expressions.expression import Node
+from dpsql.row_expressions.expression import Node, parse_statements
 from dpsql.sql import parse
 from dpsql.sql.aggregates import error_call
 from dpsql.sql.dependence import (
@@ -147,7 +146,7 @@ def carry(statement: Statement) -> Carried:
         RecursionError: it nests too deep.
         SqlSyntaxError: it can be read in too many ways.
     """
-    (tree,) = guard.parse(statement.text, "duckdb")
+    (tree,) = parse_statements(statement.text, "duckdb")
     scalar = any(not isinstance(node.parent, (exp.From, exp.Join)) for node in tree.find_all(exp.Subquery))
     wide = scalar or tree.find(exp.Window, exp.Join) is not None
     carrier = Carrier(statement.blocks)

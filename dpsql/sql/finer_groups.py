@@ -244,13 +244,6 @@ def asked_once(rows: RowRelation, query: exp.Subquery) -> None:
             )  # fmt: skip
 
 
-def is_joint(binding: Binding, key: Node) -> bool:
-    """True if a group expression follows from several axes, or from an answer."""
-    return needs_answer(key) or not (
-        isinstance(key, exp.Column) or binding.of_one_axis(key) or binding.lacks_axis(key)
-    )
-
-
 def waiting(
     rows: RowRelation, answers: Sequence[JoinedAnswer], tests: Sequence[Node], finer: Finer
 ) -> list[Node]:

@@ -29,10 +29,8 @@ from dpsql.row_expressions import (
     SHAPES,
     VALUES,
     WINDOWS,
-    guard,
 )
-from dpsql.row_expressions.expression import COLUMN, Node, Unbounded, growth
-from dpsql.row_expressions.guard import check_text
+from dpsql.row_expressions.expression import COLUMN, Node, Unbounded, check_text, growth, parse_statements
 from dpsql.sql.settings import read_change
 
 
@@ -297,7 +295,7 @@ def parse(text: str, dialect: str = "") -> Node:
     reader = known_dialect(dialect)
     check_text(text)
     try:
-        statements = guard.parse(text, reader)
+        statements = parse_statements(text, reader)
     except ParseError as error:
         raise _located(error, text) from error
     except (

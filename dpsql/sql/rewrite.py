@@ -14,16 +14,16 @@ from functools import partial
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.planner.answerability import VIEWS
 from dpsql.planner.block import ErrorOf, Form
 from dpsql.planner.schema import INFORMATION, Schema, nearest
-from dpsql.planner.views import VIEWS
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import parse
 from dpsql.sql.added import leave_out_added
 from dpsql.sql.aggregates import error_call, form_of
 from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
 from dpsql.sql.binding import COMPARED, DIALECT
-from dpsql.sql.dialects import name_columns, native
+from dpsql.sql.dialects import SERIES, fold_clock, map_fields, name_columns, native, read_series
 from dpsql.sql.finer_groups import Inner
 from dpsql.sql.from_clause import bind_from, holds_rows, is_row_level, sources, starred
 from dpsql.sql.per_person import map_people
@@ -31,7 +31,6 @@ from dpsql.sql.select import build
 from dpsql.sql.semijoin import count_members
 from dpsql.sql.spellings import normal, spread_sets
 from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
-from dpsql.sql.times import SERIES, fold_clock, map_fields, read_series
 
 
 def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:

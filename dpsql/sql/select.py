@@ -140,7 +140,13 @@ def _over_groups(
     later: list[Node],
 ) -> tuple[list[Node], RewrittenQuery]:
     """The block's groups, and the SELECT over them."""
-    block_keys = [group for group in builder.groups if not finer_groups.is_joint(builder.binding, group)]
+    of_one_axis, lacks_axis = builder.binding.of_one_axis, builder.binding.lacks_axis
+    block_keys = [
+        group
+        for group in builder.groups
+        if not finer_groups.needs_answer(group)
+        and (isinstance(group, exp.Column) or of_one_axis(group) or lacks_axis(group))
+    ]
     if not (answers or later or len(block_keys) < len(builder.groups)):
         return builder.groups, _outer(builder, select, track)
     relation = f"dp_block_{builder.number}"

@@ -45,8 +45,7 @@ from dpsql.planner.terms import (
     predicates,
     some,
 )
-from dpsql.row_expressions.expression import Node, parse_one
-from dpsql.row_expressions.guard import MAX_BYTES, check_text
+from dpsql.row_expressions.expression import MAX_BYTES, Node, check_text, parse_one
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement
 from dpsql.sql.statement import Statement

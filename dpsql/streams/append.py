@@ -237,11 +237,6 @@ Present: TypeAlias = Callable[[Path, StreamManifest], StreamManifest]
 """Writes the release file of a state that is about to be public, from public numbers; names it in the manifest."""
 
 
-def no_state(directory: Path, manifest: StreamManifest) -> StreamManifest:
-    """Segments alone."""
-    return manifest
-
-
 def no_kill(step: str) -> None:
     """Go on."""
 
@@ -268,7 +263,7 @@ def opened_stream(
     spec: StreamSpec,
     *,
     kill_point: KillPoint = no_kill,
-    present: Present = no_state,
+    present: Present = lambda directory, manifest: manifest,
 ) -> Iterator[OpenStream]:
     """The stream, locked and recovered; one appender at a time, among threads and processes.
 

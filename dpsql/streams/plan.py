@@ -42,7 +42,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpsql.axis import Axis, CategoryRule, KeyRule, build_axis
+from dpsql.axis.build import build_axis
+from dpsql.axis.model import Axis, CategoryRule, KeyRule
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import DROP, Column, Cuts

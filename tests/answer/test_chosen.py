@@ -16,8 +16,7 @@ from dpsql.executor.relation import Relation
 from dpsql.intervals import cells
 from dpsql.intervals.cells import UNKNOWN, Candidates, NoisySelection, choice
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import Interval
-from dpsql.intervals.estimated import quantile
+from dpsql.intervals.errorfunctions import Interval, quantile
 from dpsql.release.request import Request
 from dpsql.results.render import margin_lines
 from dpsql.results.result import Result

@@ -13,7 +13,7 @@ from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.excess import excess
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import Noise, ZeroNoise
 from dpsql.release import Release
 from dpsql.release.format import UnitsBeyondBound, ValuesBeyondBounds

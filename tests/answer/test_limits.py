@@ -12,8 +12,8 @@ from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyn
 from dpsql.executor.run import MOST_ROWS, run_apart
 from dpsql.federation.session import OpenReleases
 from dpsql.release.request import Request
-from dpsql.row_expressions import guard
-from dpsql.row_expressions.guard import A_TOKEN, FREE, bounded_parser
+from dpsql.row_expressions import expression
+from dpsql.row_expressions.expression import A_TOKEN, FREE, bounded_parser
 from dpsql.sql.parse import MOST_TEXT, check_growth, parse
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
@@ -88,7 +88,7 @@ def test_a_parser_whose_steps_cannot_be_counted_is_named(monkeypatch: pytest.Mon
     def compiled(dialect: object) -> None:
         raise TypeError("interpreted classes cannot inherit from compiled")
 
-    monkeypatch.setattr(guard, "bounded_parser", lambda dialect: (None, compiled))
+    monkeypatch.setattr(expression, "bounded_parser", lambda dialect: (None, compiled))
     with pytest.raises(InterfaceError, match=r"installed compiled.*uninstall sqlglotc"):
         parse("SELECT 1")
 

@@ -9,7 +9,7 @@ from dpsql.curator.forecast import QueryForecast
 from dpsql.executor.predict import PredictedColumn
 from dpsql.federation.respondents import difference
 from dpsql.interfaces.cli.plan import _query_lines
-from dpsql.intervals.estimated import fieller
+from dpsql.intervals.errorfunctions import fieller
 
 pytestmark = pytest.mark.kernel
 

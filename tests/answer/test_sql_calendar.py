@@ -13,8 +13,8 @@ from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.errors import NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
+from dpsql.sql.dialects import map_fields
 from dpsql.sql.parse import parse
-from dpsql.sql.times import map_fields
 from tests.releases import Twins, published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.errors import DataError, InterfaceError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.intervals.estimated import fieller, quantile
+from dpsql.intervals.errorfunctions import fieller, quantile
 from dpsql.release import open_release
 from tests.interval_ends import belong
 from tests.release_fixture import axis_plans, make_rows, write_fixture

@@ -7,8 +7,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import InterfaceError, NotSupportedError, SqlSyntaxError
-from dpsql.row_expressions import guard
-from dpsql.row_expressions.guard import check_text
+from dpsql.row_expressions import expression as guard
+from dpsql.row_expressions.expression import check_text
 from dpsql.sql.parse import ALLOWED, check, parse
 
 HEAD = "SELECT 1 -- "

@@ -15,8 +15,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.python.describe import Words
 from dpsql.interfaces.shell.completer import ShellCompleter
-from dpsql.intervals.errorfunctions import ERRORS, ErrorFunction
-from dpsql.intervals.estimated import Estimated
+from dpsql.intervals.errorfunctions import ERRORS, ErrorFunction, Estimated
 from dpsql.planner.axis_query import FloatArray
 
 VARIANCE = 4.0

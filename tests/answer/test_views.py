@@ -8,7 +8,7 @@ import pytest
 
 import dpsql
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.planner.views import ViewRow, list_views
+from dpsql.planner.answerability import ViewRow, list_views
 from tests.people_star import make_people
 
 

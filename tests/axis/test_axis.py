@@ -13,16 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.axis import (
-    Axis,
-    CategoryRule,
-    OrderedRule,
-    PublicTable,
-    build_axis,
-    leaf_sql,
-    needed_tables,
-    table_sql,
-)
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import Axis, CategoryRule, OrderedRule, PublicTable, leaf_sql, table_sql
 from dpsql.catalog import Catalog, parse_catalog, resolve_axis
 from dpsql.catalog.base import EPOCH, GRAIN_MICROSECONDS
 from dpsql.catalog.model import AxisSpec, View

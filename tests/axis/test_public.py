@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from dpsql.axis import PublicTable
-from dpsql.axis.model import as_declared
+from dpsql.axis.model import PublicTable, as_declared
 from dpsql.catalog.columns import Column
 from dpsql.errors import SourceError
 

@@ -9,22 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql import noise
 from dpsql.budget import (
     DENOMINATOR,
+    GRAINS,
+    HEADROOM,
+    KEY_GRAINS,
     NEIGHBOURS,
     Epsilon,
     Mu2,
     cap_units,
     combine,
-    gaussian_sigma2,
+    currency_at,
+    key_delta_of,
     scaled_denominator,
+    share_of_cap,
 )
-from dpsql.budget.currency import GRAINS, KEY_GRAINS, currency_at, key_delta_of, share_of_cap
-from dpsql.budget.curve import epsilon_of, mu2_of
-from dpsql.budget.units import HEADROOM
+from dpsql.budget.curve import epsilon_of, gaussian_sigma2, mu2_of
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, law_for
+from dpsql.noise import discrete
 
 
 def test_caps_are_rounded_down():
@@ -59,7 +62,7 @@ def test_scaled_denominator_names_the_remedy():
         scaled_denominator(1 << 60)
     with pytest.raises(InternalError):
         scaled_denominator(0)
-    assert HEADROOM == noise.HEADROOM  # the sampler and the denominators count on the same headroom
+    assert HEADROOM == discrete.HEADROOM  # the sampler and the denominators count on the same headroom
 
 
 def test_combine_is_the_floor_of_floors():

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpsql.budget import SLACK, curve, epsilon_of, gaussian_sigma2, mu2_of
-from dpsql.budget.curve import GRAIN, delta_bounds
+from dpsql.budget import curve
+from dpsql.budget.curve import GRAIN, SLACK, delta_bounds, epsilon_of, gaussian_sigma2, mu2_of
 from dpsql.errors import PrivacyError
 
 pytestmark = pytest.mark.long

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dpsql.budget import slots
-from dpsql.budget.slots import (
+from dpsql.budget import curve as pricing
+from dpsql.budget.curve import (
     CERTAIN,
     CHANCES,
     LEAST_CHANCE,
@@ -85,8 +85,8 @@ FIRST = int(VECTORS[0]["first"][0])
 
 def test_bounds_enclose_the_curve() -> None:
     """dG at points between nodes, by another library in 40 digits: below `above`; chords of the limits below it."""
-    nodes, places, above = slots._upper_values(ROOM, STEP, 900, 32)
-    limits = slots._lower_values(root(ROOM + M), STEP, nodes, 32, ETA)
+    nodes, places, above = pricing._upper_values(ROOM, STEP, 900, 32)
+    limits = pricing._lower_values(root(ROOM + M), STEP, nodes, 32, ETA)
     with mpmath.workdps(40):
         for u in (0.02, 0.5, 0.999, 1.0, 1.0017, 1.3, 2.0, 7.5, 19.0):
             exact = curve(float(ROOM), u)

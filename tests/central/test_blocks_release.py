@@ -16,7 +16,7 @@ from dpsql.central.central import publish_release
 from dpsql.central.plan import plan_release
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.releases import write_catalog

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from dpsql import api
-from dpsql.budget.slots import SlotPrice, slot_table
+from dpsql.budget.curve import SlotPrice, slot_table
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, key_plans, selection
@@ -26,7 +26,7 @@ from dpsql.central.key_plans import KeyForecast, KeyRound
 from dpsql.curator.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
 from tests.releases import write_tables

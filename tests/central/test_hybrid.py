@@ -25,7 +25,7 @@ from dpsql.curator.audit import audit_release
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.local.reported import ReportProvenance, plan_of, store_reports, write_items, write_reported_plan
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy

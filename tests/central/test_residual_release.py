@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.budget import mu2_of
+from dpsql.budget.curve import mu2_of
 from dpsql.catalog import load_catalog, parse_catalog
 from dpsql.central.axes import axis_maker
 from dpsql.central.central import publish_release

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.axis import Axis, leaf_sql
+from dpsql.axis.model import Axis, leaf_sql
 from dpsql.catalog import parse_catalog
 from dpsql.client import decode, read_plan, respond
 from dpsql.client.device import check_fields, leaf_of, to_rows

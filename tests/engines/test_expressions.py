@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import duckdb
 import pytest
 
-from dpsql.axis import leaf_sql
+from dpsql.axis.model import leaf_sql
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.expressions import Ends, leaf, least_float, measure
 from tests.axis.test_axis import axis_of

@@ -17,7 +17,7 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.central.central import publish_release
 from dpsql.errors import EngineLost
 from dpsql.faults import RESERVED
-from dpsql.ledger import budget_report, ledger_entries
+from dpsql.ledger.store import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise, insecure_test_entropy
 from dpsql.progress import Progress, Stage, silent
 from dpsql.streams.publish import Arrival, Chance, append_batch

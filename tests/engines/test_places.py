@@ -18,7 +18,7 @@ from dpsql.curator.audit import AuditReport
 from dpsql.curator.certificate import certify
 from dpsql.engines.spark import SparkSession
 from dpsql.errors import LineageError
-from dpsql.ledger import budget_report, ledger_entries
+from dpsql.ledger.store import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.engines.servers import DATABASE, USER, Server, postgres_programs, running_postgres

@@ -11,18 +11,16 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from dpsql.ledger import (
-    Draft,
+from dpsql.ledger.identity import (
     Label,
     Lineage,
-    Order,
     Receipt,
     ReleaseSpend,
     SourceTable,
     SpendLine,
     new_release_id,
-    publish_file,
 )
+from dpsql.ledger.publish import Draft, Order, publish_file
 from dpsql.scratch import scratch
 
 EPSILON = Fraction(1, 10)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dpsql.api import simulate, verify
 from dpsql.interfaces.cli import main
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.streams.public import read_manifest
 from tests.kill.commands import Call, Outcome, calls, forked
 from tests.stream_shop import CATALOG, make_stream_shop

@@ -21,8 +21,8 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, selection
-from dpsql.ledger import budget_report
 from dpsql.ledger import publish as sealing
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, os_entropy
 
 CATALOG = """

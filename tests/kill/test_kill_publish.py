@@ -18,8 +18,8 @@ import duckdb
 import pytest
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
-from dpsql.ledger import budget_report
 from dpsql.ledger.publish import opened, settle
+from dpsql.ledger.store import budget_report
 from dpsql.release import open_release
 from tests.kill import publishing_child as child
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import Error, IntegrityError, MachineFault, OperationalError
-from dpsql.ledger import budget_report, copies
+from dpsql.ledger import copies
 from dpsql.ledger.copies import backup_ledger, move_ledger
 from dpsql.ledger.files import beside, signing_seed
+from dpsql.ledger.store import budget_report
 from tests.command import dpsql_command
 from tests.ledger.test_ledger import Curator
 

@@ -18,8 +18,8 @@ import pytest
 
 from dpsql.errors import Error, MachineFault
 from dpsql.faults import CHARGED, RESERVED, UNCHARGED, UNSURE, machine
-from dpsql.ledger import budget_report
 from dpsql.ledger.files import PATIENCE, beside, held
+from dpsql.ledger.store import budget_report
 from tests.ledger.test_ledger import Curator
 from tests.thinned import by_default
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.budget import epsilon_of, mu2_of
+from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.errors import (
     BudgetExceeded,
     IntegrityError,
@@ -25,23 +25,19 @@ from dpsql.errors import (
 )
 from dpsql.faults import BEGUN as BEGUN_WORDS
 from dpsql.interfaces.cli.curate import budget_json, budget_text
-from dpsql.ledger import (
-    Draft,
-    KillPoint,
+from dpsql.ledger import store
+from dpsql.ledger.identity import (
     Label,
     Lineage,
-    Order,
     Receipt,
     Recovery,
     ReleaseSpend,
     SourceTable,
     SpendLine,
-    budget_report,
     new_release_id,
-    publish_file,
-    store,
 )
-from dpsql.ledger.publish import opened, settle
+from dpsql.ledger.publish import Draft, KillPoint, Order, opened, publish_file, settle
+from dpsql.ledger.store import budget_report
 
 pytestmark = pytest.mark.usefixtures("publishes")
 

@@ -11,9 +11,9 @@ import pytest
 from dpsql.budget import Epsilon
 from dpsql.central.central import Published
 from dpsql.errors import IntegrityError
-from dpsql.ledger import Label, Receipt, Recovery, published_before
 from dpsql.ledger.files import beside
-from dpsql.ledger.publish import opened
+from dpsql.ledger.identity import Label, Receipt, Recovery
+from dpsql.ledger.publish import opened, published_before
 from tests.ledger.test_ledger import Curator
 
 

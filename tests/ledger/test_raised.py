@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from dpsql.errors import MachineFault
-from dpsql.ledger import Draft, EntryReport, Receipt, budget_report, files, publish
+from dpsql.ledger import files, publish
+from dpsql.ledger.identity import Receipt
+from dpsql.ledger.publish import Draft
 from dpsql.ledger.publish import Draft as PublishedDraft
-from dpsql.ledger.store import Store
+from dpsql.ledger.store import EntryReport, Store, budget_report
 from dpsql.scratch import MARK
 from tests.ledger.test_ledger import KEYED, ROUNDS, VIEW, Curator
 

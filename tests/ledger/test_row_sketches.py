@@ -14,8 +14,8 @@ from dpsql import api
 from dpsql.central.central import Published
 from dpsql.curator.forget import forget_people
 from dpsql.errors import LineageError
-from dpsql.ledger import budget_report
 from dpsql.ledger.rules import FEWEST_ROWS
+from dpsql.ledger.store import budget_report
 from tests.command import dpsql_command
 
 CATALOG = """

@@ -23,12 +23,12 @@ from dpsql.client.device import HEADER, MAGIC
 from dpsql.client.oracles import bucket, read_varint
 from dpsql.client.plan import Plan, View
 from dpsql.errors import DataError, MachineFault, OperationalError
-from dpsql.local import collector, spools
+from dpsql.local import collector
+from dpsql.local import files as spools
 from dpsql.local.collector import SpoolCount, add_spool, close_collection, decode_reports
-from dpsql.local.files import open_state
+from dpsql.local.files import open_state, spool_files
 from dpsql.local.plan import PlannedAxis
 from dpsql.local.simulate import simulate_reports
-from dpsql.local.spools import spool_files
 from tests.local.test_collector import plan_of
 
 pytestmark = pytest.mark.long

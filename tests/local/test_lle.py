@@ -26,7 +26,7 @@ from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.agents import Statement, claimed_answer
 from dpsql.interfaces.web.report import report_page
 from dpsql.local.content import survey_axes
-from dpsql.local.lle import raked
+from dpsql.local.parts import raked
 from dpsql.local.plan import build_plan
 from dpsql.local.run import Reports, collect, write_plan
 from dpsql.local.simulate import simulate_reports, write_spool

@@ -17,7 +17,7 @@ from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import two_laws, weighted_tables
 from dpsql.local.estimate import axis_table, filled_share, view_cells
 from dpsql.local.forecast import first_plan
-from dpsql.local.mechanisms.row_bits import (
+from dpsql.local.mechanisms.truncation import (
     BEYOND,
     BEYOND_MIXED,
     TwoLaws,

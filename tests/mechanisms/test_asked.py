@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.budget import SLACK, scaled_denominator
+from dpsql.budget import scaled_denominator
+from dpsql.budget.curve import SLACK
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.workload import AskedVariance, from_columns
 from dpsql.mechanisms.axis.dense import matrix_root

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 PACKAGE = Path(distribution.__file__).parents[1]
 LAW = "mechanisms/distribution.py"
 
-READERS = {"curator/audit/contents.py", "streams/present.py", "streams/state.py"}
+READERS = {"curator/audit/contents.py", "streams/publish.py", "streams/state.py"}
 """Modules that read noisy integers back from where they were stored."""
 
 

@@ -22,7 +22,8 @@ from dpsql.mechanisms.distribution import (
     refined,
     signed_sum,
 )
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.noise.discrete import laplace_variance
 from dpsql.tree import Exact
 
 

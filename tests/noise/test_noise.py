@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.noise import (
-    ExactNoise,
-    ZeroNoise,
-    discrete,
+from dpsql.noise import ExactNoise, ZeroNoise, discrete, insecure_test_entropy, os_entropy
+from dpsql.noise.discrete import (
+    _exact_coin,
+    _filtered_exp_coin,
+    below,
     discrete_gaussian,
     discrete_laplace,
-    insecure_test_entropy,
+    exp_coin,
     laplace_variance,
-    os_entropy,
 )
-from dpsql.noise.discrete import _exact_coin, _filtered_exp_coin, below, exp_coin
 
 
 class Script:

@@ -13,7 +13,7 @@ import dpsql
 from dpsql import api
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.releases import published, seeded, write_catalog

@@ -14,7 +14,7 @@ from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.people_star import make_people

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 import dpsql.api
-from dpsql.axis import PublicTable, build_axis, leaf_sql, needed_tables
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import PublicTable, leaf_sql
 from dpsql.budget import currency_at
 from dpsql.catalog import Catalog, Cuts, load_catalog, resolve_axis
 from dpsql.catalog.model import AxisSpec, View

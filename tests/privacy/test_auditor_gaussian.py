@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpsql.budget import epsilon_of, mu2_of
+from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import Strategy, measure

@@ -23,7 +23,7 @@ from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import open_release
 from tests.releases import published, write_catalog

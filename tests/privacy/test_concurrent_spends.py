@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger import (
-    Label,
-    Lineage,
-    Order,
-    ReleaseSpend,
-    SourceTable,
-    SpendLine,
-    budget_report,
-    new_release_id,
-    publish_file,
-)
+from dpsql.ledger.identity import Label, Lineage, ReleaseSpend, SourceTable, SpendLine, new_release_id
+from dpsql.ledger.publish import Order, publish_file
+from dpsql.ledger.store import budget_report
 
 EPSILON = Fraction(1, 10)
 

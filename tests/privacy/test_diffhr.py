@@ -13,7 +13,8 @@ from benchmarks.baselines import diffhr_as_published as published
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.designs import diffhr
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance, noised
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, noised
+from dpsql.noise.discrete import laplace_variance
 
 RUNS = range(300)
 

@@ -27,7 +27,7 @@ from dpsql.central import selection
 from dpsql.central.central import publish_release
 from dpsql.curator.audit.blackbox import exact_bounds
 from dpsql.errors import Error, MachineFault
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release

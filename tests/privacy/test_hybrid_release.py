@@ -15,7 +15,7 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.central import row_pairs
 from dpsql.central.central import publish_release
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import Noise
 from tests.central.test_hybrid import HEAD, store
 from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side

@@ -19,16 +19,15 @@ import numpy as np
 import pytest
 
 from dpsql.budget import NEIGHBOURS
-from dpsql.budget.slots import CHANCES
+from dpsql.budget.curve import CHANCES
 from dpsql.catalog.private_columns import private_columns
 from dpsql.central import key_plans, selection
 from dpsql.central.key_plans import KeyPlan, KeyRound
 from dpsql.central.selection import Key, KeyScan
 from dpsql.engines import key_counts
 from dpsql.errors import InternalError, MachineFault
-from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
+from dpsql.noise import ExactNoise, ZeroNoise, chances_of, os_entropy
 from dpsql.noise.discrete import full_words
-from dpsql.noise.source import chances_of
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 from tests.releases import published
 

@@ -14,7 +14,7 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.central.central import Published, publish_release
 from dpsql.errors import IntegrityError, LineageError
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ZeroNoise
 from dpsql.release import FORMAT
 from tests.thinned import by_default

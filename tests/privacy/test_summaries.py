@@ -12,7 +12,7 @@ from dpsql.catalog import load_catalog, tables
 from dpsql.catalog.graph import ledger_path
 from dpsql.central.central import publish_release
 from dpsql.engines import summaries as lines
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ZeroNoise
 from tests.privacy.loss import Distinguished, Loss, RawRows, Tables, measure, write_side
 

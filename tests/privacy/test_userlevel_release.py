@@ -13,7 +13,7 @@ from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import CatalogError, ProgrammingError
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.planner.notes import _hidden
 from tests import releases

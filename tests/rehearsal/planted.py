@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from dpsql.errors import CatalogError
-from dpsql.intervals.estimated import ErrorComponents
+from dpsql.intervals.errorfunctions import ErrorComponents
 from tests.rehearsal.differences import difference_of
 from tests.rehearsal.generator import drawn_knobs
 from tests.rehearsal.judge import FAILS, Verdict
@@ -108,7 +108,7 @@ DEFECTS = (
            "quiet"),
     Defect("beyond declared bounds", ("dpsql.intervals.excess", "excess_reach"), _no_reach,
            frozenset({"total", "sum_by", "average", "average_by"}), (*ROW, ("bounds", "narrow"))),
-    Defect("unknown is zero", ("dpsql.intervals.estimated", "ErrorComponents.joined"), _closed,
+    Defect("unknown is zero", ("dpsql.intervals.errorfunctions", "ErrorComponents.joined"), _closed,
            frozenset({"count", "share", "total", "average", "by"}),
            (*USER, ("max_ids", "auto"), ("delta", "0"), ("people", 400), ("law", "lognormal")), "quiet"),
     Defect("an amount's own axis", ("dpsql.intervals.scale", "reach_of_amounts"), _none, frozenset({"money_range"}),

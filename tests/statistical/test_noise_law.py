@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.noise import (
-    discrete_gaussian,
-    discrete_laplace,
-    insecure_test_entropy,
-    laplace_variance,
-)
+from dpsql.noise import insecure_test_entropy
+from dpsql.noise.discrete import discrete_gaussian, discrete_laplace, laplace_variance
 
 LAPLACE = [  # (units, denominator): rates from 5 down to 1e-3, powers of two and not
     (5, 1),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import CatalogError, MachineFault, OperationalError
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.streams.public import read_manifest
 from tests.kill.scenes import DAYS
 from tests.ledger.test_faults import FAULTS, Refusal

@@ -22,7 +22,7 @@ from dpsql.errors import (
     ReleaseExists,
     SourceError,
 )
-from dpsql.ledger import budget_report
+from dpsql.ledger.store import budget_report
 from dpsql.release import open_release
 from dpsql.streams.public import read_manifest
 from tests.statements import refusals
@@ -216,7 +216,7 @@ def test_creation_may_be_interrupted_before_and_after_the_charge(shop: StreamSho
 def test_states_are_pruned_and_missing_ones_are_named(
     shop: StreamShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.streams.present.KEPT", 2)
+    monkeypatch.setattr("dpsql.streams.publish.KEPT", 2)
     early = [shop.append(day) and shop.opened() for day in range(4)]
     kept = sorted(path.name for path in (shop.directory / "states").iterdir())
     assert kept == ["000000002.duckdb", "000000003.duckdb"]

@@ -25,7 +25,7 @@ EXACT = {
     "client/device.py::_steps": "counts of digits",
     "local/parts.py::_against_grid": "cut off at 0, and continuous there",
     "local/plan.py::views_of": "fractions",
-    "local/spools.py::_text": "a place in a file",
+    "local/files.py::_text": "a place in a file",
     "local/survey.py::_asked": "fractions",
     "curator/audit/contents.py::check_noise": "counts of rows",
     "interfaces/pgwire/login.py::wrong": "a count of logins",

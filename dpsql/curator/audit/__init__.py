@@ -45,16 +45,16 @@ from dpsql.curator.audit.contents import (
     replays,
 )
 from dpsql.errors import Error
-from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds
+from dpsql.ledger.store import ledger_entries
 from dpsql.noise import Noise
 from dpsql.release import Release, open_release
 from dpsql.release.format import SpentAmount
 from dpsql.release.signature import MANIFEST
 from dpsql.release.write import ReleaseBuilder
 from dpsql.streams.plan import StreamPlan, thawed
-from dpsql.streams.present import published_numbers, state_content
 from dpsql.streams.public import StreamManifest, read_head, read_manifest, read_segments
+from dpsql.streams.publish import published_numbers, state_content
 from dpsql.tree import IntArray
 
 __all__ = ["AuditReport", "Check", "audit_release"]

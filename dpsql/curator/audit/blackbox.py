@@ -35,7 +35,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import epsilon_of
+from dpsql.budget.curve import epsilon_of
 from dpsql.central.planned import PlannedStatistic
 from dpsql.curator.audit.contents import Check, Replanned, StoredIntegers
 from dpsql.errors import InterfaceError
@@ -43,7 +43,8 @@ from dpsql.matrices.strategy import axis_budgets
 from dpsql.matrices.tree import level_moments
 from dpsql.mechanisms.designs.measurement import drawn_numbers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, as_laplace
-from dpsql.noise import Noise, TreeNoise
+from dpsql.noise import Noise
+from dpsql.noise.knorm import TreeNoise
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -38,8 +38,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import Axis, KeyRule, PublicTable, build_axis, needed_tables, table_sql
-from dpsql.budget.slots import CERTAIN, is_priced, people_at
+from dpsql.axis.build import build_axis, needed_tables
+from dpsql.axis.model import Axis, KeyRule, PublicTable, table_sql
+from dpsql.budget.curve import CERTAIN, is_priced, people_at
 from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.columns import is_key
 from dpsql.catalog.private_columns import reported_columns

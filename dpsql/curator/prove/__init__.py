@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dpsql.budget import NEIGHBOURS, SLACK
+from dpsql.budget import NEIGHBOURS
+from dpsql.budget.curve import SLACK
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.private_columns import private_columns, reported_columns, with_keys
 from dpsql.central.bounding import DrawnRelease

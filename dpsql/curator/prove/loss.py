@@ -34,12 +34,12 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import SLACK
-from dpsql.budget.slots import CHANCES, is_priced
+from dpsql.budget.curve import CHANCES, SLACK, is_priced
 from dpsql.central.key_plans import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, TreeNoise, insecure_test_entropy, noised
+from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, insecure_test_entropy, noised
+from dpsql.noise.knorm import TreeNoise
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

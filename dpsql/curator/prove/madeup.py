@@ -31,7 +31,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.budget import NEIGHBOURS
-from dpsql.budget.slots import people_at
+from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import from_units
 from dpsql.catalog.columns import Column
@@ -44,7 +44,7 @@ from dpsql.central.central import publish_release, undrawn
 from dpsql.central.key_plans import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
 from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair, slot_loss
-from dpsql.ledger import ledger_entries
+from dpsql.ledger.store import ledger_entries
 from dpsql.local.mechanisms.channel import channel_of
 from dpsql.local.reported import ReportProvenance, write_items
 from dpsql.noise import insecure_test_entropy

@@ -17,9 +17,8 @@ from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells, write_t
 from dpsql.interfaces.cli.plan import plan_text
 
 if TYPE_CHECKING:
-    from dpsql.ledger import BudgetReport
     from dpsql.ledger.copies import Copied
-    from dpsql.ledger.store import LineageReport
+    from dpsql.ledger.store import BudgetReport, LineageReport
     from dpsql.streams.publish import Appended, Compared
 
 LEDGER = click.option("--ledger", type=FILE, help="the ledger's file (default: the catalog's)")

@@ -41,7 +41,7 @@ from dpsql.interfaces.pgwire.rewrite import (
 from dpsql.interfaces.python.describe import TableInfo
 from dpsql.release.read import LOCKDOWN
 from dpsql.row_expressions import literal
-from dpsql.row_expressions.guard import check_text
+from dpsql.row_expressions.expression import check_text
 
 READING = "('select', 'usage', 'connect', 'execute', 'temp', 'temporary')"
 NULLS = {

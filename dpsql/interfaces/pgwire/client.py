@@ -42,7 +42,7 @@ from dpsql.interfaces.pgwire.statements import (
 )
 from dpsql.interfaces.python.scan import placeholders, split, unfinished
 from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
-from dpsql.row_expressions.guard import MAX_BYTES
+from dpsql.row_expressions.expression import MAX_BYTES
 
 MOST_PORTALS = 64
 """Of one client, that are open."""

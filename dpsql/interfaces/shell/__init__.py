@@ -20,7 +20,7 @@ from dpsql.federation.session import OpenReleases, Settings
 from dpsql.interfaces import aligned
 from dpsql.interfaces.python.describe import TableInfo, Words, describe
 from dpsql.interfaces.python.scan import InputPiece, is_command, split, unfinished
-from dpsql.planner.views import list_views
+from dpsql.planner.answerability import list_views
 from dpsql.release.request import heeding_keys
 from dpsql.results.render import STYLES, notes_beside, render
 

@@ -95,7 +95,8 @@ from dpsql.mechanisms.designs.question import (
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined, picked, shaped
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.noise import Noise, laplace_variance
+from dpsql.noise import Noise
+from dpsql.noise.discrete import laplace_variance
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy
 
 CHOICE = Fraction(1, 100)

@@ -31,7 +31,8 @@ from dpsql.mechanisms.designs.adaptive import AdaptedView, DataDependent, as_lea
 from dpsql.mechanisms.designs.measurement import ChargeLine
 from dpsql.mechanisms.designs.question import DesignProblem, NamedFamily, Proposal, stands_alone
 from dpsql.mechanisms.distribution import LAPLACE, joined
-from dpsql.noise import Noise, laplace_variance
+from dpsql.noise import Noise
+from dpsql.noise.discrete import laplace_variance
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, kary_tree
 
 VIEW_SHARE = Fraction(3, 4)  # of 1/2, 2/3 and 3/4 the least point error in 7 of 8 cells of the DPBench grid

@@ -64,7 +64,8 @@ from dpsql.mechanisms.distribution import (
     refined,
     signed_sum,
 )
-from dpsql.noise import MOST_DRAWN, Noise, expected_tries
+from dpsql.noise import Noise
+from dpsql.noise.knorm import MOST_DRAWN, expected_tries
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 
 

@@ -32,7 +32,7 @@ from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
 from dpsql.mechanisms.designs.measurement import Measurement, joint_laws
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.mechanisms.offers import Choice, Mechanism, Offer, Refusal
-from dpsql.noise import MOST_DRAWN
+from dpsql.noise.knorm import MOST_DRAWN
 from dpsql.tree import Workload, single_leaves
 
 MOST_NUMBERS = 2

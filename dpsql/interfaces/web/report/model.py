@@ -24,8 +24,7 @@ from dpsql.executor.run import run
 from dpsql.executor.small_numbers import BoolArray, is_few
 from dpsql.interfaces.python.describe import TableInfo, asked_name, describe, widest
 from dpsql.intervals.composite import Composite
-from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval
-from dpsql.intervals.estimated import nullable
+from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval, nullable
 from dpsql.intervals.reads import cell_variance, weight_error
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.planner.axis_query import AxisCells
