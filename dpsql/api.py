@@ -446,7 +446,8 @@ def budget(catalog: ReleasePath) -> BudgetReport:
     Args:
         catalog: the YAML file.
     """
-    from dpsql.catalog import ledger_path, load_catalog
+    from dpsql.catalog import load_catalog
+    from dpsql.catalog.graph import ledger_path
     from dpsql.ledger.store import budget_report
 
     return budget_report(ledger_path(load_catalog(Path(catalog))))

@@ -108,9 +108,8 @@ def ask(statement: Statement, clinic: ReleaseEngine, raw: duckdb.DuckDBPyConnect
         answer = clinic.query(statement.text, dialect=statement.dialect)
         got, off = list(answer.rows), list(answer.model_bound)
         unlisted = any("unlisted values" in note for note in answer.notes)
-        if (
-            unlisted or statement.form == "quantile"
-        ):  # how far conditions on them move a value is in its interval
+        # how far conditions on them move a value is in its interval
+        if unlisted or statement.form == "quantile":
             ends = zip(got, off, *answer.interval_rows(), strict=True)
             off = [tuple(map(_reach, *row)) for row in ends]
     except InternalError as error:

@@ -103,9 +103,8 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
             3,
         )
     node = AxisBudget(np.ones(1, np.int64), 1)
-    joint = Laplace(2, 900).variance_at_unit_budget(
-        [node], 2 * EPSILON / 2, 900
-    )  # charged as one line: each pays the half
+    # charged as one line: each pays the half
+    joint = Laplace(2, 900).variance_at_unit_budget([node], 2 * EPSILON / 2, 900)
     split = LAPLACE.variance_at_unit_budget([node], EPSILON / 2, 900)
     yield "a node's SUM by one draw over a split budget", joint / split, 0.51
 

@@ -26,8 +26,10 @@ from dpsql.axis.model import (
     PublicTable,
     Rule,
 )
-from dpsql.catalog import Catalog, Column, PublicColumn, ResolvedAxis, Table, reachable
-from dpsql.catalog.columns import bin_starts
+from dpsql.catalog import Catalog
+from dpsql.catalog.columns import Column, bin_starts
+from dpsql.catalog.graph import PublicColumn, ResolvedAxis, reachable
+from dpsql.catalog.tables import Table
 from dpsql.errors import SourceError
 from dpsql.row_expressions.expression import OF_TIMES, calendar_field, parse_one, row_expression
 

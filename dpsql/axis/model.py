@@ -36,9 +36,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog import ResolvedAxis
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
+from dpsql.catalog.graph import ResolvedAxis
 from dpsql.errors import InternalError, SourceError
 from dpsql.row_expressions import identifier, literal
 from dpsql.row_expressions.expression import instant

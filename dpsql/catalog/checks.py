@@ -265,9 +265,8 @@ def _check_source(catalog: CatalogFields) -> None:
     if catalog.source is None:
         return
     for name, table in catalog.tables.items():
-        on_devices = (
-            catalog.collection is not None and not table.is_public
-        )  # people keep these rows themselves
+        # people keep these rows themselves
+        on_devices = catalog.collection is not None and not table.is_public
         if name not in catalog.source.tables and not on_devices:
             raise Problem(("source", "tables"), f"`{name}` has no file; write `{name}: <file>` or a SELECT")
 

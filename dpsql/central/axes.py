@@ -19,7 +19,8 @@ import numpy as np
 
 from dpsql.axis.build import build_axis, needed_tables
 from dpsql.axis.model import Axis, OrderedRule, PublicTable, as_declared
-from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog import Catalog
+from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.model import AxisSpec
 from dpsql.engines.duck import no_sources
 from dpsql.engines.engine import Engine

@@ -37,7 +37,8 @@ import numpy as np
 
 from dpsql.axis.build import build_axis
 from dpsql.axis.model import Axis
-from dpsql.catalog import Catalog, ResolvedAxis, spec_hash
+from dpsql.catalog import Catalog, spec_hash
+from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.bounding import OpenSource
 from dpsql.central.planned import PlannedAxis, ReleasePlan

@@ -32,9 +32,10 @@ import duckdb
 import numpy as np
 
 from dpsql.axis.model import Axis, KeyListRule, KeyRule, OrderedRule
-from dpsql.catalog import Catalog, reachable
+from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Hop
 from dpsql.catalog.derived import made_columns
+from dpsql.catalog.graph import reachable
 from dpsql.catalog.private_columns import PrivateColumn, axis_column
 from dpsql.catalog.summaries import summaries_of, summary_inputs, tables_read
 from dpsql.catalog.tables import Summary

@@ -32,8 +32,9 @@ import numpy as np
 
 from dpsql.axis.model import PublicTable
 from dpsql.budget.curve import people_at
-from dpsql.catalog import Catalog, ledger_path
+from dpsql.catalog import Catalog
 from dpsql.catalog.derived import made_columns
+from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
 from dpsql.central.axes import AxisMaker, axis_maker
 from dpsql.central.hybrid import supplemented

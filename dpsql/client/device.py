@@ -468,9 +468,8 @@ class Memory:
             return {}
         try:
             answers = json.loads(self.path.read_text())
-            for (
-                answer
-            ) in answers.values():  # what `answer` wrote: an epsilon above 0, a round, a report or none
+            # what `answer` wrote: an epsilon above 0, a round, a report or none
+            for answer in answers.values():
                 if Fraction(answer["epsilon"]) <= 0 or type(answer["round"]) is not int:
                     raise ValueError("not an entry")
                 if answer["report"] is not None:
@@ -503,9 +502,8 @@ class Memory:
             try:
                 yield
             finally:
-                if (
-                    sys.platform == "win32"
-                ):  # closing lets others take it at once, but there only some time later
+                # closing lets others take it at once, but there only some time later
+                if sys.platform == "win32":
                     import msvcrt
 
                     msvcrt.locking(lock, msvcrt.LK_UNLCK, 1)

@@ -380,9 +380,8 @@ def layers(strategy: Strategy) -> list[Layer]:
     if len(entries.entry):
         raise InternalError("the rows of a user-level view are ones on their intervals")
     starts_of: list[tuple[list[int], int]] = []
-    ending: defaultdict[tuple[int, int], list[int]] = defaultdict(
-        list
-    )  # layers by where they end and their entry
+    # layers by where they end, and by their entry
+    ending: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     intervals = zip(entries.start.tolist(), entries.stop.tolist(), strategy.budget.tolist(), strict=True)
     for start, stop, budget in sorted(intervals, key=lambda row: (row[0], -row[1])):
         fits = ending[start, budget]

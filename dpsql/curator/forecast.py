@@ -433,9 +433,8 @@ def _other_currency(
         there = currency_at(delta, Fraction(0))
         changed["epsilon"] = there.payable(cap_share * there.counted(privacy.cap))
     other = counted_catalog(catalog.model_copy(update={"privacy": privacy.model_copy(update=changed)}))
-    if (
-        has_private_keys(catalog) or catalog.stream is not None
-    ):  # need a delta, or are priced over their batches
+    # need a delta, or are priced over their batches
+    if has_private_keys(catalog) or catalog.stream is not None:
         return None, None
     try:
         errors = {(s.view, s.measure): s.typical for s in forecast(priced_plan(other, make))}

@@ -192,9 +192,8 @@ def rehearse_catalog(
             progress(Stage("publishing made-up rows,", law, done=number, total=len(laws)))
             place = Path(folder) / law
             written = _written(star, amounts, place)
-            first = number * (
-                releases + 1
-            )  # noise is each law's own: one draw in all would be one miss in all
+            # noise is each law's own: one draw for all would be one miss in all
+            first = number * (releases + 1)
             answers.append(_ask(place, written, releases, workload, first=first, loud=law == SKEWED))
     questions = tuple(_question(sql, [of[i] for of in answers]) for i, sql in enumerate(workload))
     return RehearsalReport(

@@ -65,9 +65,8 @@ class SpillFolder(TemporaryDirectory[str]):
             sweeper.stdin.close()
             try:
                 sweeper.wait(SWEEP_SECONDS)
-            except (
-                subprocess.TimeoutExpired
-            ):  # a fork of this process still holds the pipe; nothing is left to remove
+            # a fork of this process still holds the pipe; nothing is left to remove
+            except subprocess.TimeoutExpired:
                 sweeper.kill()
                 sweeper.wait()
 

@@ -26,11 +26,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dpsql.catalog import Catalog, reachable, unit_path
+from dpsql.catalog import Catalog
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
 from dpsql.catalog.derived import sql_type
-from dpsql.catalog.graph import KeyPath
+from dpsql.catalog.graph import KeyPath, reachable, unit_path
 from dpsql.catalog.summaries import SummaryInput, is_never_null, stages, summaries_of, summary_input
 from dpsql.catalog.tables import Summary
 from dpsql.engines.dialect import Dialect

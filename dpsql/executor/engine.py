@@ -121,9 +121,8 @@ class ReleaseEngine:
         shown_text = shown(text)
         filled = self._shapes.filled(shown_text, dialect)
         if filled is not None:
-            with suppress(
-                ProgrammingError, NotSupportedError, DataError
-            ):  # said anew, with its place in this text
+            # said anew, with its place in this text
+            with suppress(ProgrammingError, NotSupportedError, DataError):
                 return self._put_together(filled)
         statement = self._shapes.read(shown_text, dialect)
         try:
@@ -140,9 +139,8 @@ class ReleaseEngine:
         """The answer from views of times themselves, where those of their fields have none; None: nor have they."""
         if self.schema.fields:
             schema = replace(self.schema, fields={})
-            with suppress(
-                ProgrammingError, NotSupportedError, DataError
-            ):  # of the columns that views have, said before
+            # of the columns that views have, said before
+            with suppress(ProgrammingError, NotSupportedError, DataError):
                 return self._put_together(split_statement(parse(text, dialect), schema, text))
         return None
 

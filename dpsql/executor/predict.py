@@ -153,9 +153,8 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     if counted is not None:
         answered = with_even_rows(answered, counted, means or {})
         answered = answered if ratio else as_drawn(answered)
-    of_rows = all(
-        sums_rows(term.measure) for term in form.terms
-    )  # a guess of rows says not how many people there are
+    # a guess of rows says not how many people there are
+    of_rows = all(sums_rows(term.measure) for term in form.terms)
     without_size = not of_rows or (not rehearsed and (means is None or counted is None))
     estimated = replace(Composite.of_form(form, answered), dry=without_size)
     low, high = (end.values(estimated, DEFAULT_LEVEL) for end in (LOW, HIGH))

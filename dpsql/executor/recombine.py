@@ -67,9 +67,8 @@ def runs(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
     """
     padded = np.zeros((mask.shape[0], mask.shape[1] + 2), np.bool_)
     padded[:, 1:-1] = mask
-    borders = np.flatnonzero(
-        padded[:, 1:] != padded[:, :-1]
-    )  # in one line: `nonzero` of two axes takes ten times as long
+    # in one line: `nonzero` of two axes takes ten times as long
+    borders = np.flatnonzero(padded[:, 1:] != padded[:, :-1])
     row, start = np.divmod(borders[::2], mask.shape[1] + 1)
     return row, start, borders[1::2] % (mask.shape[1] + 1)
 
@@ -216,9 +215,8 @@ def _lookup(
     for i, axis in enumerate(axes):
         if i not in joined:
             node = int(axis.nodes.node[0])
-            joins.append(
-                f"c.n{i + 1} = {'?' if node else '0'}"
-            )  # the root is most of them, and a statement of its own
+            # the root is most of them, and a statement of its own
+            joins.append(f"c.n{i + 1} = {'?' if node else '0'}")
             nodes += [node] if node else []
             continue
         fields, arrays = _fields(axis, exact, many)
@@ -401,9 +399,8 @@ def _fit(plan: ViewPlan, boxes: Sequence[Box], answers: Recombined, reading: Ent
         counts, bounds = (values.reshape(plan.shape) * UNIT for values in reading.answers(rows))
         answers.totals[box] = np.rint(counts).astype(np.int64)
         answers.below[box] = answers.above[box] = bounds
-        if any(
-            cells.open_leaf is not None for cells in plan.cells
-        ):  # values outside of the domain: all, or none
+        # values outside of the domain: all, or none
+        if any(cells.open_leaf is not None for cells in plan.cells):
             for side, rounded in ((answers.below, np.floor), (answers.above, np.ceil)):
                 end = reading.answers([rounded(mask) for mask in rows])[0].reshape(plan.shape) * UNIT
                 side[box] = bounds + np.abs(end - counts)

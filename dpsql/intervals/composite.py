@@ -310,9 +310,8 @@ class Composite:
 
     @cached_property
     def _cut_ends(self) -> tuple[Composite, Composite] | None:
-        if (
-            self.curve is not None
-        ):  # for `interpolation_bound` alone: its interval is an image of one that has them
+        # for `interpolation_bound` alone: its interval is an image of one that has them
+        if self.curve is not None:
             ends = self.curve.argument.cut_ends()
             if ends is None:
                 return None

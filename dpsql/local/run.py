@@ -29,10 +29,10 @@ import duckdb
 from threadpoolctl import threadpool_limits
 
 from dpsql.axis.build import needed_tables
-from dpsql.catalog import Source, catalog_from_json, load_catalog
+from dpsql.catalog import catalog_from_json, load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import DEFAULT_LEDGER
-from dpsql.catalog.source import server_tables
+from dpsql.catalog.source import Source, server_tables
 from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.catalog import service_shares
+from dpsql.catalog.collection import service_shares
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.local.estimate import one_row_each

@@ -15,9 +15,10 @@ from typing import Any
 
 from dpsql.axis.build import build_axis, needed_tables
 from dpsql.axis.model import Axis, CategoryRule, KeyListRule, OrderedRule, PublicTable, as_declared
-from dpsql.catalog import Catalog, Collection, ResolvedAxis, ResolvedMeasure, joint_view
+from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import StarTable
-from dpsql.catalog.collection import counted_share, has_bit, report_epsilon, weighting_of
+from dpsql.catalog.collection import Collection, counted_share, has_bit, report_epsilon, weighting_of
+from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, joint_view
 from dpsql.catalog.private_columns import ReportedColumn
 from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, InternalError, SourceError

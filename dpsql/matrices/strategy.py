@@ -127,9 +127,8 @@ class SparseRows:
         np.subtract.at(change, self.stop[self.of_ones], weight[self.of_ones])
         column = np.cumsum(change[:-1], axis=0)
         for block, row, leaf in self.entry_blocks():
-            for j in range(
-                weight.shape[1]
-            ):  # one column at a time: entries times columns would not fit memory
+            # one column at a time: entries times columns would not fit memory
+            for j in range(weight.shape[1]):
                 np.add.at(column[:, j], leaf, values[block] * weight[row, j])
         return column
 

@@ -144,9 +144,8 @@ class _Boxes:
         self.reals = radius * np.array(bounds, dtype=np.float64)[:, np.newaxis]
         self.large: dict[tuple[int, int], int] = {}
         self.floors = np.empty(self.reals.shape, dtype=np.int64)
-        small = (self.integer > 0) | (
-            self.high > 0
-        )  # else x may be so small that its first 128 bits say little
+        # else x may be so small that its first 128 bits say little
+        small = (self.integer > 0) | (self.high > 0)
         for j, bound in enumerate(bounds):
             lower = np.floor(self.reals[j] * (1.0 - _RADIUS_SLACK))
             decided = small & (lower == np.floor(self.reals[j] * (1.0 + _RADIUS_SLACK)))

@@ -260,9 +260,8 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
     if question.whole:
         return release.kept(("whole", leaves), lambda: whole_axis(leaves))
     if question.plain and release.axes[question.axis].atomic and leaves <= MANY_ATOMS:
-        return _asked(
-            release, question, leaves
-        )  # numpy compares so few atoms in the time that it takes to look it up
+        # numpy compares so few atoms in the time that it takes to look it up
+        return _asked(release, question, leaves)
     return release.kept(question, lambda: _asked(release, question, leaves))  # it comes back with every chart
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from dpsql import catalog as star
+from dpsql.catalog import Catalog
 from dpsql.catalog.graph import own_path
 from dpsql.catalog.summaries import summaries_of, summary_spelling
+from dpsql.catalog.tables import Table
 from dpsql.errors import CatalogError
 from dpsql.planner.terms import ColumnRef
 from dpsql.release import AxisMeta, ColumnMeta, Release
@@ -283,7 +284,7 @@ def _fields(
             yield (table.lower(), held.column.lower(), held.name), column
 
 
-def catalog_schema(catalog: star.Catalog) -> Schema:
+def catalog_schema(catalog: Catalog) -> Schema:
     """The tables of a catalog and whose they are, without anything that a view publishes."""
     tables = {name.lower(): _table(name, star_table) for name, star_table in catalog.tables.items()}
     # facts from which one way leads to the people
@@ -301,7 +302,7 @@ def catalog_schema(catalog: star.Catalog) -> Schema:
     return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
 
 
-def _people(catalog: star.Catalog) -> PrivacyUnit | None:
+def _people(catalog: Catalog) -> PrivacyUnit | None:
     """The people's table, and where rows of each counted table name them."""
     table, key = catalog.privacy.unit
     if table is None:
@@ -315,7 +316,7 @@ def _people(catalog: star.Catalog) -> PrivacyUnit | None:
     return PrivacyUnit(table, key, columns)
 
 
-def _table(name: str, star_table: star.Table) -> SchemaTable:
+def _table(name: str, star_table: Table) -> SchemaTable:
     foreign = {column: key.references for column, key in star_table.foreign_keys.items()}
     measures = {column: measure.expr for column, measure in star_table.measures.items()}
     names = [

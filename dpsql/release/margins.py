@@ -151,7 +151,6 @@ def _leaves(source: NodeTable, trees: Sequence[Tree], fetch: Callable[[str], Fet
     nodes = np.zeros(sizes, np.int64)
     nodes[place] = np.asarray(estimate, np.int64)
     leaves: IntArray = nodes[np.ix_(*(tree.leaves for tree in trees))]
-    small = int(np.max(np.abs(leaves), initial=0)) <= MOST_SUM // max(
-        1, leaves.size
-    )  # no sum of theirs wraps
+    # no sum of theirs wraps
+    small = int(np.max(np.abs(leaves), initial=0)) <= MOST_SUM // max(1, leaves.size)
     return leaves.ravel() if small and np.array_equal(node_sums(leaves, list(trees)), nodes) else None

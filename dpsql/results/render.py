@@ -389,9 +389,8 @@ def _days(answer: Renderable) -> Grid:
 def _cell(value: Any, ends: tuple[Any, Any], cut: float | None, *, noisy: bool, marked: bool) -> str:
     """A number with its margin, and its marks: an interpolation bound to two digits, where one is not 0."""
     low, high = ends
-    if not isinstance(value, NUMBERS) or not (
-        noisy or low is not None
-    ):  # a quantile of dates with its interval
+    # a quantile of dates with its interval
+    if not isinstance(value, NUMBERS) or not (noisy or low is not None):
         return number(value) + (
             f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
         )
@@ -549,9 +548,8 @@ def arrow_types(types: Sequence[str]) -> list[Any]:
 def arrow_column(values: list[Any], kind: Any) -> Any:
     """An array of a type, or of what the values are where they do not fit it, such as a mean of whole numbers."""
     arrow = extra("arrow")
-    inferred = arrow.array(
-        values
-    )  # `array(values, kind)` would cut a fraction off without a word; a cast does not
+    # `array(values, kind)` would cut a fraction off without a word; a cast does not
+    inferred = arrow.array(values)
     try:
         return inferred.cast(kind)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):

@@ -157,9 +157,8 @@ def guarded(operation: Arithmetic, wide: str) -> str:
         wide: the engine's type for whole numbers up to 2^126.
     """
     sql_type, parts = operation.sql_type, [operation.left, operation.right]
-    narrow = (
-        sql_type in BITS and max(BITS[sql_type] for sql_type in operation.kinds) <= 32
-    )  # a product then has 64 bits
+    # a product then has 64 bits
+    narrow = sql_type in BITS and max(BITS[sql_type] for sql_type in operation.kinds) <= 32
     if sql_type in BITS:
         high = str((1 << (BITS[sql_type] - 1)) - 1)
         low = f"-{high} - 1"

@@ -225,9 +225,8 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
         path = binding.paths.path[instance.number]
         present_rows = f"count({instance.table.name}.{name})"  # a view may count it without its sum
         if present_rows in binding.schema.measures and not path and binding.lacks_axis(node):
-            return Term(
-                present_rows, where
-            )  # where it has an axis, views of that say more: by any of their axes
+            # where it has an axis, views of that say more: by any of their axes
+            return Term(present_rows, where)
         sure = name not in instance.table.nullable and name not in instance.table.foreign_keys
         unit_columns = (
             ()

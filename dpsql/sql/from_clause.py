@@ -267,9 +267,8 @@ def base_tables(select: Node, schema: Schema) -> dict[str, tuple[SchemaTable, ..
     wide, tables = schema.wide(), dict[str, tuple[SchemaTable, ...]]()
     for relation in relations(select):
         name, above = relation.name.lower(), relation.find_ancestor(exp.CTE)
-        inside = (
-            above is not None and above.alias.lower() == name
-        )  # a CTE may read the table whose name it takes
+        # a CTE may read the table whose name it takes
+        inside = above is not None and above.alias.lower() == name
         shadowed = any(common.alias.lower() == name for common in select.root().find_all(exp.CTE))
         if isinstance(relation, exp.Table) and (inside or not shadowed):
             table = schema.table(name)

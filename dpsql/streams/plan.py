@@ -44,9 +44,10 @@ import numpy as np
 
 from dpsql.axis.build import build_axis
 from dpsql.axis.model import Axis, CategoryRule, KeyRule
-from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog import Catalog
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import DROP, Column, Cuts
+from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.model import Stream
 from dpsql.central.axes import AxisMaker
 from dpsql.central.plan import STREAM_ROW_BITS, plan_release

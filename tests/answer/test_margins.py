@@ -54,9 +54,8 @@ def test_columns_of_errors(result: Result) -> None:
 def test_formats_for_people(result: Result) -> None:
     for style in ("table", "markdown", "vertical"):
         assert "~" in render(result, style, 0.95)
-        assert "77 -15/+21 ~18" in render(
-            result, style, 0.95
-        )  # the low end is nearer: most of the bin is not taken
+        # the low end is nearer: most of the bin is not taken
+        assert "77 -15/+21 ~18" in render(result, style, 0.95)
     assert "<small>-15/+21 ~18</small>" in result._repr_html_()
     assert str(result) == render(result, "table", 0.95)
 

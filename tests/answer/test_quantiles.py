@@ -90,10 +90,11 @@ def test_a_value_that_noise_buries_is_inside():
 def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     drawn: list[tuple[int, int]], first_count: int, at: float
 ) -> None:
+    # below 0 from the start, a low end may lie inside of the first leaf
     drawn[0] = (
         first_count,
         drawn[0][1],
-    )  # below 0 from the start, a low end may lie inside of the first leaf
+    )
     counts, sizes = np.array([count for count, _ in drawn], np.float64), [size for _, size in drawn]
     single = np.repeat(counts / sizes, sizes)
     coarse = prefix(counts, Even(sizes), at)

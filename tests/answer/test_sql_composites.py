@@ -76,9 +76,8 @@ def test_spellings_have_equal_values_and_equal_errors(answerer: ReleaseEngine, n
     for text, result in zip(texts, results, strict=True):
         error, low, high = result.stderr_rows[0][0], *(ends[0][0] for ends in result.interval_rows())
         assert result.noise_rows[0][0] == pytest.approx(results[0].noise_rows[0][0], rel=near, abs=1e-4), text
-        assert error == pytest.approx(results[0].stderr_rows[0][0], rel=0.05, abs=1e-3), (
-            text
-        )  # tails of Laplace noise
+        # tails of Laplace noise
+        assert error == pytest.approx(results[0].stderr_rows[0][0], rel=0.05, abs=1e-3), text
         assert low is not None and low <= values[0] + 1e-3 and high >= values[0] - 1e-3, text
         assert high - low == pytest.approx(2 * 1.959964 * error, rel=1e-6, abs=1e-3), text
 

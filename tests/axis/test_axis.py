@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dpsql.axis.build import build_axis, needed_tables
 from dpsql.axis.model import Axis, CategoryRule, OrderedRule, PublicTable, leaf_sql, table_sql
-from dpsql.catalog import Catalog, parse_catalog, resolve_axis
+from dpsql.catalog import Catalog, parse_catalog
 from dpsql.catalog.base import EPOCH, GRAIN_MICROSECONDS
+from dpsql.catalog.graph import resolve_axis
 from dpsql.catalog.model import AxisSpec, View
 from dpsql.errors import InternalError, SourceError
 

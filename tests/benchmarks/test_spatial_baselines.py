@@ -31,9 +31,8 @@ def test_grid_noise_has_the_variance_of_its_parts() -> None:
     empty = np.zeros((40, 40), np.int64)
     cells = [spatial.ag(empty, ONE, common.SimulationNoise(run)).reshape(10, 4, 10, 4) for run in range(40)]
     sums = np.array(cells).sum(axis=(2, 4))
-    many = (
-        np.array(cells).std(axis=(2, 4)) > 1e-9
-    )  # where a coarse count above 0 bought more than one finer cell
+    # where a coarse count above 0 bought more than one finer cell
+    many = np.array(cells).std(axis=(2, 4)) > 1e-9
     assert sums[~many].var() == pytest.approx(2 / 0.495**2 / 2, rel=0.15)
 
 

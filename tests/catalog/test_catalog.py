@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from docs.make_reference import catalog_schema
-from dpsql.catalog import Source, catalog_from_json, expand, load_catalog, parse_catalog, spec_hash
+from dpsql.catalog import catalog_from_json, load_catalog, parse_catalog, spec_hash
 from dpsql.catalog.base import GRAIN_MICROSECONDS, as_fraction, as_text, to_units
 from dpsql.catalog.columns import Column, Cuts, bin_starts
+from dpsql.catalog.source import Source, expand
 from dpsql.errors import CatalogError
 from tests.statements import refusals
 

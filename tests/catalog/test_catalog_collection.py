@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import Catalog, Collection, catalog_from_json, parse_catalog
-from dpsql.catalog.collection import counted_share
+from dpsql.catalog import Catalog, catalog_from_json, parse_catalog
+from dpsql.catalog.collection import Collection, counted_share
 from dpsql.errors import CatalogError
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
 from tests.statements import refusals

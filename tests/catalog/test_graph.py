@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import (
-    AxisSpec,
+from dpsql.catalog import load_catalog, parse_catalog
+from dpsql.catalog.graph import (
     UnitPath,
-    View,
     ledger_path,
-    load_catalog,
     max_ids,
-    parse_catalog,
     paths_to,
     reachable,
     resolve_axis,
@@ -22,6 +19,7 @@ from dpsql.catalog import (
     view_axes,
     view_measures,
 )
+from dpsql.catalog.model import AxisSpec, View
 from dpsql.errors import CatalogError
 
 ORDERS = """

@@ -186,9 +186,8 @@ def test_both_views_tell_the_same_margin(clinic):
     for key in ("age < 20", "day"):
         parts = answerer.query(f"SELECT ward, {key}, COUNT(*) FROM visit GROUP BY ward, {key}").rows
         for ward, count in whole:
-            assert (
-                sum(row[2] for row in parts if row[0] == ward) == count
-            )  # multiples of 2^-20, exact as floats
+            # multiples of 2^-20, exact as floats
+            assert sum(row[2] for row in parts if row[0] == ward) == count
 
 
 def test_the_release_passes_its_audit(clinic, tmp_path):

@@ -127,9 +127,8 @@ def test_the_text_reads_as_if_written_by_hand(designed: CatalogDesign) -> None:
     assert revenue in made.text
     axes = {str(axis): name for name, view in made.views.items() for axis in view["axes"]}
     assert "{'axis': 'sales.sold', 'cuts': {'width': 'quarter'}}" in axes
-    assert (
-        "{'axis': 'sales.grams', 'cuts': ['123456', '2345679']}" in axes
-    )  # more values than leaves: cut where asked
+    # more values than leaves: cut where asked
+    assert "{'axis': 'sales.grams', 'cuts': ['123456', '2345679']}" in axes
     assert "customer.age" in axes  # few values need no cuts
     assert sum(Fraction(view["share"]) for view in made.views.values()) == 1
 
@@ -205,9 +204,8 @@ def test_all_pairs_of_axes_are_a_cube(shop: Path) -> None:
 
 def test_coarse_and_fine_questions_about_the_same_columns_are_views_of_their_own(shop: Path) -> None:
     file = shop / "shop.yaml"
-    text = file.read_text().replace(
-        "epsilon: 20", "epsilon: 1, delta: 1e-6"
-    )  # rows of one law, however many views
+    # rows of one law, however many views
+    text = file.read_text().replace("epsilon: 20", "epsilon: 1, delta: 1e-6")
     joined = "FROM sales JOIN product ON sales.pid = product.pid GROUP BY"
     coarse = f"SELECT class, EXTRACT(YEAR FROM sold) AS y, SUM(price) AS p {joined} class, y"
     fine = f"SELECT kind, sold, SUM(price * qty) AS p {joined} kind, sold"

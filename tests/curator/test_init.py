@@ -87,9 +87,8 @@ def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> Non
     assert "c_name" not in customers and not {"l_note", "l_linenumber"} & set(lines)
     assert (lines["l_amount"].type, lines["l_amount"].scale, lines["l_amount"].upper) == ("decimal", 2, "200")
     assert [name for name, column in lines.items() if column.measure] == ["l_amount", "l_grams"]
-    assert (
-        float(lines["l_grams"].upper or 0) == 5000
-    )  # the next but one of 1, 2, 5 above 99.9%; one odd row does not set a bound
+    # the next but one of 1, 2, 5 above 99.9%; one odd row does not set a bound
+    assert float(lines["l_grams"].upper or 0) == 5000
     assert (shop.tables["orders"].columns["o_date"].lower, shop.tables["orders"].columns["o_date"].type) == (
         "2024-03-01", "date",
     )  # fmt: skip

@@ -82,9 +82,8 @@ def test_no_pair_passes_the_claim_and_one_pays_it(tmp_path: Path, name: str) -> 
     proof = prove(load_catalog(catalog))
     shares = {pair.pair: pair.share for pair in proof.pairs}
     assert proof.held and list(shares) == ["dear", "many", "spread", "odd"]
-    if (
-        name == "replaced"
-    ):  # who comes may stand where the dear one stood; whose rows lie elsewhere pay nearly all
+    # who comes may stand where the dear one stood; whose rows lie elsewhere pay nearly all
+    if name == "replaced":
         assert max(shares.values()) > 0.9
     else:
         assert shares["dear"] > 0.98

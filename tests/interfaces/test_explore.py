@@ -124,9 +124,8 @@ def test_report_and_certificate_are_pages_that_fetch_nothing_and_lead_back(
             and "connect-src" not in header
         )
         (own,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
-        assert (
-            "script-src 'unsafe" not in own
-        )  # beneath the header's, the page's own names its scripts or allows none
+        # beneath the header's, the page's own names its scripts or allows none
+        assert "script-src 'unsafe" not in own
         assert holds in text and text.count('<a href="./">Questions</a>') == 1
         assert request(app, name, method="POST", body=b"{}").status == 405
     named = replace(opened.releases[0], path=Path("/nowhere.dpsql"))

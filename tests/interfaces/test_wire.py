@@ -390,9 +390,8 @@ def test_many_clients_at_once(shop: Path, fresh: bool) -> None:
         client = Wire(port)
         client.until_ready()
         for i in range(50):
-            note = (
-                f" -- {number} {i} {id(seen)}" if fresh else ""
-            )  # another text is not in the cache of answers
+            # another text is not in the cache of answers
+            note = f" -- {number} {i} {id(seen)}" if fresh else ""
             begun = time.perf_counter()
             asked = f"SELECT COUNT(*) FROM shop WHERE age >= {20 + i % 10} AND age < {31 + i % 19}{note}"
             assert kinds(client.ask(asked)) == "NTDCZ"

@@ -49,9 +49,8 @@ class Production(NamedTuple):
         return float(line.split()[-1])
 
     def events(self) -> list[dict[str, object]]:
-        whole, _, _ = (
-            (self.folder / "log.jsonl").read_text().rpartition("\n")
-        )  # the last line may be half written
+        # the last line may be half written
+        whole, _, _ = (self.folder / "log.jsonl").read_text().rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
 

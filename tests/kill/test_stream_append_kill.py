@@ -50,9 +50,8 @@ def check(shop: StreamShop, steps: tuple[str, ...]) -> None:
         decided = step not in ("locked", "recovered", "checked", "drawn")
         assert read_manifest(shop.directory).batches == day + (step in ("manifest", "marked"))
         assert shop.opened().query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] >= day - 1
-        report = shop.append(
-            day
-        )  # recovers with other noise at hand, which must not be used for what was decided
+        # recovers with other noise at hand, which must not be used for what was decided
+        report = shop.append(day)
         assert report.added is not decided and report.charged == 0
         assert before.query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] == day - 1
         found = read_segments(shop.directory, read_manifest(shop.directory))

@@ -153,9 +153,8 @@ def test_a_verdict_is_said_once_and_words_change_it(curator: Curator) -> None:
     with pytest.raises(LineageError, match=ALIKE):
         curator.publish(second, "second", confirm=True)
     write(second, ROWS.format(700).replace("i % 7", "i % 5"))
-    with pytest.raises(
-        LineageError, match=ALIKE
-    ):  # the rows are others now, which nobody learns by asking again
+    # the rows are others now, which nobody learns by asking again
+    with pytest.raises(LineageError, match=ALIKE):
         curator.publish(second, "second", confirm=True)
     curator.publish(second, "second", other_people="a panel that repeats the first one's answers")
     write(second, ROWS.format(2001) + MORE)

@@ -168,9 +168,8 @@ def test_other_people_are_taken_at_a_word_and_remembered(shop: Path) -> None:
         publish(clone, "third")
     shutil.rmtree(clone / ".dpsql")
     (clone / "ledger of the other people").rename(clone / ".dpsql")
-    with pytest.raises(
-        dpsql.errors.BudgetExceeded
-    ):  # this ledger is the one that was charged: its cap decides
+    # this ledger is the one that was charged: its cap decides
+    with pytest.raises(dpsql.errors.BudgetExceeded):
         publish(clone, "third")
 
 

@@ -137,9 +137,8 @@ def test_the_model_bound_holds_whatever_three_axes_do() -> None:
         found = entropy_counts(known)
         assert abs(found[0] - cells[(1,) * cells.ndim]) <= farthest(known, found)[0] + 1e-9
     odd = pairs_of(tables[-2])
-    assert farthest(odd, entropy_counts(odd))[0] == pytest.approx(
-        0.5
-    )  # 1 in the cell, .5 said: the bound is met
+    # 1 in the cell, .5 said: the bound is met
+    assert farthest(odd, entropy_counts(odd))[0] == pytest.approx(0.5)
 
 
 def test_pairs_are_stored_once_each_and_found_again() -> None:

@@ -234,9 +234,8 @@ def test_shapes_of_trees_by_name(word, name, depth):
         if depth:
             assert choice.strategy.solver.tree.depth == depth
     if word.shape == "levels":
-        assert (
-            int(choice.strategy.solver.tree.child_count.max()) == 5
-        )  # three splits of 5 hold 100 leaves; 8 were allowed
+        # three splits of 5 hold 100 leaves; 8 were allowed
+        assert int(choice.strategy.solver.tree.child_count.max()) == 5
     if not word.arity and word.shape == "kary":
         assert by_word(100, word) == by_word(100, "tree")._replace(strategy=by_word(100, word).strategy)
 

@@ -53,9 +53,8 @@ def test_noise_has_the_variances_and_covariances_that_are_stated(names: list[str
     values = drawn(names, zeros, ExactNoise(insecure_test_entropy(7)))
     (t, *_), laws = terms_of(names, [by_word(CELLS, "identity").strategy]), joint_laws(names, indicators=True)
     widening = {n: law.widening for n, law in zip(names, laws, strict=True)}
-    unit = (
-        Laplace(2, 600).variance_at_unit_budget(axis_budgets(t.strategies), EPSILON, 3) / 2
-    )  # of a count by a draw of its own
+    # of a count by a draw of its own
+    unit = Laplace(2, 600).variance_at_unit_budget(axis_budgets(t.strategies), EPSILON, 3) / 2
     covariances = {("count", "count(x)"): widening["count(x)"] if names is ALONE else widening["count"] / 2}
     covariances |= {
         ("count", "count(y)"): widening["count"] / 2,

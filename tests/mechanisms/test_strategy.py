@@ -120,9 +120,8 @@ def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_b
     x = np.random.default_rng(6).integers(-(10**9), 10**9, (n, 2))
     assert np.array_equal(measure(strategy, x), rows @ x)
     large = np.full(n, 1 << 61)
-    assert not np.any(
-        (rows @ large.astype(object) - measure(strategy, large)) % (1 << 64)
-    )  # wraps, does not fail
+    # wraps, does not fail
+    assert not np.any((rows @ large.astype(object) - measure(strategy, large)) % (1 << 64))
     with pytest.raises(InternalError, match="sensitive"):
         check_sensitivity(strategy, strategy.total**2 + 1)
 

@@ -138,9 +138,8 @@ def test_laplace_variance_is_the_sum(rate):
 def test_laplace_variance_at_the_ends():
     assert laplace_variance(1, 1 << 54) == pytest.approx(2.0 * 4.0**54, rel=1e-9)
     assert laplace_variance(5_000, 1) == 0.0
-    assert float(laplace_variance(1, 1)) == pytest.approx(
-        2.0 / 1.08614, rel=1e-4
-    )  # 2/a^2 is 8 % high at a = 1
+    # 2/a^2 is 8 % high at a = 1
+    assert float(laplace_variance(1, 1)) == pytest.approx(2.0 / 1.08614, rel=1e-4)
 
 
 def test_marks():

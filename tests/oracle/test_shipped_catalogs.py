@@ -14,7 +14,9 @@ import dpsql.api
 from dpsql.axis.build import build_axis, needed_tables
 from dpsql.axis.model import PublicTable, leaf_sql
 from dpsql.budget import currency_at
-from dpsql.catalog import Catalog, Cuts, load_catalog, resolve_axis
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.columns import Cuts
+from dpsql.catalog.graph import resolve_axis
 from dpsql.catalog.model import AxisSpec, View
 from dpsql.examples.retail import make_star, write_star
 from dpsql.interfaces.cli.plan import plan_text

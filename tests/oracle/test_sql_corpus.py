@@ -88,10 +88,11 @@ def check(name: str, dataset: str, text: str, exact: dict[str, Any], data: Path,
         return
     result = answerer(dataset, data, folder).query(text)
     assert result.columns == tuple(exact["columns"]), name
+    # no error is NULL where a value is linear or a ratio
     assert not result.undefined, (
         name,
         result.undefined,
-    )  # no error is NULL where a value is linear or a ratio
+    )
     if name in BOUNDS:
         assert result.rows, name
         return

@@ -190,9 +190,8 @@ def test_the_promise_is_the_tight_conversion() -> None:
     found = finding("identity", "none")
     assert found.delta == 0.1
     assert found.claimed == pytest.approx(float(epsilon_of(MU2, Fraction(1, 10))))
-    assert (
-        found.claimed > gaussian_epsilon(1.0, 0.1) > found.lower
-    )  # the conversion, the truth, what was seen
+    # the conversion, the truth, what was seen
+    assert found.claimed > gaussian_epsilon(1.0, 0.1) > found.lower
 
 
 def test_a_rare_delta_shows_little() -> None:

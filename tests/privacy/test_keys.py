@@ -179,9 +179,8 @@ def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type
     for fact in FACTS:
         got = placed(tmp_path / "got", person, fact, tau)
         assert [row[-1] for row in got] == units, fact
-        if (
-            tau == 0
-        ):  # which rows are kept depends on the rank of their content, so only all rows are the same
+        # which rows are kept depends on the rank of their content, so only all rows are the same
+        if tau == 0:
             assert got == want
     if tau is None:
         assert all(units.count(unit) <= 3 for unit in units)

@@ -150,9 +150,8 @@ def test_a_table_of_a_database_file_has_one_cap(tmp_path: Path, where: str, root
             f"CREATE TABLE visits AS {ROWS}; CREATE TABLE shop AS SELECT 1 AS shop, 'x' AS city"
         )
     in_database(tmp_path, "visits", lineage="first", root=tmp_path / "s.duckdb")
-    with duckdb.connect(
-        str(tmp_path / "s.duckdb")
-    ) as connection:  # loaded anew: the digest of its rows is another
+    # loaded anew: the digest of its rows is another
+    with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:
         connection.execute(f"DROP TABLE visits; CREATE TABLE visits AS {ROWS} LIMIT 150")
     (tmp_path / "link.duckdb").symlink_to("s.duckdb")
     with pytest.raises(LineageError, match="'visits' belongs to lineage 'first'"):

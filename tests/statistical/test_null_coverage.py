@@ -79,9 +79,8 @@ def test_errors_over_both_counts_use_their_covariance(flights):
     d, s, x, n, share, rows, present = map(float, answerer.query(sql).rows[0])
     assert d**2 + s**2 == pytest.approx(2 * (x**2 + n**2))
     covariance = (s**2 - d**2) / 4
-    assert (
-        0.9 < covariance / x**2 <= 1.0001
-    )  # of one view it would be the variance of COUNT(x); rows are averaged
+    # of one view it would be the variance of COUNT(x); rows are averaged
+    assert 0.9 < covariance / x**2 <= 1.0001
     part = present / rows
     assert (share * rows) ** 2 == pytest.approx(x**2 - 2 * part * covariance + part**2 * n**2)
 

@@ -358,9 +358,8 @@ def test_published_status_does_not_depend_on_the_rows(make: Make, tmp_path: Path
 
 def test_gaussian_draws_scale_with_both_shares() -> None:
     budget = np.tile([1, 2], 3000)
-    statistic = StreamStatistic(
-        GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 400), 1
-    )  # sigma^2 400 at full budget
+    # sigma^2 400 at full budget
+    statistic = StreamStatistic(GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 400), 1)
     draw = StreamNoise([statistic], ExactNoise(insecure_test_entropy(3)))
     (drawn,) = draw.node((0,), NodeRead(0, 1, Fraction(1, 4), 1), [np.zeros(6000, np.int64)])
     spread = drawn.reshape(3000, 2).var(axis=0)

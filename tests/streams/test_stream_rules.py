@@ -154,9 +154,8 @@ def test_rows_per_batch_and_batches_per_life_are_capped(shop: StreamShop, tmp_pa
     statistic = shop.opened().release.statistics[0]
     assert statistic.sensitivity == 3 * 2
     error = shop.opened().query("SELECT COUNT(*) FROM sales").noise_rows[0][0]
-    assert error == pytest.approx(
-        (2 * 4 * (6 / 0.6) ** 2) ** 0.5, rel=1e-3
-    )  # four days at 6/10 of epsilon, c D = 6
+    # four days at 6/10 of epsilon, c D = 6
+    assert error == pytest.approx((2 * 4 * (6 / 0.6) ** 2) ** 0.5, rel=1e-3)
 
 
 def test_without_a_lifetime_the_promise_is_for_a_day_and_its_lineage_stands_apart(shop: StreamShop) -> None:

@@ -41,8 +41,9 @@ import numpy.typing as npt
 from dpsql.axis.build import build_axis, needed_tables
 from dpsql.axis.model import Axis, KeyRule, PublicTable, table_sql
 from dpsql.budget.curve import CERTAIN, is_priced, people_at
-from dpsql.catalog import Catalog, ResolvedAxis
+from dpsql.catalog import Catalog
 from dpsql.catalog.columns import is_key
+from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import reported_columns
 from dpsql.central.axes import AxisMaker, axis_maker, open_public
 from dpsql.central.bounding import DrawnRelease
@@ -247,9 +248,8 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
             skipped.append(release.axes[i].name)
             atoms, leaves = read_table(release, f"axis_{i}"), release.axes[i].leaves
             weight = np.bincount(atoms["leaf"].astype(np.int64), weights=atoms["weight"], minlength=leaves)
-            right = len(weight) == leaves and bool(
-                np.allclose(weight, 1.0)
-            )  # each leaf's atoms add up to one
+            # each leaf's atoms add up to one
+            right = len(weight) == leaves and bool(np.allclose(weight, 1.0))
         else:
             with scratch() as connection, registered(connection, ARRAYS, axis.arrays()):
                 expected: Columns = dict(connection.execute(table_sql(axis, ARRAYS)).fetchnumpy())

@@ -220,10 +220,8 @@ def export(
     from dpsql.federation.session import open_session
     from dpsql.results.export import export as write
 
-    session, request = (
-        open_session(releases, **opening),
-        Request(math.inf),
-    )  # `MOST_WORK` bounds it beforehand
+    # `MOST_WORK` bounds it beforehand
+    session, request = open_session(releases, **opening), Request(math.inf)
     with contextlib.closing(session) as opened, steps("export") as progress, request.working():
         schema = write(opened, output, views, level, progress or silent, dbt=dbt)
     files = [f"{view['file']}: {view['rows']} rows" for view in schema["views"]]

@@ -417,10 +417,8 @@ class Login:
     ) -> None:
         self.reader, self.writer, self.service, self.address = reader, writer, service, address
         self.role = ""
-        self.spoke, self.since = (
-            False,
-            time.monotonic(),
-        )  # whether it has sent a message, and when the last one came
+        # whether it has sent a message, and when the last one came
+        self.spoke, self.since = False, time.monotonic()
 
     def _hear(self) -> None:
         """A whole message of it was read."""
@@ -457,9 +455,8 @@ class Login:
             if tls is None:
                 self.writer.write(b"N")
             else:
-                with contextlib.suppress(
-                    TimeoutError
-                ):  # bytes that somebody put before the encrypted part are refused
+                # bytes that somebody put before the encrypted part are refused
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0):
                         await self.reader.read(1)
                         raise FrameError("nothing may follow a request for TLS before its answer")

@@ -81,9 +81,8 @@ class Turns:
         self.patience, self.of_role = patience, of_role
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="dpsql-statement")
         self._free = at_once
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = (
-            OrderedDict()
-        )  # set when they may start
+        # set when they may start
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._overdue: set[asyncio.Future[None]] = set()  # they have run for longer than their turn
         self._running: Counter[str] = Counter()
 

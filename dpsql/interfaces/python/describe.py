@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpsql import catalog
+from dpsql.catalog.columns import Column
+from dpsql.catalog.tables import Table
 from dpsql.executor.run import run
 from dpsql.intervals.errorfunctions import ERRORS
 from dpsql.planner.schema import Schema, SchemaTable, data_type, read_schema
@@ -98,7 +99,7 @@ def asked_name(axis: AxisMeta, wanted: ColumnMeta, tables: Sequence[TableInfo]) 
     return wanted.column
 
 
-def _table(release: Release, schema: Schema, table: SchemaTable, star_table: catalog.Table) -> TableInfo:
+def _table(release: Release, schema: Schema, table: SchemaTable, star_table: Table) -> TableInfo:
     columns = tuple(_column(release, schema, table, name, star_table) for name in table.columns.values())
     references = {
         column: (target, str(target_table.key))
@@ -129,9 +130,7 @@ def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]
     return TableInfo(name, fact, "wide", tuple(columns), None, {}, comment)
 
 
-def _column(
-    release: Release, schema: Schema, table: SchemaTable, name: str, star_table: catalog.Table
-) -> ColumnInfo:
+def _column(release: Release, schema: Schema, table: SchemaTable, name: str, star_table: Table) -> ColumnInfo:
     declared = star_table.columns.get(name)
     axes = [
         (axis, column)
@@ -156,10 +155,10 @@ def _column(
     return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
 
 
-def _domain(declared: catalog.Column | None) -> str:
+def _domain(declared: Column | None) -> str:
     """Bounds or categories in words.
 
-    >>> _domain(catalog.Column(type="int", lower="18", upper="89"))
+    >>> _domain(Column(type="int", lower="18", upper="89"))
     '18 to 89'
     """
     if declared is None:

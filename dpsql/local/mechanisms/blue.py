@@ -165,9 +165,8 @@ def signed_blue(groups: Sequence[ViewReports], counts: FloatArray) -> ShareEstim
     """
     clipped_counts, gains = np.clip(counts, 0, 1), signed_gains(groups)
     values = np.asarray(sum(gain @ g.shares for gain, g in zip(gains, groups, strict=True)))
-    clipped_values = np.clip(
-        values, -clipped_counts, clipped_counts
-    )  # no more of bit 1 than rows: else sums and counts together have no law
+    # no more of bit 1 than rows: else sums and counts together have no law
+    clipped_values = np.clip(values, -clipped_counts, clipped_counts)
     covariance = np.zeros((counts.size, counts.size))
     for gain, group in zip(gains, groups, strict=True):
         lean = gain @ (group.design @ clipped_values)

@@ -136,9 +136,8 @@ def best_rows(questions: IntArray, norm: int) -> WorkloadRows:
 def _full(questions: FloatArray, norm: int) -> WorkloadRows:
     """A full matrix: the least error of all where squares add up."""
     gram = questions.T @ questions
-    even = (
-        _EVEN * np.trace(gram) / len(gram) * np.eye(len(gram))
-    )  # fewer questions than classes are no full rank
+    # fewer questions than classes are no full rank
+    even = _EVEN * np.trace(gram) / len(gram) * np.eye(len(gram))
     matrix = matrix_root(optimal_gram(gram + even, steps=100))
     matrix = matrix / float((np.abs(matrix) ** norm).sum(axis=0).max() ** (1 / norm))
     return WorkloadRows(matrix, _error(matrix, questions)[0])
