@@ -267,14 +267,9 @@ class Composite:
         as far outside as those beyond may move it, with this chance.
         """
         limits, sides = self._possible, self.quotient
-        if (
-            limits is None
-            or sides is None
-            or not all(is_count(k.term.measure) for k in sides.below_numbers.terms)
-        ):
-            return limits
-        values = values_beyond(self.slope)
-        if values is None:
+        averages = sides is not None and all(is_count(k.term.measure) for k in sides.below_numbers.terms)
+        values = values_beyond(self.slope) if averages else None
+        if limits is None or values is None:
             return limits
         ways = (-values.shift_low, values.down), (values.shift_high, values.up)
         down, up = (

@@ -177,6 +177,7 @@ SELECT COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) FROM sales JOIN customer 
 SELECT region, COUNT(*) AS n FROM customer GROUP BY ALL HAVING COUNT(*) > 20 ORDER BY COUNT(*), region;
 SELECT region, SUM(amount) AS amount FROM sales JOIN customer USING (customer_id) GROUP BY 1 HAVING amount > 100;
 SELECT region AS r, COUNT(*) AS region FROM customer GROUP BY customer.region HAVING region = 'north';
+SELECT AVG(sold_on - DATE '2025-01-03') AS late, SUM(DATE '2026-01-01' - sold_on) AS days FROM sales;
 SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sales JOIN customer USING
   (customer_id)
   WHERE region IS NOT NULL GROUP BY region;
