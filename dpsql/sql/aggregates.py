@@ -261,10 +261,10 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     if isinstance(node, exp.Neg):
         above, below = _total(binding, node.this, where, call)
         return above.scaled(-1.0), below
-    # days since a date are numbers, and neither side is
-    sides = (node.left, node.right) if isinstance(node, (exp.Add, exp.Sub)) else ()
-    if sides and all(_number(side) is not None or side.find(exp.Column) for side in sides):
-        return _combined(binding, node, where, call)
+    if isinstance(node, (exp.Add, exp.Sub)):
+        # days since a date are numbers, and neither side is
+        if all(_number(side) is not None or side.find(exp.Column) for side in (node.left, node.right)):
+            return _combined(binding, node, where, call)
     if isinstance(node, (exp.Mul, exp.Div)):
         product = _product(binding, node, where, call)
         if product is not None:
