@@ -261,10 +261,11 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     if isinstance(node, exp.Neg):
         above, below = _total(binding, node.this, where, call)
         return above.scaled(-1.0), below
-    if isinstance(node, (exp.Add, exp.Sub)):
-        # days since a date are numbers, and neither side is
-        if all(_number(side) is not None or side.find(exp.Column) for side in (node.left, node.right)):
-            return _combined(binding, node, where, call)
+    # days since a date are numbers, and neither side is
+    if isinstance(node, (exp.Add, exp.Sub)) and all(
+        _number(side) is not None or side.find(exp.Column) for side in (node.left, node.right)
+    ):
+        return _combined(binding, node, where, call)
     if isinstance(node, (exp.Mul, exp.Div)):
         product = _product(binding, node, where, call)
         if product is not None:
