@@ -237,9 +237,8 @@ def _runs(amounts: _Amounts, taken: npt.NDArray[np.bool_]) -> _Runs:
     order = np.argsort(amounts.starts, kind="stable")[: int(np.isfinite(amounts.starts).sum())]
     inside, starts = taken[:, order], amounts.starts[order]
     onwards = np.cumsum(amounts.seen[order][::-1])[::-1]
-    with np.errstate(divide="ignore"):
-        by_amount = np.where(starts > 0, amounts.amount / starts, np.inf)
-        error = np.where(starts > 0, amounts.error / starts, 0.0)
+    by_amount = np.divide(amounts.amount, starts, out=np.full(starts.shape, np.inf), where=starts > 0)
+    error = np.divide(amounts.error, starts, out=np.zeros(starts.shape), where=starts > 0)
     hidden = np.minimum(by_amount, amounts.rows)
     error = np.where(by_amount < amounts.rows, error, 0.0)  # that of the number of rows is the scale's
     begins = inside & ~np.pad(inside, ((0, 0), (1, 0)))[:, :-1]
