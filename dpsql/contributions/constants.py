@@ -132,7 +132,8 @@ INFLUENCE = 0.05
 VALUES = 0.5
 """Standard deviation of the mean value of rows that heavy people own, relative to that of others: a judgement, as for
 rows beyond declared bounds. Without it totals of 472 people at 60 rows, seen among rows and not among sums, covered
-12% under pure epsilon 1, and 75% with it; on ten real stars intervals are as they were."""
+12% under pure epsilon 1, and 75% with it: the star that showed it. On ten real stars the half-widths of pure totals of
+sums are 1.004 of what they were, all others 1.000."""
 
 MEAN_LEAST, MEAN_SLOPE = 0.06, 0.12
 """Standard error of averages where sums are too faint for a factor: at least, and for each unit of log R."""
@@ -141,8 +142,8 @@ MEAN_LEAST, MEAN_SLOPE = 0.06, 0.12
 
 LOW_QUANTILES = (0.9, 0.95, 0.8, 0.98, 0.7, 0.99, 0.6, 0.995, 0.5, 0.998, 0.999)
 """Quantiles of rows per unit that tau may be, in the order that decides ties. Up to .9 alone groups are 4.01. Those
-above .99 are chosen on none of the design stars: they are for large budgets and many people, whose groups would keep
-the error of what the last percent owns."""
+above .99 are chosen on none of ten real stars at epsilon 1 and less: they are for large budgets and many people, whose
+groups would keep the error of what the last percent owns."""
 
 FAR_QUANTILE = 0.9
 """Quantiles above it are read off bins up to the last clear one alone: far bins are noise."""

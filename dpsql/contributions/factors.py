@@ -276,15 +276,15 @@ def factors(
             gap = each.logarithm - (rows.logarithm + step)
             back = -gap * each.variance / (each.variance + rest * rows.variance + pair.prior)
         influence = INFLUENCE * pair.influence(each.variance)
-        hidden = _hidden(pair, log(result[""].value) - each.logarithm - back)
+        lag = _lag_error(pair, log(result[""].value) - each.logarithm - back)
         mean_error = _mean_error(rows, each, pair)
-        mean_error = replace(mean_error, up=hypot(mean_error.up, hidden))
+        mean_error = replace(mean_error, up=hypot(mean_error.up, lag))
         factor = _factor(each, back, pair.rest(each.variance), mean_error, influence)
-        result[name] = replace(factor, error=replace(factor.error, up=hypot(factor.error.up, hidden)))
+        result[name] = replace(factor, error=replace(factor.error, up=hypot(factor.error.up, lag)))
     return result
 
 
-def _hidden(pair: Pooled, apart: float) -> float:
+def _lag_error(pair: Pooled, apart: float) -> float:
     """Standard error upwards of a sum whose factor is below that of the rows by more than errors explain.
 
     People who own many rows are seen among rows and not among sums: perhaps their values are small, perhaps noise

@@ -127,7 +127,7 @@ class Guess:
                 return most + 1 - geometric(place, most + 1 - self.mean, most)[::-1]
             if FAR * self.mean * log(self.units) >= most:  # what one of so many units owns by that law, about
                 return geometric(place, self.mean, most)
-            return reaching(place, self.mean, most, self.units)
+            return log_normal(place, self.mean, most, self.units)
         normal = normals(place)
         low, high = max(1e-3, NARROWEST * (1 - self.units / self.rows)), WIDEST
         for _ in range(30):
@@ -170,14 +170,14 @@ def geometric(place: FloatArray, mean: float, most: int) -> IntArray:
     return numbers.astype(np.int64)
 
 
-def reaching(place: FloatArray, mean: float, most: int, units: int) -> IntArray:
+def log_normal(place: FloatArray, mean: float, most: int, units: int) -> IntArray:
     """Quantiles of log-normal whole numbers from 1 on, the largest of so many being `most`, with the mean as stated.
 
     Args:
         place, mean, most: as of `geometric`.
         units: how many there are.
 
-    >>> numbers = reaching((np.arange(500) + 0.5) / 500, 4.0, 200, 500)
+    >>> numbers = log_normal((np.arange(500) + 0.5) / 500, 4.0, 200, 500)
     >>> numbers[[250, 450, 499]].tolist(), round(numbers.mean())
     ([1, 8, 200], 4)
     """

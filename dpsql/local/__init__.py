@@ -4,11 +4,12 @@
 |-----------|------|
 | survey    | a catalog as questions to people |
 | plan      | which views people are drawn to, by which oracle, how often |
-| tau       | how noisy answers will be, and how many rows of one person may speak |
+| forecast  | how noisy answers will be, and how many rows of one person may speak |
 | services  | one plan for each of several services that cannot join on a device |
 | files     | plans, the collector's private state, the release: whole or not there |
 | collector | files or a server's tables in, counts out: idempotent by file, one report a token |
 | tallies   | a plan with its counts per view and fold of people, and what each kind of view tells |
+| reported  | columns that people report beside rows that a curator holds |
 | estimate  | tallies to tables of shares with covariances |
 | totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |
 | parts     | interactions of several axes |

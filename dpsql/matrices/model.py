@@ -260,7 +260,9 @@ TABLE = 4096
 
 LONG_AXIS = 1 << 17
 """Ranges at once."""
+
 MOST_STEPS = 16
+"""Steps of a mask whose pairs are looked up as ranges; each more takes as many again."""
 
 
 def by_steps(model: AxisVariance, masks: FloatArray) -> FloatArray | None:

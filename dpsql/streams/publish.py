@@ -1,6 +1,6 @@
 """Append a batch to a stream, from raw rows to the files that readers open. The first append makes the stream.
 
-    plan       plan.py, calendar.py     public: what is measured, the same at every append
+    plan       plan.py                  public: what is measured, the same at every append
     create     here                     private state, then the whole budget charged, then the directory
     rows       rows.py                  the batch's raw rows to exact integers
     decide     append.py, state.py      one private transaction draws and stores the noise

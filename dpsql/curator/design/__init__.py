@@ -182,7 +182,7 @@ def _designed(
         )
     variants = _variants(written(designed), written(designer.apart), catalog)
     best = min(variants, key=lambda variant: _total(catalog, public, variant, questions))
-    best = _with_own(best, catalog, own_views)
+    best = _keep_own_views(best, catalog, own_views)
     asked = {name for view in best.values() for name in view["measures"]}
     used = {table: new for table, new in measures.items() if any(f"{table}.{name}" in asked for name in new)}
     summaries, read = summaries_of(catalog), summaries_of(_with(catalog, best))
@@ -240,7 +240,7 @@ def written(designed: Sequence[Designed]) -> dict[str, Entry]:
     return views
 
 
-def _with_own(
+def _keep_own_views(
     views: Mapping[str, Entry], catalog: Catalog, own_views: Mapping[str, Entry]
 ) -> Mapping[str, Entry]:
     """Designed views, and some of the catalog's own: of the same tables, by columns that they lack.
@@ -250,25 +250,27 @@ def _with_own(
         catalog: the catalog with its own views.
         own_views: those views as they are written, the first ones the most wanted; they split `OWN_SHARE`.
     """
-    designed = {column for name, view in views.items() for column in _told(catalog, name, view)}
-    lacking = {name: v for name, v in own_views.items() if not _told(catalog, name, v) <= designed}
+    designed = {column for name, view in views.items() for column in _axis_columns(catalog, name, view)}
+    lacking = {name: v for name, v in own_views.items() if not _axis_columns(catalog, name, v) <= designed}
     counted, kept = {view["of"] for view in views.values()}, dict[str, Entry]()
     for name, view in lacking.items():
         own_view = {**view, "share": f"{float(OWN_SHARE / MOST_OWN):g}"}
         if view["of"] in counted and name not in views and len(kept) < MOST_OWN:
             with suppress(CatalogError):  # such as a table that designed views may not join
-                _with(catalog, {**_scaled(views, 1 - OWN_SHARE), name: own_view})
+                _with(catalog, {**_with_shares_times(views, 1 - OWN_SHARE), name: own_view})
                 kept[name] = own_view
-    return {**_scaled(views, 1 - OWN_SHARE * len(kept) / MOST_OWN), **kept}
+    return {**_with_shares_times(views, 1 - OWN_SHARE * len(kept) / MOST_OWN), **kept}
 
 
-def _scaled(views: Mapping[str, Entry], factor: Fraction) -> dict[str, Entry]:
+def _with_shares_times(views: Mapping[str, Entry], factor: Fraction) -> dict[str, Entry]:
     """Views with so much of their declared shares."""
     shares = {name: Fraction(view["share"]) * factor for name, view in views.items() if "share" in view}
-    return {n: {**v, "share": f"{float(shares[n]):g}"} if n in shares else dict(v) for n, v in views.items()}
+    return {
+        n: {**v, "share": f"{float(shares[n]):.12g}"} if n in shares else dict(v) for n, v in views.items()
+    }
 
 
-def _told(catalog: Catalog, name: str, view: Entry) -> frozenset[tuple[str, KeyPath, str]]:
+def _axis_columns(catalog: Catalog, name: str, view: Entry) -> frozenset[tuple[str, KeyPath, str]]:
     """Columns of a view's axes: counted table, foreign keys, column."""
     axes = view_axes(catalog, made_view(name, view))
     return frozenset(
