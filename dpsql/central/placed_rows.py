@@ -156,6 +156,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
             texts=tuple(
                 leaf.text for leaf in leaves if leaf.text and leaf.digit.path == (hop.path if hop else ())
             ),
+            unique=hop is not None and not hop.own,
         )
         for hop in (None, *joins)
     ]

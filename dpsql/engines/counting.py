@@ -8,8 +8,8 @@ small integers (leaves, clamped measures), added up to a few numbers in mixed ra
     u       one line a unit: its number of rows n, and its weight w or its offset r
     x       the rows that count
 
-Where rows are sampled, what hangs on the unit's own key is the same for all its rows: b0 .. are those tables, and they
-are joined to units instead of rows.
+What hangs on the unit's own key is the same for all its rows: b0 .. are those tables, and where rows are sampled or
+weighted they are joined to units instead of rows.
 
 | here | there | unit |
 |---|---|---|
@@ -55,10 +55,12 @@ from typing import NamedTuple, Protocol
 
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.joined_rows import (  # fmt: skip
+    Digit,
     Packed,
     PlacedRows,
     UnitKey,
     common_table,
+    counted_sides,
     may_miss,
     mixed_radix,
     placed_rows,
@@ -212,13 +214,27 @@ class RowWeighting:
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers = cell_numbers(rows, groups)
+        numbers, split = cell_numbers(rows, groups), by_unit(rows)
+        near, below = [n._replace(name=f"p{k}") for k, n in enumerate(numbers)], _parts(split.below, numbers)
+        columns = [
+            f"{part.name} + {number.name} AS {number.name}"
+            if number in below
+            else f"{part.name} AS {number.name}"
+            for part, number in zip(near, numbers, strict=True)
+        ]
         share = dialect.quotient(f"CAST({UNIT * self.tau} AS BIGINT)", "n")
         weight = f"CASE WHEN n <= {self.tau} THEN {UNIT} ELSE {share} END AS w"
+        carried_columns, joined = ("", "t JOIN u ON t.unit = u.owner")
+        if dialect.materialised is None:
+            carried_columns, joined = f"{_listed(near, rows.measures)}, ", "u"
+        rows_with_weights = (
+            f"SELECT {', '.join([*columns, *(m.name for m in rows.measures), 'w'])} FROM {joined}"
+        )
         tables = [
-            *side_tables(rows, numbers, dialect),
-            common_table("t", placed_rows(rows, numbers), dialect),
-            *_per_unit(weight, dialect),
+            *_owners(split.near, near, rows.measures, "", dialect),
+            *_units(split, below, carried_columns, dialect),
+            f"u AS (SELECT *, {weight} FROM v)",
+            common_table("x", rows_with_weights, dialect),
         ]
         return with_tables(tables, counts("x", numbers, groups, "w", dialect))
 
@@ -248,7 +264,8 @@ class Sampled:
         """Tables up to `x`: the rows that count, with their numbers, measures and `owner`."""
         split = by_unit(rows)
         words, unit_numbers = row_numbers(split.near), _parts(split.below, numbers)
-        packed = ", ".join(word.name for word in words)
+        packed = _listed(words)
+        place = f", row_number() OVER (PARTITION BY unit ORDER BY {packed}) AS place"
         carried_columns, joined = (
             ("", "o JOIN u ON o.unit = u.owner") if dialect.materialised else (f"{packed}, place, ", "u")
         )
@@ -266,28 +283,37 @@ class Sampled:
         numbered = f"SELECT {', '.join(listed)} FROM {joined}"
         query = f"SELECT {', '.join(columns)} FROM ({numbered}) AS q WHERE {is_kept(self.tau, 'r', dialect)}"
         return [
-            *_ranked(split.near, words, dialect),
+            *_owners(split.near, words, (), place, dialect),
             *_units(split, unit_numbers, carried_columns, dialect),
             f"u AS ({with_offsets('v', kind, self.coefficients, dialect)})",
             common_table("x", query, dialect),
         ]
 
 
-def _ranked(near: PlacedRows, words: Sequence[Packed], dialect: Dialect) -> list[str]:
-    """Tables up to `k`: owners with their m rows of `t`; `place` numbers those, here or in a table `o` of its own."""
-    packed, window = ", ".join(word.name for word in words), "OVER (PARTITION BY unit"
-    place, placed = f"row_number() {window} ORDER BY {packed}) AS place", placed_rows(near, words, ())
+def _owners(
+    near: PlacedRows, numbers: Sequence[Packed], measures: Sequence[Digit], place: str, dialect: Dialect
+) -> list[str]:
+    """Tables up to `k`: owners with their m rows of `t`.
+
+    Args:
+        near: the rows.
+        numbers, measures: what is kept of each.
+        place: a column that numbers each owner's rows, here or in a table `o` of its own; empty where nothing asks.
+        dialect: of the engine.
+    """
+    columns, placed = f"{_listed(numbers, measures)}{place}", placed_rows(near, numbers, measures)
     if dialect.materialised is None:
-        counted = f"SELECT unit AS owner, {packed}, {place}, count(*) {window}) AS m FROM t"
+        counted = f"SELECT unit AS owner, {columns}, count(*) OVER (PARTITION BY unit) AS m FROM t"
         tables = [f"t AS ({placed})", f"k AS ({counted})"]
     else:
         counted = "SELECT unit AS owner, count(*) AS m FROM t GROUP BY unit"
-        tables = [
-            common_table("t", placed, dialect),
-            f"k AS ({counted})",
-            f"o AS (SELECT unit, {packed}, {place} FROM t)",
-        ]
-    return [*side_tables(near, words, dialect, ()), *tables]
+        tables = [common_table("t", placed, dialect), f"k AS ({counted})"]
+        tables += [f"o AS (SELECT unit, {columns} FROM t)"] if place else []
+    return [*side_tables(near, numbers, dialect, measures), *tables]
+
+
+def _listed(numbers: Sequence[Packed], measures: Sequence[Digit] = ()) -> str:
+    return ", ".join([*(number.name for number in numbers), *(measure.name for measure in measures)])
 
 
 class ByUnit(NamedTuple):
@@ -351,11 +377,18 @@ def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str
     """
     beyond = f"CASE WHEN n > {tau + most} THEN 0 WHEN n > {tau} THEN n - {tau} ELSE 0 END"
     farther = f"CASE WHEN n > {tau + most} THEN 1 ELSE 0 END"
-    per_unit = "SELECT unit, count(*) AS n FROM t GROUP BY unit"
+    split = by_unit(rows)
+    near = counted_sides(split.near)
+    tables = [
+        *side_tables(near, (), dialect, ()),
+        f"t AS ({placed_rows(near, (), ())})",
+        "k AS (SELECT unit AS owner, count(*) AS m FROM t GROUP BY unit)",
+        *_units(split, (), "", dialect),
+    ]
     return with_tables(
-        [*side_tables(rows, (), dialect, ()), f"t AS ({placed_rows(rows, (), ())})"],
+        tables,
         f"SELECT {cut(dialect.total(beyond, most >= MOST_ROWS), dialect)} AS v0, "
-        f"{cut(dialect.total(farther, False), dialect)} AS v1 FROM ({per_unit}) AS k",
+        f"{cut(dialect.total(farther, False), dialect)} AS v1 FROM v WHERE j = 1",
     )
 
 
@@ -455,18 +488,6 @@ def _units(
         *side_tables(below, unit_numbers, dialect),
         f"b AS (SELECT {', '.join(['unit AS theirs', *names, nth])} FROM ({placed_rows(below, unit_numbers)}) AS p)",
         f"v AS (SELECT owner, {carried_columns}{', '.join(columns)} FROM k {join} b ON k.owner = b.theirs)",
-    ]
-
-
-def _per_unit(column: str, dialect: Dialect) -> list[str]:
-    """Tables up to `x`: the rows of `t`, each with a column that follows from its unit's number of rows n."""
-    if dialect.materialised is None:
-        counted = "SELECT t.*, count(*) OVER (PARTITION BY unit) AS n FROM t"
-        return [f"n AS ({counted})", f"x AS (SELECT n.*, {column} FROM n)"]
-    counted = "SELECT unit AS owner, count(*) AS n FROM t GROUP BY unit"
-    return [
-        f"u AS (SELECT owner, {column} FROM ({counted}) AS k)",
-        common_table("x", "SELECT t.*, w FROM t JOIN u ON t.unit = u.owner", dialect),
     ]
 
 

@@ -25,7 +25,7 @@ numbers of one question at a time are handed out, for a draw.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple, Protocol
@@ -102,6 +102,7 @@ class JoinSide(NamedTuple):
         drops: rows whose key names none are left out.
         texts: SQL over `ROW` of private keys; after the digits they decide which row is kept, before and after keys
             were found alike.
+        unique: no two rows have one key; otherwise all of a key are joined.
     """
 
     path: Path
@@ -112,6 +113,7 @@ class JoinSide(NamedTuple):
     once: bool = False
     drops: bool = False
     texts: tuple[str, ...] = ()
+    unique: bool = False
 
 
 class UnitKey(NamedTuple):
@@ -276,6 +278,19 @@ def may_miss(rows: PlacedRows, side: JoinSide) -> bool:
     """True if a row counts though its key finds no row here."""
     missing = (digit.missing for digit in rows.axes if digit.path == side.path)
     return side.path != rows.sides[0].path and not side.drops and all(leaf is not None for leaf in missing)
+
+
+def counted_sides(rows: PlacedRows) -> PlacedRows:
+    """Rows without the tables that decide neither whether a row is placed nor how often, where none of it is read."""
+    kept: list[JoinSide] = []
+    for side in reversed(rows.sides):
+        total = all(digit.total for digit in rows.axes if digit.path == side.path)
+        free = side.path and may_miss(rows, side) and total and side.unique
+        named = [each.path for each in kept] + ([rows.unit.path] if rows.unit else [])
+        if not free or any(path[: len(side.path)] == side.path for path in named):
+            kept.insert(0, side)
+    paths = {side.path for side in kept}
+    return replace(rows, sides=tuple(kept), axes=tuple(digit for digit in rows.axes if digit.path in paths))
 
 
 def _term(rows: PlacedRows, number: Packed, i: int) -> str:

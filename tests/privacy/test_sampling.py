@@ -10,7 +10,20 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.engines.counting import PRIME, Sampled, coefficients, hash_sql, is_kept, offset, unit_number
+from dpsql.engines.counting import (  # fmt: skip
+    PRIME,
+    UNIT,
+    RowWeighting,
+    Sampled,
+    StatisticGroup,
+    Value,
+    beyond_bound,
+    coefficients,
+    hash_sql,
+    is_kept,
+    offset,
+    unit_number,
+)
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.joined_rows import Digit, JoinSide, PlacedRows, UnitKey, row_numbers
 from tests.thinned import by_default
@@ -131,6 +144,59 @@ def expected(
         numbered = enumerate(((unit, a, m, b) for a, m in own for b in theirs), 1)
         kept += [row for i, row in numbered if n <= 6 or (i * 6 + r) % n < 6]
     return kept
+
+
+PLACES = {0: 1, 1: 0, 3: 1}
+"""A lookup table by a row's a: 2 names none."""
+
+
+@pytest.mark.parametrize("looked_up", ["missing", "dropped", "unlisted"])
+@pytest.mark.parametrize("missing", [3, None])
+@pytest.mark.parametrize("one_scan", by_default([False, True], 1))
+def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
+    one_scan: bool, missing: int | None, looked_up: str
+) -> None:
+    """Whatever joins may be left out or done for units instead of rows: n is the number of a unit's placed rows."""
+    total = looked_up != "unlisted"
+    axes = (
+        Digit("a0", (), "a", 0, 4, total=True),
+        Digit("a1", ("unit",), "b", 0, 4, missing=missing, total=True),
+        Digit("a2", ("a",), "c", 0, 3, missing=None if looked_up == "dropped" else 2, total=total),
+    )
+    sides = (
+        JoinSide((), "sales", carried=("unit", "a")),
+        JoinSide(("unit",), "people", key="id"),
+        JoinSide(("a",), "places", key="id", unique=True),
+    )
+    m = Digit("m0", (), "m", -3, 7, nullable=True)
+    plan = PlacedRows(sides, axes, (m,), UnitKey((), "unit", "BIGINT"))
+    sales = [(unit, i % 4, i % 7 - 3) for unit in range(-3, 20) for i in range(unit + 4)]
+    rows, cells = Counter[int](), Counter[tuple[int, int, int]]()
+    for unit, a, value in sales:
+        theirs = [b for owner, b in PEOPLE if owner == unit] or ([] if missing is None else [missing])
+        places = [PLACES[a]] if a in PLACES else [2] if looked_up != "dropped" else []
+        for b in theirs if looked_up != "unlisted" or a != 1 else []:  # no leaf for place 0
+            for c in places:
+                rows[unit] += 1
+                cells[unit, 12 * a + 3 * b + c, value] += 1
+    expected = Counter[int]()
+    for (unit, cell, value), times in cells.items():
+        expected[cell] += times * value * min(UNIT, 6 * UNIT // rows[unit])
+    dialect = ONE_SCAN if one_scan else DUCK
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
+        db.execute("CREATE TABLE people (id BIGINT, b INTEGER)")
+        db.execute("CREATE TABLE places (id INTEGER, c INTEGER)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", sales)
+        db.executemany("INSERT INTO people VALUES (?, ?)", PEOPLE)
+        known = [(i, None if c == 0 and looked_up == "unlisted" else c) for i, c in PLACES.items()]
+        db.executemany("INSERT INTO places VALUES (?, ?)", known)
+        group = StatisticGroup(("a0", "a1", "a2"), (Value("m0", 0, 3),))
+        weighted = db.execute(RowWeighting(6).statement(plan, [group], dialect)).fetchall()
+        ((beyond, more),) = db.execute(beyond_bound(plan, 6, 18, dialect)).fetchall()
+    assert {cell: total for _, cell, total in weighted if total} == {c: n for c, n in expected.items() if n}
+    assert beyond == sum(n - 6 for n in rows.values() if 6 < n <= 24) > 0
+    assert more == sum(n > 24 for n in rows.values()) > 0
 
 
 WIDE = 2**40
