@@ -416,7 +416,7 @@ def _of_condition(
     if not predicate.negated and not release.kept(met, lambda: run(release, met).rows[0][0]):
         known = [str(row[0]) for row in run(release, f"{values} ORDER BY 1").rows]
         shown = ", ".join(known[:MOST_TEXTS]) + (", .." if len(known) > MOST_TEXTS else "")
-        yield Note(f"{lists} no value of {name} with {words}, but has {shown}; {among}", flag=True)
+        yield Note(f"{lists} no value with {words}: {name} has {shown}; {among}", flag=True)
 
 
 def key_text_notes(words: str, keys: Mapping[str | None, int], texts: Sequence[str]) -> Iterator[Note]:

@@ -22,7 +22,10 @@ def flags(shop: Path, condition: str) -> list[str]:
         ("category = 'cofee'", "'cofee' (nearest: 'coffee') for "),
         ("category = 'TEA'", "'TEA' (nearest: 'tea') for "),
         ("category IN ('tea', 'xyzzy')", "no value 'xyzzy' for "),
-        ("category LIKE 'choc%'", "product.category LIKE 'choc%', but has cake, coffee, tea; no row"),
+        (
+            "category LIKE 'choc%'",
+            "category LIKE 'choc%': product.category has cake, coffee, tea; no row",
+        ),
     ],
 )
 def test_an_absent_text_is_flagged(shop: Path, condition: str, words: str) -> None:

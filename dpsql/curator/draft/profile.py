@@ -419,7 +419,7 @@ def lost_lines(file: Path, left_out: int) -> str:
         file: the file.
         left_out: how many lines are no rows.
     """
-    lines = file.read_bytes().split(b"\n")
+    lines = file.read_bytes().removesuffix(b"\n").split(b"\n")
     odd = sum(not _decodes(line, "utf-8") for line in lines)
     if not odd:
         why = f"{left_out:,} of {len(lines):,} lines have more or fewer fields than the first"
