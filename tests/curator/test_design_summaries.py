@@ -127,7 +127,9 @@ def test_the_rest_of_the_text_stays(
     import yaml
 
     summaries = {name: {"of": "s"} for name in gained}
-    changed = yaml.safe_load(with_views(text, {}, {}, "t", summaries, unused))
+    views = {"v": {"of": "t", "measures": [f"t.{name}" for name in gained]}}
+    changed = yaml.safe_load(with_views(text, views, {}, "t", summaries, unused))
+    assert changed["tables"]["t"].get("excess_share") == (0.01 if gained else None)
     assert list(changed["tables"]["t"].get("summaries", {})) == names
     before = yaml.safe_load(text)["tables"]
     assert changed["tables"]["u"] == before["u"]

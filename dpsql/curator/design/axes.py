@@ -27,6 +27,7 @@ from dpsql.catalog.columns import ORDERED, Column, Cuts, bin_starts
 from dpsql.catalog.graph import paths_to
 from dpsql.catalog.summaries import people_table, summary_input, unused_summaries, value_spec
 from dpsql.catalog.tables import Summary
+from dpsql.central.excess import EXCESS_SHARE
 from dpsql.curator.design.questions import ScaffoldAxis, column_ranges, decimal_text
 from dpsql.errors import CatalogError, Error
 from dpsql.executor.engine import ReleaseEngine
@@ -268,12 +269,15 @@ def new_summaries(catalog: Catalog, statements: Sequence[str]) -> dict[str, Entr
 
 
 def with_summaries(catalog: Catalog, entries: Mapping[str, Entry]) -> Catalog:
-    """The catalog with them."""
+    """The catalog with them; how many people lie beyond the bounds of those that are summed is measured."""
     people = people_table(catalog)
     if people is None or not entries:
         return catalog
     more = {name: Summary.model_validate(entry) for name, entry in entries.items()}
-    return _with_people(catalog, {**people.summaries, **more})
+    share = (
+        EXCESS_SHARE if people.excess_share is None and any(each.measure for each in more.values()) else None
+    )
+    return _with_people(catalog, {**people.summaries, **more}, share)
 
 
 def without_unused(catalog: Catalog) -> Catalog:
@@ -285,9 +289,13 @@ def without_unused(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def _with_people(catalog: Catalog, summaries: Mapping[str, Summary]) -> Catalog:
-    name = str(catalog.privacy.unit.table)
-    people = catalog.tables[name].model_copy(update={"summaries": summaries})
+def _with_people(
+    catalog: Catalog, summaries: Mapping[str, Summary], excess_share: Fraction | None = None
+) -> Catalog:
+    name, update = str(catalog.privacy.unit.table), {"summaries": summaries}
+    people = catalog.tables[name].model_copy(
+        update=update if excess_share is None else {**update, "excess_share": excess_share}
+    )
     return catalog.model_copy(update={"tables": {**catalog.tables, name: people}})
 
 

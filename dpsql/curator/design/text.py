@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from dpsql.central.excess import EXCESS_SHARE
 from dpsql.curator.design.questions import NewMeasures
 
 WIDE = 110
@@ -90,6 +91,9 @@ def with_views(
     table = None if tables is None else _entry(tables[1], people)
     if table is not None:
         changes += _other_summaries(text, table[1], summaries, unused)
+        summed = any(f"{people}.{name}" in view["measures"] for view in views.values() for name in summaries)
+        if summed and _entry(table[1], "excess_share") is None:
+            changes.append(_first(table[1], f"excess_share: {float(EXCESS_SHARE)}"))
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
     return text
@@ -120,14 +124,20 @@ def _more(
     section_entry = None if fresh else _entry(table, section)
     node = table if section_entry is None else section_entry[1]
     inside = {section: entries} if section_entry is None else entries
-    start = node.start_mark.index
     if node.flow_style:
-        return start + 1, start + 1, flow(inside)[1:-1] + (", " if node.value else "")
-    indent = "\n" + " " * node.start_mark.column
+        return _first(node, flow(inside)[1:-1])
     lines = [f"{quoted(name)}: {flow(entry)}" for name, entry in entries.items()]
     if section_entry is None:
         lines = [f"{section}:", *(f"  {line}" for line in lines)]
-    return start, start, indent.join([*lines, ""])
+    return _first(node, *lines)
+
+
+def _first(node: yaml.MappingNode, *lines: str) -> tuple[int, int, str]:
+    """Text inserted as the first lines of a mapping; of one in flow style, the first entries."""
+    start = node.start_mark.index
+    if node.flow_style:
+        return start + 1, start + 1, lines[0] + (", " if node.value else "")
+    return start, start, ("\n" + " " * node.start_mark.column).join([*lines, ""])
 
 
 def _other_summaries(

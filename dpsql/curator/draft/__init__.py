@@ -25,7 +25,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ from dpsql.catalog import parse_catalog
 from dpsql.catalog.base import nearest
 from dpsql.catalog.source import CSV, POSTGRESQL
 from dpsql.catalog.tables import PublicGuess
-from dpsql.central.excess import MOST_SPENT
+from dpsql.central.excess import EXCESS_SHARE, MOST_SPENT
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.curator.design.questions import named
@@ -79,9 +78,6 @@ from dpsql.errors import InterfaceError, SourceError, visible
 
 _VALUE = re.compile(r"\s*-?\d[\d.,:/ -]*")
 """A number, date or time: names of columns that are one suggest that a CSV file has no header."""
-
-EXCESS_SHARE = Fraction(1, 100)
-"""Of a drafted table's budget, for each of its measures: a bound that was read from rows cuts some."""
 
 EPSILON, CAP = "1", "4"
 """What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
