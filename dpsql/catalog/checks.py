@@ -95,7 +95,14 @@ def check_catalog(catalog: CatalogFields) -> None:
     check_private_keys(catalog)
     check_reported(catalog)
     check_owners(catalog)
-    _check_shares(catalog)
+    declared = [view.share for view in catalog.views.values() if view.share is not None]
+    total = sum(declared, Fraction(0))
+    if total > 1:
+        raise Problem(("views",), f"the shares of the views add up to {total}; keep them at 1 or less")
+    if total == 1 and len(declared) < len(catalog.views):
+        raise Problem(
+            ("views",), "the given shares leave nothing for the other views; lower them or give each one"
+        )
     _check_collection(catalog)
     _check_source(catalog)
     if catalog.source is not None:
@@ -250,17 +257,6 @@ def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
         )
 
 
-def _check_shares(catalog: CatalogFields) -> None:
-    declared = [view.share for view in catalog.views.values() if view.share is not None]
-    total = sum(declared, Fraction(0))
-    if total > 1:
-        raise Problem(("views",), f"the shares of the views add up to {total}; keep them at 1 or less")
-    if total == 1 and len(declared) < len(catalog.views):
-        raise Problem(
-            ("views",), "the given shares leave nothing for the other views; lower them or give each one"
-        )
-
-
 def _check_source(catalog: CatalogFields) -> None:
     if catalog.source is None:
         return
@@ -325,26 +321,35 @@ def check_owners(catalog: CatalogFields) -> None:
     if catalog.collection is not None and catalog.source is None:
         return  # nobody holds the rows: each device bounds and reports its own
     if catalog.privacy.unit.table is None:
-        _check_rows_apart(catalog)
+        # Refuse, under `unit: row`, a counted table that the views of another one join.
+        counting = {view.of: name for name, view in reversed(catalog.views.items())}
+        for name, view in catalog.views.items():
+            tables = reachable(catalog, view.of)
+            for table in (tables[path] for path in _joins_of(catalog, view)):
+                if table in counting:
+                    key = catalog.tables[table].key
+                    raise Problem(
+                        ("views", name),
+                        f"it joins `{table}`, whose rows view `{counting[table]}` counts: under `unit: row` one row of "
+                        f"`{table}` would move every row of `{view.of}` that names it; write `unit: {table}.{key}` and "
+                        f"`max_ids` in tables.{view.of}, or leave out one of the two views",
+                    )
         return
     for name, view in catalog.views.items():
         try:
-            _check_way(catalog, view)
+            # Refuse joins that reach a unit's rows by another way than the counted row's own.
+            of, owner_path = view.of, own_path(catalog, view.of)
+            for path in _joins_of(catalog, view):
+                if of_other_units(catalog, of, path):
+                    table = reachable(catalog, of)[path]
+                    raise CatalogError(
+                        f"tables.{of}: `{'.'.join(path)}` leads to rows of `{table}` that belong to other "
+                        "privacy units",
+                        hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",
+                    )
         except CatalogError as error:
             raise Problem(("views", name, "axes"), str(error)) from None
     _check_one_owner(catalog)
-
-
-def _check_way(catalog: CatalogFields, view: View) -> None:
-    """Refuse joins that reach a unit's rows by another way than the counted row's own."""
-    of, owner_path = view.of, own_path(catalog, view.of)
-    for path in _joins_of(catalog, view):
-        if of_other_units(catalog, of, path):
-            table = reachable(catalog, of)[path]
-            raise CatalogError(
-                f"tables.{of}: `{'.'.join(path)}` leads to rows of `{table}` that belong to other privacy units",
-                hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",
-            )
 
 
 def _check_one_owner(catalog: CatalogFields) -> None:
@@ -362,22 +367,6 @@ def _check_one_owner(catalog: CatalogFields) -> None:
                     f"rows of `{table}` belong to `{'.'.join(way)}` here and to `{'.'.join(earlier)}` in the views of "
                     f"`{earlier_of}`, so that one of them would have two owners; give both tables one `unit_path` from "
                     f"`{table}` on, or leave out the views of one",
-                )
-
-
-def _check_rows_apart(catalog: CatalogFields) -> None:
-    """Refuse, under `unit: row`, a counted table that the views of another one join."""
-    counting = {view.of: name for name, view in reversed(catalog.views.items())}
-    for name, view in catalog.views.items():
-        tables = reachable(catalog, view.of)
-        for table in (tables[path] for path in _joins_of(catalog, view)):
-            if table in counting:
-                key = catalog.tables[table].key
-                raise Problem(
-                    ("views", name),
-                    f"it joins `{table}`, whose rows view `{counting[table]}` counts: under `unit: row` one row of "
-                    f"`{table}` would move every row of `{view.of}` that names it; write `unit: {table}.{key}` and "
-                    f"`max_ids` in tables.{view.of}, or leave out one of the two views",
                 )
 
 
@@ -548,22 +537,7 @@ def _check_slots(collection: Collection) -> None:
         raise Problem(
             ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
         )
-    _check_guess(collection)
-    if slots.counted and share == 0:
-        where = "tau" if "tau" in collection.settled else "row_bit_cap"
-        raise Problem(
-            ("collection", "row_share"),
-            f"`{where}: estimate` needs some people to ask; raise it, such as 1/10",
-        )
-    if slots.counted and collection.shuffled:
-        raise Problem(
-            ("collection", "shuffled"),
-            "the shuffler's promise is stated for one round; write a number, not `estimate`",
-        )
-
-
-def _check_guess(collection: Collection) -> None:
-    """A public guess of how many rows people have."""
+    # A public guess of how many rows people have.
     guess, guessed = collection.row_guess, collection.slots.guessed
     bits = has_bit(collection) and collection.cap_from.guessed
     total = sum(guess.values())
@@ -575,3 +549,14 @@ def _check_guess(collection: Collection) -> None:
         f"a person has 0 to {MOST_TAU} rows, and some people have at least one":
             bool(guess) and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU),
     }, "collection", "row_guess")  # fmt: skip
+    if slots.counted and share == 0:
+        where = "tau" if "tau" in collection.settled else "row_bit_cap"
+        raise Problem(
+            ("collection", "row_share"),
+            f"`{where}: estimate` needs some people to ask; raise it, such as 1/10",
+        )
+    if slots.counted and collection.shuffled:
+        raise Problem(
+            ("collection", "shuffled"),
+            "the shuffler's promise is stated for one round; write a number, not `estimate`",
+        )

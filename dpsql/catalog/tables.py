@@ -227,22 +227,18 @@ def with_people(catalog: Mapping[str, Any]) -> dict[str, Any]:
         tables[name] = {"role": DIMENSION.name, "private": True, **table, "columns": columns}
         tables[of] = {**rows, "foreign_keys": {table.get("key"): name, **(rows.get("foreign_keys") or {})}}
         if isinstance(source, dict):
-            source = _same_place(source, of, name)
+            # A source in which a table reads what another one reads.
+            written, csv = dict(source), source.get("csv")
+            sections = [(written, "tables"), (written, "hive")]
+            if isinstance(csv, dict):
+                written["csv"] = dict(csv)
+                sections.append((written["csv"], "columns"))
+            for section, key in sections:
+                places = section.get(key)
+                if isinstance(places, dict) and of in places:
+                    section[key] = {name: places[of], **places}
+            source = written
     return {**catalog, "tables": tables} | ({} if source is None else {"source": source})
-
-
-def _same_place(source: Mapping[str, Any], of: str, name: str) -> dict[str, Any]:
-    """A source in which a table reads what another one reads."""
-    written, csv = dict(source), source.get("csv")
-    sections = [(written, "tables"), (written, "hive")]
-    if isinstance(csv, dict):
-        written["csv"] = dict(csv)
-        sections.append((written["csv"], "columns"))
-    for section, key in sections:
-        places = section.get(key)
-        if isinstance(places, dict) and of in places:
-            section[key] = {name: places[of], **places}
-    return written
 
 
 def _listed_columns(value: Any) -> Any:

@@ -553,23 +553,19 @@ def _group_index(block: Block, plan: ViewPlan) -> tuple[np.ndarray, ...]:
     for nth, axis in enumerate(order):
         index[axis] = grids[nth]
     if plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
-        keep = _occupied(plan)[tuple(index)]
+        # Groups that meet WHERE at all, where it ties several axes together.
+        occupied = np.zeros(plan.shape, bool)
+        for box in plan.boxes_of(TRUE):
+            in_box = np.ones(plan.shape, bool)
+            for axis, mask in enumerate(plan.box_masks(box)):
+                along = [1] * len(plan.shape)
+                along[axis] = -1
+                # unlisted values that perhaps meet WHERE are shown too, with an interval that says so
+                in_box &= (mask > 0).any(axis=1).reshape(along)
+            occupied |= in_box
+        keep = occupied[tuple(index)]
         index = [axis_index[keep] for axis_index in index]
     return tuple(index)
-
-
-def _occupied(plan: ViewPlan) -> np.ndarray:
-    """Groups that meet WHERE at all, where it ties several axes together."""
-    occupied = np.zeros(plan.shape, bool)
-    for box in plan.boxes_of(TRUE):
-        in_box = np.ones(plan.shape, bool)
-        for axis, mask in enumerate(plan.box_masks(box)):
-            along = [1] * len(plan.shape)
-            along[axis] = -1
-            # unlisted values that perhaps meet WHERE are shown too, with an interval that says so
-            in_box &= (mask > 0).any(axis=1).reshape(along)
-        occupied |= in_box
-    return occupied
 
 
 def _column(

@@ -57,20 +57,6 @@ def as_everybody(sample: Sample) -> Release | None:
     return release_of(tables, meta)
 
 
-def shared_axes(left: Release, right: Release) -> list[tuple[str, tuple[tuple[object, ...], ...]]]:
-    """Tables that views of both releases count, with the keys of the axes that a pair has in common, most first."""
-    shared = []
-    for left_view in views_of(left):
-        for right_view in views_of(right):
-            if left_view.of.lower() != right_view.of.lower():
-                continue
-            right_keys = axis_keys(right, right_view)
-            common = tuple(key for key in axis_keys(left, left_view) if key in right_keys)
-            if common:
-                shared.append((left_view.of.lower(), common))
-    return sorted(shared, key=lambda pair: -len(pair[1]))
-
-
 Crossed = Callable[[str, str], tuple[Piece, ...]]
 """Cov(left a, right b) of two tables, by their measures a and b."""
 
@@ -154,7 +140,18 @@ def pools(centrals: Sequence[Release], samples: Sequence[Sample], called: Mappin
     covered: list[tuple[str, frozenset[object]]] = []
     for first in everyone:
         for second in everyone[everyone.index(first) + 1 :]:
-            for of, keys in shared_axes(first, second):
+            # Tables that views of both releases count, with the keys of the axes that a pair has in common, most
+            # first.
+            shared = []
+            for left_view in views_of(first):
+                for right_view in views_of(second):
+                    if left_view.of.lower() != right_view.of.lower():
+                        continue
+                    right_keys = axis_keys(second, right_view)
+                    common = tuple(key for key in axis_keys(first, left_view) if key in right_keys)
+                    if common:
+                        shared.append((left_view.of.lower(), common))
+            for of, keys in sorted(shared, key=lambda pair: -len(pair[1])):
                 if any(of == o and set(keys) <= k for o, k in covered):
                     continue
                 covered.append((of, frozenset(keys)))

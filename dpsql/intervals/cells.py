@@ -314,8 +314,16 @@ def choice(query: PickQuery, found: Candidates) -> NoisySelection:
         level = NoisySelection(rows_kept, candidates, rows_kept / candidates).level(
             errorfunctions.DEFAULT_LEVEL
         )
-        ends = _chosen_between(query, found.value[shown])
-        candidates = rows_kept + _reaching(found, np.flatnonzero(~shown), ends, level)
+        lowest, highest = _chosen_between(query, found.value[shown])
+        # rows whose interval overlaps that range may be meant too
+        rows = np.flatnonzero(~shown)
+        value = found.value[rows]
+        apart = np.where(np.isnan(value), 0.0, np.maximum(lowest - value, value - highest))
+        low, high = found.intervals(rows[np.argsort(apart, kind="stable")[:MOST_ASKED]], level)
+        reaches = ~((high < lowest) | (low > highest))
+        candidates = rows_kept + (
+            len(rows) if len(rows) > len(reaches) and reaches[-1] else int(np.sum(reaches))
+        )
     return NoisySelection(rows_kept, candidates, rows_kept / candidates)
 
 
@@ -328,17 +336,3 @@ def _chosen_between(query: PickQuery, shown: FloatArray) -> tuple[float, float]:
         return -np.inf, np.inf
     offset = query.limit is not None and query.limit.start
     return float(values.min()), float(values.max()) if offset else np.inf
-
-
-def _reaching(candidates: Candidates, rows: IntArray, ends: tuple[float, float], level: float) -> int:
-    """Number of rows whose interval overlaps a given range.
-
-    The nearest are asked, and if the last of them reaches, all are taken to do so. An end that is not defined may be
-    anywhere.
-    """
-    assert candidates.intervals is not None
-    value, (lowest, highest) = candidates.value[rows], ends
-    apart = np.where(np.isnan(value), 0.0, np.maximum(lowest - value, value - highest))
-    low, high = candidates.intervals(rows[np.argsort(apart, kind="stable")[:MOST_ASKED]], level)
-    reaches = ~((high < lowest) | (low > highest))
-    return len(rows) if len(rows) > len(reaches) and reaches[-1] else int(np.sum(reaches))

@@ -332,24 +332,20 @@ class Composite:
         half = z * self.noise()
         low, high = self.middle - half, self.middle + half
         if self.quotient is not None:
-            return self._fieller(self.quotient, (low, high), z)
+            # Fieller's interval where the denominator is near 0, else that of the delta method.
+            delta_low, delta_high = low, high
+            above, between, below = self.quotient.noise(_noise)
+            low, high = fieller(self.quotient.above, self.quotient.below, above, between, below, z)
+            if self.slope.weight_variance is not None:
+                margin = z * np.sqrt(np.maximum(self.slope.weight_variance, 0.0))
+                low = self.middle - np.hypot(self.middle - low, margin)
+                high = self.middle + np.hypot(high - self.middle, margin)
+            near = np.abs(self.quotient.below) < FAR * np.sqrt(below)
+            return np.where(near, low, delta_low), np.where(near, high, delta_high)
         if self.near is None or not len(self.near.value):
             return low, high
         shift, stretch = self._near_zero(self.near, z)
         return self.middle + shift - half * stretch, self.middle + shift + half * stretch
-
-    def _fieller(
-        self, sides: Sides, delta: tuple[FloatArray, FloatArray], z: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Fieller's interval where the denominator is near 0, else that of the delta method."""
-        above, between, below = sides.noise(_noise)
-        low, high = fieller(sides.above, sides.below, above, between, below, z)
-        if self.slope.weight_variance is not None:
-            margin = z * np.sqrt(np.maximum(self.slope.weight_variance, 0.0))
-            low = self.middle - np.hypot(self.middle - low, margin)
-            high = self.middle + np.hypot(high - self.middle, margin)
-        near = np.abs(sides.below) < FAR * np.sqrt(below)
-        return np.where(near, low, delta[0]), np.where(near, high, delta[1])
 
     def _near_zero(self, near: Denominators, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By how much intervals move and grow since a denominator is near 0; NaN where one may be 0."""

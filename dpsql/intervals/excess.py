@@ -333,18 +333,6 @@ ExcessLines = tuple[IntArray, FloatArray, FloatArray]
 the part of the table's rows that the sum is over."""
 
 
-def excess_lines(key: MeasuredTerm, weights: Weights, beyond: ValuesBeyondBounds) -> ExcessLines:
-    """The lines of one term; where its view counts no rows, all of the excess may be in each group."""
-    counting = rows_term(key.answered.plan, key.term)
-    scale = key.answered.errors.release.scales.get(beyond.of)
-    counted = beyond.counted if scale is None else float(scale.rows)
-    share = np.ones(len(weights.cell))
-    if counting is not None and counted is not None:
-        rows = np.maximum(key.answered.totals[counting][weights.cell], 1.0)
-        share = np.minimum(rows / max(1.0, counted), 1.0)
-    return weights.number, weights.weight, share
-
-
 def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyondBounds) -> ErrorComponents:
     """Bias bound of numbers from values beyond a measure's bounds.
 
@@ -383,7 +371,15 @@ def by_measure(
         meta, measure = key.answered.errors.release.meta, key.term.measure
         beyond = meta.excess_of(key.answered.plan.view.of, squared(measure) or measure)
         if beyond is not None and len(weights.cell):
-            lines = excess_lines(key, weights, beyond)
+            # The lines of one term; where its view counts no rows, all of the excess may be in each group.
+            counting = rows_term(key.answered.plan, key.term)
+            scale = key.answered.errors.release.scales.get(beyond.of)
+            counted = beyond.counted if scale is None else float(scale.rows)
+            share = np.ones(len(weights.cell))
+            if counting is not None and counted is not None:
+                rows = np.maximum(key.answered.totals[counting][weights.cell], 1.0)
+                share = np.minimum(rows / max(1.0, counted), 1.0)
+            lines = weights.number, weights.weight, share
             measures.setdefault(measure, (replace(beyond, measure=measure), []))[1].append(lines)
     yield from measures.values()
 

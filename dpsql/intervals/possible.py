@@ -25,7 +25,6 @@ too. Intervals meet what is possible; where nothing bounds the error it is all t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +141,10 @@ def quotient_range(
         )
     low, high = np.zeros(len(number)), np.zeros(len(number))
     for key, weights in above_numbers.terms.items():
-        match = _divisor_of(key, divisors)
+        # The denominator's term whose rows a numerator's term is made of, and their quotient's ends.
+        candidates = ((divisor, _quotient_ends(key, divisor[0])) for divisor in divisors)
+        matches = [(divisor, ends) for divisor, ends in candidates if ends is not None]
+        match = min(matches, key=lambda match: match[1].high - match[1].low, default=None)
         if match is None:
             provable[weights.number[weights.weight != 0]] = False
             continue
@@ -179,13 +181,6 @@ def _divisors(numbers: LinearNumbers) -> tuple[list[Divisor], IntArray, FloatArr
         first += len(order)
     none = np.zeros(0, np.int64)
     return divisors, np.concatenate([none, *number]), np.concatenate([np.zeros(0), *weight])
-
-
-def _divisor_of(key: MeasuredTerm, divisors: Sequence[Divisor]) -> tuple[Divisor, Between] | None:
-    """The denominator's term whose rows a numerator's term is made of, and their quotient's ends."""
-    candidates = ((divisor, _quotient_ends(key, divisor[0])) for divisor in divisors)
-    matches = [(divisor, ends) for divisor, ends in candidates if ends is not None]
-    return min(matches, key=lambda match: match[1].high - match[1].low, default=None)
 
 
 def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:

@@ -404,17 +404,16 @@ def _error(
         noise = answered.errors.spread(rows, below - at, boxes)
         # about the step's own share: what all rows have in common moves no share
         share = min(max(float(below @ counts) / total, 0.0), 1.0) if total > 0 else at
-        return math.hypot(noise, _share_error(rows, below - share, answered))
+        # Standard error, beyond the noise, of a weighted sum of counts: groups and rows that bounding left out.
+        term = MeasuredTerm(0, answered, Term("count"))
+        moved = Weights(np.zeros(len(rows), np.int64), rows, below - share)
+        beyond = beyond_noise(LinearNumbers(1, {term: moved})) if len(rows) else None
+        return math.hypot(
+            noise,
+            0.0 if beyond is None else math.sqrt(float((beyond.scale + beyond.spread + beyond.tail)[0])),
+        )
 
     return error
-
-
-def _share_error(rows: npt.NDArray[np.int64], weights: FloatArray, answered: TermEstimates) -> float:
-    """Standard error, beyond the noise, of a weighted sum of counts: groups and rows that bounding left out."""
-    term = MeasuredTerm(0, answered, Term("count"))
-    moved = Weights(np.zeros(len(rows), np.int64), rows, weights)
-    beyond = beyond_noise(LinearNumbers(1, {term: moved})) if len(rows) else None
-    return 0.0 if beyond is None else math.sqrt(float((beyond.scale + beyond.spread + beyond.tail)[0]))
 
 
 def _values(

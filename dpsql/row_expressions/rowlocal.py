@@ -386,7 +386,18 @@ def public_select(text: str) -> Query:
         )
     inner = {str(cte.alias).lower() for cte in tree.find_all(exp.CTE)}
     for node in tree.walk():
-        _check_public(node)
+        name = type(node).__name__
+        if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
+            name = str(node.this).lower()
+            pure = name in NAMED_OVER_PUBLIC_ROWS
+        else:
+            pure = name in OVER_PUBLIC_ROWS
+        if not pure or (isinstance(node, exp.Column) and not node.table and node.name.lower() in NOT_COLUMNS):
+            shown = node.name if isinstance(node, exp.Column) else name.lower()
+            raise CatalogError(
+                f"{shown} is not on the list of pure functions",
+                hint="a public table is the same whenever it is read",
+            )
     reads: dict[str, None] = {}
 
     def with_place(node: Node) -> Node:
@@ -402,21 +413,6 @@ def public_select(text: str) -> Query:
         )
 
     return Query(write(tree.transform(with_place), {}), tuple(reads))
-
-
-def _check_public(node: Node) -> None:
-    name = type(node).__name__
-    if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
-        name = str(node.this).lower()
-        pure = name in NAMED_OVER_PUBLIC_ROWS
-    else:
-        pure = name in OVER_PUBLIC_ROWS
-    if not pure or (isinstance(node, exp.Column) and not node.table and node.name.lower() in NOT_COLUMNS):
-        shown = node.name if isinstance(node, exp.Column) else name.lower()
-        raise CatalogError(
-            f"{shown} is not on the list of pure functions",
-            hint="a public table is the same whenever it is read",
-        )
 
 
 def trusted_select(text: str) -> Query:

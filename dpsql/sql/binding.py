@@ -432,7 +432,18 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
         truth = condition(binding, node.this, not node.expression.this)
         return complement(truth) if negated else truth
     if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
-        return condition(binding, _tuples(node), negated)
+        # (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, so that a and b may lie on two axes.
+        names = node.this.expressions
+        rows = []
+        for row in node.expressions:
+            values = row.expressions if isinstance(row, exp.Tuple) else [row]
+            if len(values) != len(names):
+                raise refusal(
+                    ProgrammingError, "the tuples of an IN differ in length", at=node, clause="WHERE"
+                )
+            equal = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(names, values, strict=True)]
+            rows.append(exp.and_(*equal))
+        return condition(binding, exp.or_(*rows), negated)
     if _is_case(node):
         return _case(binding, node, negated)
     if _of_null(node):
@@ -546,16 +557,3 @@ def _case(binding: Binding, node: Node, negated: bool) -> Condition:
     if otherwise is not None:
         conditions.append(every([reached, asked(otherwise)]))
     return some(conditions)
-
-
-def _tuples(node: exp.In) -> Node:
-    """(a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, so that a and b may lie on two axes."""
-    names = node.this.expressions
-    rows = []
-    for row in node.expressions:
-        values = row.expressions if isinstance(row, exp.Tuple) else [row]
-        if len(values) != len(names):
-            raise refusal(ProgrammingError, "the tuples of an IN differ in length", at=node, clause="WHERE")
-        equal = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(names, values, strict=True)]
-        rows.append(exp.and_(*equal))
-    return exp.or_(*rows)

@@ -321,7 +321,14 @@ def rewritten(builder: Builder, node: Node) -> Node:
         if node == group:
             return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
     if parse.is_error_call(node):
-        return _error_column(builder, node)
+        # DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others.
+        error, inner, level = error_call(node)
+        form = form_of(rewritten(builder, inner.copy()), builder.forms())
+        if form is not None and not builder.context.carries:
+            return builder.column(builder.draft.value(ErrorOf(error, form, level)))
+        for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
+            argument.replace(rewritten(builder, argument))
+        return node
     if parse.is_aggregate(node) and any(map(finer_groups.is_of_answer, node.find_all(exp.Column))):
         if builder.binding.within != TRUE:  # the count of partners would be of all rows
             reason = "an answer's column is aggregated over rows where a measure is NULL or is not"
@@ -357,15 +364,4 @@ def rewritten(builder: Builder, node: Node) -> Node:
                 argument.replace(rewritten(builder, argument))
         else:
             child.replace(rewritten(builder, child))
-    return node
-
-
-def _error_column(builder: Builder, node: Node) -> Node:
-    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
-    error, inner, level = error_call(node)
-    form = form_of(rewritten(builder, inner.copy()), builder.forms())
-    if form is not None and not builder.context.carries:
-        return builder.column(builder.draft.value(ErrorOf(error, form, level)))
-    for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
-        argument.replace(rewritten(builder, argument))
     return node

@@ -277,7 +277,11 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     for projection in select.expressions:
         if parse.aggregates(projection) and not isinstance(projection, exp.Alias):
             projection.replace(parse.named(projection.copy(), parse.output_name(projection)))
-    people_columns = _own_columns(select, remaining, people)
+    # Columns of the people's table in what stays of the SELECT.
+    clauses = (select.args.get(key) for key in ("group", "having", "order"))
+    expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]
+    columns = [column for expression in expressions for column in expression.find_all(exp.Column)]
+    people_columns = [column for column in columns if people.table.column(column.name) is not None]
     for call in _calls(select):
         call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
     joins = [*(member.select.args.get("joins") or [])]
@@ -320,11 +324,3 @@ def _plain(rows: Node) -> bool:
         and not any(parse.aggregates(projection) for projection in rows.expressions)
         and not any(part.find(exp.Select) for part in parse.conjuncts(rows.args.get("where")))
     )
-
-
-def _own_columns(select: exp.Select, remaining: list[Node], people: _PeopleSource) -> list[exp.Column]:
-    """Columns of the people's table in what stays of the SELECT."""
-    clauses = (select.args.get(key) for key in ("group", "having", "order"))
-    expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]
-    columns = [column for expression in expressions for column in expression.find_all(exp.Column)]
-    return [column for column in columns if people.table.column(column.name) is not None]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dpsql.catalog.tables import PublicGuess
     from dpsql.curator.confirm import Mark
     from dpsql.curator.design import CatalogDesign
-    from dpsql.curator.draft import CatalogDraft, CuratorChoices, DroppedColumn, Sketch
+    from dpsql.curator.draft import CuratorChoices, DroppedColumn, Sketch
 
 
 SELECTED = ("refuse", "allow")
@@ -117,7 +117,15 @@ def init(
         "dropped": [column._asdict() for column in drafted.dropped], "unmatched": list(drafted.unmatched),
         "unread": list(drafted.unread),
     }  # fmt: skip
-    return CommandOutput(value, _draft_text(output, drafted))
+    keys = "1 foreign key" if drafted.foreign_keys == 1 else f"{drafted.foreign_keys} foreign keys"
+    lines = [f"wrote {output}: {drafted.open} places to confirm, {keys} found"]
+    lines += [*drafted.unread, *drafted.unmatched]
+    lines += drafted.notes
+    lines += [f"{drafted.question} If not, pass --unit TABLE.KEY."] if drafted.question else []
+    lines += [] if drafted.design is None else _design_lines(drafted.design)
+    lines += _dropped_lines(drafted.dropped)
+    lines += [f"next: dpsql confirm {output}"] if drafted.open else []
+    return CommandOutput(value, "\n".join(lines))
 
 
 def _refuse_lost_lines(sketch: Sketch, source: Path, *, skipped: bool) -> None:
@@ -145,18 +153,6 @@ def _questions() -> Path | None:
     prompt = "A file with your questions in SQL, each ended by `;` (empty: first views)"
     answer = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
     return Path(answer).expanduser() if answer else None
-
-
-def _draft_text(output: Path, drafted: CatalogDraft) -> str:
-    keys = "1 foreign key" if drafted.foreign_keys == 1 else f"{drafted.foreign_keys} foreign keys"
-    lines = [f"wrote {output}: {drafted.open} places to confirm, {keys} found"]
-    lines += [*drafted.unread, *drafted.unmatched]
-    lines += drafted.notes
-    lines += [f"{drafted.question} If not, pass --unit TABLE.KEY."] if drafted.question else []
-    lines += [] if drafted.design is None else _design_lines(drafted.design)
-    lines += _dropped_lines(drafted.dropped)
-    lines += [f"next: dpsql confirm {output}"] if drafted.open else []
-    return "\n".join(lines)
 
 
 SHOWN = 12

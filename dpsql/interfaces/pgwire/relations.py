@@ -122,24 +122,22 @@ def fill(
         values = [[_value(row.get(column), kind) for row in rows] for column, kind in stored.items()]
         unnested = ", ".join(f"unnest(?)::{STORED.get(kind, 'VARCHAR')}" for kind in stored.values())
         connection.execute(f'INSERT INTO "{name}" SELECT {unnested}', values)
-    connection.execute(
-        "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)",
-        [*map(list, zip(*_type_names(), strict=True))],
-    )
-    if star.definitions:
-        connection.executemany("INSERT INTO key_texts VALUES (?, ?)", star.definitions)
-
-
-def _type_names() -> list[tuple[int, str, str]]:
-    """(OID, name as format_type gives it, spelling) of every type and each of its spellings."""
+    # (OID, name as format_type gives it, spelling) of every type and each of its spellings.
     head, *lines = _postgres()["pg_type"]
     places = [head.index(name) for name in ("oid", "typname", "typelem", "typcategory")]
     types = {int(line[places[0]]): (line[places[1]], int(line[places[2]]), line[places[3]]) for line in lines}
-    names = {}
+    type_oids, long_names, spellings = list[int](), list[str](), list[str]()
     for oid, (name, element, category) in types.items():
         base = types[element][0] if category == "A" and element in types else name
-        names[oid] = LONG_TYPES.get(base, base) + ("[]" if base != name else "")
-    return [(oid, name, spelling) for oid, name in names.items() for spelling in {name, types[oid][0]}]
+        long_name = LONG_TYPES.get(base, base) + ("[]" if base != name else "")
+        for spelling in {long_name, name}:
+            type_oids, long_names = [*type_oids, oid], [*long_names, long_name]
+            spellings.append(spelling)
+    connection.execute(
+        "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)", [type_oids, long_names, spellings]
+    )
+    if star.definitions:
+        connection.executemany("INSERT INTO key_texts VALUES (?, ?)", star.definitions)
 
 
 def _value(value: Any, domain: str) -> Any:

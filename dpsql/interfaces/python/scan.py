@@ -112,7 +112,16 @@ def bind(sql: str, parameters: Parameters | None) -> str:
     if parameters is None:
         return sql
     if isinstance(parameters, Mapping):
-        return _bind_named(sql, parameters)
+        pieces = []
+        for token in TOKEN.finditer(sql):
+            if token.lastgroup != "named":
+                pieces.append(token.group())
+                continue
+            name = token.group()[1:]
+            if name not in parameters:
+                raise ProgrammingError(f"there is no value for :{name}", hint="add it to the mapping")
+            pieces.append(literal(parameters[name]))
+        return "".join(pieces)
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise ProgrammingError(
             "parameters are neither a sequence nor a mapping", hint="pass a tuple or a dict"
@@ -129,19 +138,6 @@ def bind(sql: str, parameters: Parameters | None) -> str:
     if waiting:
         marks = len(parameters) - len(waiting)
         raise ProgrammingError(f"there are {marks} ? marks and {len(parameters)} values")
-    return "".join(pieces)
-
-
-def _bind_named(sql: str, parameters: Mapping[str, Any]) -> str:
-    pieces = []
-    for token in TOKEN.finditer(sql):
-        if token.lastgroup != "named":
-            pieces.append(token.group())
-            continue
-        name = token.group()[1:]
-        if name not in parameters:
-            raise ProgrammingError(f"there is no value for :{name}", hint="add it to the mapping")
-        pieces.append(literal(parameters[name]))
     return "".join(pieces)
 
 

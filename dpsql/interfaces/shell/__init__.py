@@ -328,7 +328,20 @@ def _command(line: str, state: ShellState) -> str:
     if name == "q":
         raise Stop
     if name == "i":
-        return _run_file(argument.strip(), state)
+        # Run a script that may run others, so many deep and no deeper.
+        path = argument.strip()
+        if not path:
+            raise InterfaceError("\\i needs a file")
+        if state.depth >= MAX_NESTED_FILES:
+            raise InterfaceError(
+                f"files run files more than {MAX_NESTED_FILES} deep", hint="does one run itself?"
+            )
+        state.depth += 1
+        try:
+            run_pieces(read_file(path), state)
+        finally:
+            state.depth -= 1
+        return ""
     if name not in TABLE:
         import difflib
 
@@ -338,22 +351,6 @@ def _command(line: str, state: ShellState) -> str:
             hint=f"did you mean \\{near[0]}?" if near else "\\? lists them",
         )
     return TABLE[name].run(state, argument)
-
-
-def _run_file(path: str, state: ShellState) -> str:
-    """Run a script that may run others, so many deep and no deeper."""
-    if not path:
-        raise InterfaceError("\\i needs a file")
-    if state.depth >= MAX_NESTED_FILES:
-        raise InterfaceError(
-            f"files run files more than {MAX_NESTED_FILES} deep", hint="does one run itself?"
-        )
-    state.depth += 1
-    try:
-        run_pieces(read_file(path), state)
-    finally:
-        state.depth -= 1
-    return ""
 
 
 def run_text(text: str, state: ShellState) -> int:

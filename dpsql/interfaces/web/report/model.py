@@ -206,7 +206,17 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
     meta = release.axes[axis]
     step = -(-meta.leaves // MOST_BARS)
     starts = np.arange(0, meta.leaves, step)
-    counts = np.add.reduceat(_marginal(release, statistic, position), starts)
+    # Estimates of one axis's leaves over everything else, from the stored nodes.
+    tree = release.tree(statistic.axes[position])
+    root_conditions = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
+    text = f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id} WHERE "
+    among = [f"n{position + 1} BETWEEN 0 AND {tree.size - 1}", "estimate IS NOT NULL"]
+    rows = release.read(
+        text + " AND ".join([*among, *root_conditions]), (), lambda cursor: cursor.fetchnumpy()
+    )
+    by_node = np.zeros(tree.size)
+    by_node[np.asarray(rows["node"], np.int64)] = statistic.in_units(rows["estimate"])
+    counts = np.add.reduceat(np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64), starts)
     few, low, high = _ends(release, statistic, position, np.arange(meta.leaves) // step)
     names = [first for first, _ in axis_labels(release, axis).ends]
     special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
@@ -246,17 +256,3 @@ def _ends(
         for side in ends
     )
     return few, low, high
-
-
-def _marginal(release: Release, statistic: StatisticMeta, position: int) -> FloatArray:
-    """Estimates of one axis's leaves over everything else, from the stored nodes."""
-    tree = release.tree(statistic.axes[position])
-    root_conditions = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
-    text = f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id} WHERE "
-    among = [f"n{position + 1} BETWEEN 0 AND {tree.size - 1}", "estimate IS NOT NULL"]
-    rows = release.read(
-        text + " AND ".join([*among, *root_conditions]), (), lambda cursor: cursor.fetchnumpy()
-    )
-    by_node = np.zeros(tree.size)
-    by_node[np.asarray(rows["node"], np.int64)] = statistic.in_units(rows["estimate"])
-    return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)
