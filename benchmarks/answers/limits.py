@@ -30,7 +30,7 @@ import dpsql
 from benchmarks.figures import Figures
 from dpsql.errors import Error
 from dpsql.federation.session import open_session
-from dpsql.interfaces.python.scan import InputPiece
+from dpsql.interfaces.python.dbapi import InputPiece
 from dpsql.interfaces.shell import ShellState, evaluate
 from dpsql.release.request import LIMIT
 from dpsql.results.render import render

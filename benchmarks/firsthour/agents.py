@@ -24,7 +24,7 @@ from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, statements
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.federation.session import open_session
 from dpsql.interfaces.agents import ClaimFile, check_report, tools
-from dpsql.interfaces.questions import groupings, headlines
+from dpsql.interfaces.python.describe import groupings, headlines
 
 ASKED, CELLS = 40, 4
 

@@ -31,7 +31,7 @@ from dpsql.curator.confirm import confirm_file, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import Error
-from dpsql.executor.predict import HALF
+from dpsql.executor.engine import HALF
 from dpsql.results.result import Result
 from tests.rehearsal.generator import drawn_knobs, generate
 from tests.rehearsal.published import QUIET, draft, published

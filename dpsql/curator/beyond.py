@@ -24,7 +24,7 @@ from dpsql.central.content import excess_meta
 from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan, law_of
 from dpsql.contributions.rehearsal import Guess
-from dpsql.executor.predict import HALF
+from dpsql.executor.engine import HALF
 from dpsql.release.format import RowsBeyondBound, ValuesBeyondBounds
 
 ROWS = float(1 << 30)

@@ -41,7 +41,7 @@ from dpsql.planner.axis_query import key_list
 from dpsql.planner.block import Block
 from dpsql.planner.plan import ReleaseView as AskedView
 from dpsql.planner.plan import ViewPlan, make_plan, no_view, place
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.release import open_release
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement

@@ -54,7 +54,7 @@ from dpsql.curator.rehearsal import (
     hopeless,
 )
 from dpsql.errors import CatalogError, Error, PrivacyError
-from dpsql.executor.predict import PredictedColumn, predict
+from dpsql.executor.engine import PredictedColumn, predict
 from dpsql.ledger.store import budget_report
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import AxisWorkload

@@ -31,7 +31,7 @@ from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.rehearsal import Crowds, Guess, chosen_tables, evenly, ordinary_leaves
 from dpsql.curator.dry_release import Priced, Rehearsal, dry_answerer, rehearse
 from dpsql.errors import Error, InterfaceError
-from dpsql.executor.predict import PredictedColumn, predict
+from dpsql.executor.engine import PredictedColumn, predict
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
@@ -40,7 +40,7 @@ from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Noisy, Ratio, one
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import Box, ReleaseView, presence, views_of
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.release import Release
 from dpsql.tree import FloatArray
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
 from dpsql.planner.axis_query import AxisCells, masks
 from dpsql.planner.block import Block, Linear, Noisy, is_summed, one
-from dpsql.planner.terms import TRUE, Condition, Every, Predicate, Some, Term
+from dpsql.planner.schema import TRUE, Condition, Every, Predicate, Some, Term
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT
 
@@ -82,12 +82,12 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
         return []
     axes = ", ".join(release.axes[i].name for i in view.axes) or "no axis"
     lines = [f"view {view.name}: {view.cells} cells over {axes}"]
-    cut = {each.axis: each for each in interpolated(plan, list(answered.totals), release)}
+    cut = interpolated(plan, list(answered.totals), release)
     sums = sums_of(answered, next(iter(answered.totals)), release) if answered.totals else []
     for position, axis in enumerate(view.axes):
         words = cells_words(plan.cells[position])
         if position in cut:
-            bins, share = cut[position].bins, cut[position].share
+            bins, share = cut[position]
             words += f" ({bins} bin{'s' * (bins > 1)} cut: {share:.0%} of what is taken is interpolated)"
         nodes = (
             _nodes_words(axis_nodes_json(sums[0], position, release), plan.cells[position]) if sums else ""
@@ -103,20 +103,9 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
     return lines
 
 
-class NodeSum(NamedTuple):
-    """Node combinations whose stored estimates, times their weights, add up to a part of a term.
-
-    Args:
-        statistic: id of the statistic.
-        factor: of the estimates in the term's units.
-        part: where they are stored, and with which masks.
-        axes: the nodes of each axis.
-    """
-
-    statistic: int
-    factor: float
-    part: Sum
-    axes: tuple[AxisNodes, ...]
+NodeSum = tuple[int, float, Sum, tuple[AxisNodes, ...]]
+"""Node combinations whose stored estimates, times their weights, add up to a part of a term: id of the statistic,
+factor of the estimates in the term's units, where they are stored and with which masks, and the nodes of each axis."""
 
 
 def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeSum]:
@@ -131,7 +120,7 @@ def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeS
         for part in release.reading(read.statistic).terms(masks):
             axes = [axis_nodes(plan, i, [read.box], [part], release) for i in range(len(plan.cells))]
             factor = read.factor * part.weight * release.statistics[read.statistic].step
-            sums.append(NodeSum(read.statistic, factor, part, tuple(axes)))
+            sums.append((read.statistic, factor, part, tuple(axes)))
     return sums
 
 
@@ -140,10 +129,10 @@ def axis_nodes_json(node_sum: NodeSum, position: int, release: Release) -> list[
 
     `measured` is null where the strategy's rows are no single intervals.
     """
-    statistic = release.statistics[node_sum.statistic]
-    nodes = node_sum.axes[position].nodes
+    number, _, part, axes = node_sum
+    statistic, nodes = release.statistics[number], axes[position].nodes
     groups, weights = nodes.group.tolist(), nodes.weight.tolist()
-    if position in node_sum.part.listed:
+    if position in part.listed:
         return [
             {"group": g, "number": n, "weight": w}
             for g, n, w in zip(groups, nodes.node.tolist(), weights, strict=True)
@@ -340,9 +329,10 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
 
 
 def _sum_json(node_sum: NodeSum, answered: TermEstimates, release: Release) -> dict[str, Any]:
-    axes = [axis_nodes_json(node_sum, i, release) for i in range(len(node_sum.axes))]
+    statistic, factor, _, nodes_of_axes = node_sum
+    axes = [axis_nodes_json(node_sum, i, release) for i in range(len(nodes_of_axes))]
     return {
-        "measure": release.statistics[node_sum.statistic].measure, "factor": node_sum.factor,
+        "measure": release.statistics[statistic].measure, "factor": factor,
         "axes": [
             {"axis": release.axes[axis].name, "leaves": release.axes[axis].leaves, "nodes": nodes}
             for axis, nodes in zip(answered.plan.view.axes, axes, strict=True)
@@ -355,10 +345,11 @@ def _combinations(
     node_sum: NodeSum, answered: TermEstimates, release: Release
 ) -> list[dict[str, Any]] | None:
     """The node combinations of every row: places in the axes' lists, weight, and the stored estimate."""
-    index, lists = answered.errors.index, [axis.nodes for axis in node_sum.axes]
+    statistic, _, part, axes = node_sum
+    index, lists = answered.errors.index, [axis.nodes for axis in axes]
     places = [
         [np.flatnonzero(nodes.group == g) for g in range(axis.groups)]
-        for nodes, axis in zip(lists, node_sum.axes, strict=True)
+        for nodes, axis in zip(lists, axes, strict=True)
     ]
     rows = [
         [of_axis[i[row]] for of_axis, i in zip(places, index, strict=True)]
@@ -368,11 +359,11 @@ def _combinations(
     if release.min_people or sum(math.prod(len(each) for each in row) for row in rows) > MOST_NODES:
         return None
     # a combination without a line has the estimate 0
-    columns = [f"n{i + 1}" for i in range(len(node_sum.axes))]
-    wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
+    columns = [f"n{i + 1}" for i in range(len(axes))]
+    wanted = [np.unique(axis.nodes.node).tolist() for axis in axes]
     where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
-    picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
-    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
+    picked = ", ".join([*columns, release.estimate(statistic)])
+    sql = f"SELECT {picked} FROM {part.table}_{statistic} WHERE {where or 'true'}"
     found: dict[tuple[int, ...], float] = defaultdict(float)
     found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
     return [

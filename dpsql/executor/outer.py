@@ -142,17 +142,17 @@ class OuterStatement:
         return max((relation.min_people for relation in self.relations), default=0)
 
     @Lazy
-    def _judged(self) -> small_numbers.Judged:
+    def _judged(self) -> readings.Judged:
         """The rows by the rule of small numbers; those of a block alone were judged when it was answered."""
         rows = self._unjudged.rows
         if not self._min_people or self.statement.direct:
-            return small_numbers.Judged(rows, [], {})
+            return readings.Judged(rows, [], {})
         columns = [
             forms if self._settled(forms) else self._columns[number]
             for number, forms in enumerate(self.statement.forms)
         ]
         lines = self._in_order if any(isinstance(column, LineageColumns) for column in columns) else []
-        return small_numbers.judge(rows, lines, columns, self.statement.carriers, self.relations)
+        return readings.judge(rows, lines, columns, self.statement.carriers, self.relations)
 
     @Lazy
     def _unseen(self) -> tuple[readings.BoolArray, ...]:
@@ -542,7 +542,7 @@ class OuterStatement:
                 check()
                 numbers = composite(probe.column, keys[block.start : block.stop], self.relations)
                 values += probe.error.column(numbers, level)
-            values = small_numbers.of_shown(values, probe.column, keys, self.relations)
+            values = readings.of_shown(values, probe.column, keys, self.relations)
             columns = [[row[0] for row in keys], values]
             tables.append(
                 AnswerRelation(f"dp_error_{number}", ("k", "e"), ("UBIGINT", probe.error.type), columns)

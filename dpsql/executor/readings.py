@@ -1,4 +1,6 @@
-"""Two readings of a number that depends on how many groups there are: all groups of the domain, or those that are seen.
+"""Two rules over the rows of an outer statement: both readings of numbers of groups, and the rule of small numbers.
+
+A number that depends on how many groups there are is of all groups of the domain, or of those that are seen.
 
 A release shows every group of a declared domain, also months in which nobody bought anything, and cannot tell an empty
 group from a small one. DuckDB over the raw rows averages over the groups that have a row. So an average over groups, a
@@ -12,17 +14,22 @@ are seen they are one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.executor.relation import Relation
+from dpsql.executor.small_numbers import few_left, people_of
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR, quantile
 from dpsql.planner.axis_query import key_list
-from dpsql.planner.block import is_form, one
+from dpsql.planner.block import Form, Linear, is_form, one
 from dpsql.planner.notes import Note
+from dpsql.planner.schema import Term
+from dpsql.release.request import check
+from dpsql.sql.carry import STEP, WHOLE, LineageColumns, place_of
+from dpsql.sql.dependence import Unknown
 
 BoolArray = npt.NDArray[np.bool_]
 Row = tuple[Any, ...]
@@ -162,3 +169,159 @@ def combined_errors(
             values[c] = None if not sign or place is None else widest(row[c], others[place][c], sign)
         out.append(tuple(values))
     return out
+
+
+class Verdict(NamedTuple):
+    """A number of an outer statement: whether it is hidden; else its value where the groups' hidden ones are in it."""
+
+    hidden: bool
+    total: float | None = None
+
+
+SHOWN, HIDDEN = Verdict(False), Verdict(True)
+
+
+def verdict(column: LineageColumns, row: Row, blocks: Sequence[Relation]) -> Verdict:
+    """Judge one number of an outer statement by the cells that it follows.
+
+    Args:
+        column: where its cells are in the row.
+        row: of a statement that carries cells, which saw no hidden number.
+        blocks: the blocks' answers.
+    """
+    if column.extreme is not None:
+        members = [tuple(value.values()) for value in row[column.at[0]] or ()]
+        return HIDDEN if any(verdict(column.member, m, blocks).hidden for m in members) else SHOWN
+    cells = row[column.at[0]] or []
+    if any(_is_hidden(cell, blocks) for cell in cells):
+        return _sum_of_groups(cells, blocks) if column.follows.plain else HIDDEN
+    if column.follows.near:
+        return SHOWN
+    # of a share both sides are judged: by its derivatives it is always a difference
+    places = (0,) if column.follows.quotient is None else (3, 6)
+    pairs = [(row[column.at[i]] or [], row[column.at[i + 1]] or []) for i in places]
+    return HIDDEN if any(_leaves_few(*lists, blocks) for lists in pairs) else SHOWN
+
+
+def of_shown(
+    errors: list[Any], column: LineageColumns, rows: Sequence[Row], blocks: Sequence[Relation]
+) -> list[Any]:
+    """Errors of numbers inside of a statement, NULL of those that are hidden, or that hold hidden ones."""
+    if not any(block.min_people for block in blocks):
+        return errors
+    verdicts = [verdict(column, row, blocks) for row in rows]
+    return [error if judged == SHOWN else None for error, judged in zip(errors, verdicts, strict=True)]
+
+
+def _is_hidden(cell: int, blocks: Sequence[Relation]) -> bool:
+    (block, value, _), row = place_of(cell % STEP), cell // STEP
+    subject = blocks[block].block.values[value].subject
+    return subject is not None and bool(blocks[block].hidden(subject)[row])
+
+
+def _sum_of_groups(cells: Sequence[int], blocks: Sequence[Relation]) -> Verdict:
+    """A SUM over different groups of one column of one block, with its hidden ones, if their people are k or more."""
+    (block, value, part), *others = {place_of(cell % STEP) for cell in cells}
+    numbers, rows = blocks[block], [cell // STEP for cell in cells]
+    form = numbers.block.values[value]
+    answered = numbers.answered_for(form)
+    same = others or part != WHOLE or len(set(rows)) < len(rows)  # two blocks may count the same people
+    if same or answered is None or not isinstance(form, Linear) or len(form.terms) != 1:
+        return HIDDEN
+    people = float(np.sum(people_of(form.terms[0], answered).people[rows]))
+    return (
+        Verdict(False, float(np.sum(answered.value(form)[rows]))) if people >= numbers.min_people else HIDDEN
+    )
+
+
+def _leaves_few(cells: Sequence[int], weights: Sequence[float], blocks: Sequence[Relation]) -> bool:
+    """True if numbers of several blocks, or several values of one, are taken from each other and leave few people."""
+    net: dict[int, float] = {}
+    for cell, weight in zip(cells, weights, strict=True):
+        net[cell] = net.get(cell, 0.0) + float("nan" if weight is None else weight)
+    largest = max(map(abs, net.values()), default=0.0)
+    net = {cell: weight for cell, weight in net.items() if not abs(weight) <= ROUNDING * largest}
+    if len({cell % STEP for cell in net}) < 2:
+        return False  # groups of one column are apart
+    left: list[tuple[Term, float, Any]] = []
+    for cell, weight in net.items():
+        (block, value, part), row = place_of(cell % STEP), cell // STEP
+        form = blocks[block].block.values[value]
+        answered = blocks[block].answered_for(form)
+        for term, factor in form.sides[max(0, part - 1)].weights if answered is not None else ():
+            left.append((term, weight * factor, people_of(term, answered).people[row]))  # type: ignore[arg-type]
+    return bool(few_left(left, max(block.min_people for block in blocks)))
+
+
+ROUNDING = 1e-9
+"""Part of the largest weight that is rounding of weights which cancel."""
+
+
+class Judged(NamedTuple):
+    """Rows of an outer statement by the rule.
+
+    Args:
+        rows: the answer's, with hidden numbers NULL, and sums of groups with their hidden ones.
+        lines: the same with the cells that they follow; None where not known, empty where no column follows any.
+        hidden: for each column that noise moves, which of its numbers are hidden.
+    """
+
+    rows: list[Row]
+    lines: list[Row | None]
+    hidden: dict[int, list[bool]]
+
+
+Judgeable = Mapping[int, Form] | LineageColumns | Unknown | None
+"""A column by the forms of its blocks, by its cells, by nothing that is known, or without noise."""
+
+
+def judge(
+    rows: Sequence[Row], lines: Sequence[Row | None], columns: Sequence[Judgeable], carriers: Sequence[int],
+    blocks: Sequence[Relation],
+) -> Judged:  # fmt: skip
+    """Judge every number of an outer statement.
+
+    Args:
+        rows: the answer's, which no hidden number of a block was in; the blocks' row numbers follow the columns.
+        lines: the same with their cells; empty where no column has any.
+        columns: for each column what is known of it.
+        carriers: the block of each of these row numbers.
+        blocks: the blocks' answers.
+    """
+    values, followed = [list(row) for row in rows], [None if line is None else list(line) for line in lines]
+    hidden = {c: [False] * len(rows) for c, column in enumerate(columns) if column is not None}
+    for c, r in ((c, r) for c in hidden for r in range(len(rows))):
+        check()
+        column, line = columns[c], lines[r] if lines else None
+        if isinstance(column, LineageColumns):
+            judged = HIDDEN if line is None else verdict(column, line, blocks)
+        else:
+            judged = _of_groups(column or {}, zip(carriers, rows[r][len(columns) :], strict=False), blocks)
+        if judged == SHOWN:
+            continue
+        values[r][c], hidden[c][r] = judged.total, judged.hidden
+        changed = followed[r] if followed else None
+        if isinstance(column, LineageColumns) and changed is not None:
+            changed[c] = judged.total
+            if judged.total is not None:  # hidden cells have no weight in what DuckDB saw
+                changed[column.at[1]] = [1.0] * len(changed[column.at[1]])
+    return Judged(
+        list(map(tuple, values)), [None if line is None else tuple(line) for line in followed], hidden
+    )
+
+
+def _of_groups(
+    column: Mapping[int, Form] | Unknown,
+    groups: Iterable[tuple[int, int | None]],
+    blocks: Sequence[Relation],
+) -> Verdict:
+    """A number of rows of blocks: by its form, else by all numbers of these rows, or of all where it is of no row."""
+    places = [(blocks[block], block, row) for block, row in groups]
+    if isinstance(column, Unknown) and not places:
+        return HIDDEN if any(block.conceals for block in blocks) else SHOWN
+    for numbers, block, row in places:
+        subjects = [value.subject for value in numbers.block.values]
+        forms = subjects if isinstance(column, Unknown) else [column.get(block)]
+        if row is not None and any(form is not None and numbers.hidden(form)[row] for form in forms):
+            return HIDDEN
+    return SHOWN

@@ -27,7 +27,7 @@ from dpsql.matrices.model import Sum
 from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
 from dpsql.planner.block import Linear, ShapePlans
 from dpsql.planner.plan import Box, ViewPlan, presence
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.release import Release
 from dpsql.release.format import UNIT
 from dpsql.tree import Tree, cover

@@ -55,8 +55,7 @@ from dpsql.planner.plan import (
     wanted_view,
 )
 from dpsql.planner.quantiles import Prefix, quantiles, quantiles_of
-from dpsql.planner.schema import Schema
-from dpsql.planner.terms import TRUE, Expression, Term
+from dpsql.planner.schema import TRUE, Expression, Schema, Term
 from dpsql.release import Release
 from dpsql.release.format import AxisMeta
 from dpsql.sql.added import shifted
@@ -338,7 +337,9 @@ class Relation:
             kind, prefixes = self.prefixes.get(form, ("DOUBLE", []))
             of = error.of_quantile
             kind = kind if error.takes_level else error.type
-            return kind, None if of is None or not prefixes else [of(prefix, level) for prefix in prefixes]
+            return kind, None if of is None or not prefixes else [
+                of(prefix.ends, level) for prefix in prefixes
+            ]
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
             return error.type, None

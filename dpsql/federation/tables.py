@@ -76,12 +76,8 @@ class TakenAxis:
         return self.release.tree(self.number)
 
 
-@dataclass(frozen=True)
-class MadeStatistic:
-    """A statistic and its leaf estimates, integers in units of 2^-20, shape of its axes."""
-
-    meta: StatisticMeta
-    leaves: IntArray
+MadeStatistic = tuple[StatisticMeta, IntArray]
+"""A statistic and its leaf estimates, integers in units of 2^-20, shape of its axes."""
 
 
 def release_in_memory(
@@ -104,10 +100,10 @@ def release_in_memory(
     described = replace(
         meta,
         axes=tuple(axis.meta for axis in axes),
-        statistics=tuple(replace(s.meta, id=i) for i, s in enumerate(statistics)),
+        statistics=tuple(replace(statistic, id=i) for i, (statistic, _) in enumerate(statistics)),
         covariances=(),  # ids are other ones; `readings` hold all pairs
     )
-    size = max((prod(axes[a].tree.size for a in statistic.meta.axes) for statistic in statistics), default=0)
+    size = max((prod(axes[a].tree.size for a in statistic.axes) for statistic, _ in statistics), default=0)
     if size > MOST_NUMBERS:
         raise _too_large(size)
     connection = duckdb.connect(":memory:", config=LOCKDOWN)
@@ -116,8 +112,8 @@ def release_in_memory(
             # read through its release: it is checked, and its file is not opened again by name
             columns = AXIS | {column.name: column.type for column in axis.meta.columns}
             create_table(connection, f"axis_{i}", axis.release.atoms_as_text(axis.number), columns)
-        for s, statistic in enumerate(statistics):
-            nodes = node_sums(statistic.leaves, [axes[a].tree for a in statistic.meta.axes])
+        for s, (statistic, leaves) in enumerate(statistics):
+            nodes = node_sums(leaves, [axes[a].tree for a in statistic.axes])
             create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
     except duckdb.OutOfMemoryException as error:
         raise _too_large(size) from error
@@ -468,9 +464,7 @@ def release_of(tables: Sequence[ViewTable], meta: Meta) -> Release:
         for measure, described in table.measures.items():
             step = family_step([(where, table.values[measure])])
             units = to_units(table.values[measure] / step)
-            statistics.append(
-                MadeStatistic(replace(described, view=table.view, axes=where, step=step), units)
-            )
+            statistics.append((replace(described, view=table.view, axes=where, step=step), units))
         for (a, b), pieces in table.errors.items():
             readings[numbers[a], numbers[b]] = PooledReading(pieces, table.shape)
     return release_in_memory(meta, axes, statistics, readings)

@@ -46,8 +46,7 @@ from typing import Any, NamedTuple
 from dpsql.errors import Error, InterfaceError, visible
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.python.describe import describe
-from dpsql.interfaces.questions import well_answered
+from dpsql.interfaces.python.describe import describe, well_answered
 from dpsql.release.promises import promise_words
 from dpsql.release.request import Request
 from dpsql.results.render import NUMBERS, plain

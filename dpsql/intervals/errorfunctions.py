@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol, overload
@@ -40,6 +41,7 @@ from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray
 
 LAPLACE_KURTOSIS = 3.0
+NORMAL, DAY = 1.959964, timedelta(days=1)
 FAR = 10.0
 """Standard errors between a denominator and 0 from which the delta method is good enough."""
 
@@ -255,14 +257,17 @@ class Estimated(Protocol):
         """Share of the rows beyond the contribution bound; NaN where it is not measured, or noise hides it."""
 
 
-class RunningCounts(Protocol):
-    """Noisy counts along a column, of which a quantile is one value."""
+QuantileEnds = Callable[[float], tuple[Any, Any]]
+"""A level -> the interval of a quantile of one group, None where nothing bounds an end."""
 
-    def ends(self, level: float) -> tuple[Any, Any]:
-        """The interval of the quantile, None where nothing bounds it."""
 
-    def stderr(self) -> float | None:
-        """Its standard error; None where it has none."""
+def quantile_stderr(ends: QuantileEnds, level: float) -> float | None:
+    """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
+    low, high = ends(DEFAULT_LEVEL)
+    if low is None or high is None or isinstance(low, str | bool):
+        return None
+    width: timedelta | float = high - low
+    return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
 
 
 def nullable(values: FloatArray) -> list[float | None]:
@@ -367,7 +372,7 @@ class ErrorFunction:
         of: estimated numbers and a level -> one value for each; NaN where it is not defined.
         takes_level: whether a level may follow the value in SQL.
         parts: by the name that may follow the value in SQL instead.
-        of_quantile: running counts of one group and a level -> its value of a quantile; None where it has none.
+        of_quantile: intervals of one group's quantile and a level -> its value; None where it has none.
         compares: whether it takes two values and is a function of their difference.
         type: DuckDB's type of its values.
     """
@@ -375,7 +380,7 @@ class ErrorFunction:
     summary: str
     of: Callable[[Estimated, float], FloatArray]
     takes_level: bool = False
-    of_quantile: Callable[[RunningCounts, float], Any] | None = None
+    of_quantile: Callable[[QuantileEnds, float], Any] | None = None
     parts: Mapping[str, ErrorFunction] = field(default_factory=dict)
     compares: bool = False
     type: str = "DOUBLE"
@@ -526,7 +531,7 @@ PARTS = {
     "noise": ErrorFunction(
         "noise drawn, and noise of a reported column's channel; for quantiles, MIN and MAX the whole error",
         _noise,
-        of_quantile=lambda prefix, level: prefix.stderr(),
+        of_quantile=quantile_stderr,
     ),
     "channel": ErrorFunction(
         "the channel of a reported column alone", _part(lambda covariance: covariance.channel)
@@ -551,19 +556,17 @@ PARTS = {
 STDERR = ErrorFunction(
     "half of the 95% interval divided by 1.96, NULL where an end is open; or the standard error of one part",
     _stderr, parts=PARTS,
-    of_quantile=lambda prefix, level: prefix.stderr(),
+    of_quantile=quantile_stderr,
 )  # fmt: skip
 LOW = ErrorFunction(
     "low end of the interval that covers the exact answer over all rows with this chance",
-    _low, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[0],
+    _low, takes_level=True, of_quantile=lambda ends, level: ends(level)[0],
 )  # fmt: skip
-HIGH = ErrorFunction(
-    "its high end", _high, takes_level=True, of_quantile=lambda prefix, level: prefix.ends(level)[1]
-)
+HIGH = ErrorFunction("its high end", _high, takes_level=True, of_quantile=lambda ends, level: ends(level)[1])
 MODEL_BOUND = ErrorFunction(
     "the most that cutting a bin may add; a part of the interval",
     lambda numbers, level: numbers.interpolation_bound(),
-    of_quantile=lambda prefix, level: 0.0,
+    of_quantile=lambda ends, level: 0.0,
 )
 BIAS_HINT = ErrorFunction(
     "approximate share of rows that bounding left out; NULL where it was not measured, or noise hides it",

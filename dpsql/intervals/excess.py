@@ -83,7 +83,7 @@ from dpsql.intervals.linear import MeasuredTerm, Weights
 from dpsql.intervals.reads import total_rows, value_bounds
 from dpsql.planner.axis_query import FloatArray, IntArray, WeightedValues, classes_taken, has_unlisted
 from dpsql.planner.plan import ReleaseView, one_group, plan_of_leaves
-from dpsql.planner.terms import Condition, Term, every, in_domain
+from dpsql.planner.schema import Condition, Term, every, in_domain
 from dpsql.release import Release
 from dpsql.release.format import RowsBeyondBound, UnitsBeyondBound, ValuesBeyondBounds
 from dpsql.release.reports import BIT, TASTE, UNSEEN

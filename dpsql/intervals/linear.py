@@ -33,7 +33,7 @@ from dpsql.matrices.model import UNKNOWN, Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Linear
 from dpsql.planner.plan import Box
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.release import Release
 from dpsql.release.promises import independent
 from dpsql.release.request import blocks, check

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
@@ -45,7 +45,7 @@ from dpsql.planner.axis_query import (
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import UNKNOWN, AxisQuery, bounds_of
 from dpsql.planner.plan import ViewPlan, wanted_view
-from dpsql.planner.terms import Condition, Expression, Term
+from dpsql.planner.schema import Condition, Expression, Term
 from dpsql.release import Release
 from dpsql.row_expressions import identifier as quoted
 
@@ -340,30 +340,19 @@ def _edges(plan: ViewPlan, place: int, group: int, release: Release) -> str:
     return ", ".join(shown) + (f" (the last holds {last[0]}, where it ends)" if last else "")
 
 
-@dataclass(frozen=True)
-class Interpolated:
-    """Cut bins of one axis.
-
-    Args:
-        axis: its position in the view.
-        bins: bins of which a part is taken.
-        share: part of all that is taken on this axis which lies in them, counted in bins.
-    """
-
-    axis: int
-    bins: int
-    share: float
-
-
-def interpolated(plan: ViewPlan, terms: Sequence[Term], release: Release) -> tuple[Interpolated, ...]:
+def interpolated(plan: ViewPlan, terms: Sequence[Term], release: Release) -> dict[int, tuple[int, float]]:
     """The cut axes of a plan, over all groups and conditions; OTHER is no bin.
 
     Args:
         plan: the plan.
         terms: what it answers.
         release: an open release.
+
+    Returns:
+        Position of an axis in the view -> bins of which a part is taken, and the part of all that is taken on this axis
+        which lies in them, counted in bins.
     """
-    cut_axes = []
+    cut_axes = {}
     for axis, taken in _cut_masks(plan, terms):
         bins, other = [mask.copy() for mask in taken], release.axes[plan.view.axes[axis]].other_leaf
         for mask in bins:
@@ -372,10 +361,8 @@ def interpolated(plan: ViewPlan, terms: Sequence[Term], release: Release) -> tup
         leaves = {int(leaf) for cut_mask in partly for leaf in np.nonzero(cut_mask)[1]}
         if leaves:
             inside = sum(float(mask[cut_mask].sum()) for mask, cut_mask in zip(bins, partly, strict=True))
-            cut_axes.append(
-                Interpolated(axis, len(leaves), inside / sum(float(mask.sum()) for mask in taken))
-            )
-    return tuple(cut_axes)
+            cut_axes[axis] = len(leaves), inside / sum(float(mask.sum()) for mask in taken)
+    return cut_axes
 
 
 def _cut_masks(plan: ViewPlan, terms: Sequence[Term]) -> Iterator[tuple[int, list[FloatArray]]]:
@@ -400,15 +387,6 @@ def unlisted_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
     return names
 
 
-def overall(cut: Sequence[Interpolated]) -> float:
-    """The part of all that is taken, over all axes together, that lies in cut bins.
-
-    >>> overall([Interpolated(0, 1, 0.5), Interpolated(1, 2, 0.5)])
-    0.75
-    """
-    return 1.0 - float(np.prod([1.0 - axis.share for axis in cut])) if cut else 0.0
-
-
 def cut_notes(
     plan: ViewPlan, terms: Sequence[Term], cuts: Mapping[Term, CutMass], release: Release
 ) -> list[str]:
@@ -417,8 +395,8 @@ def cut_notes(
     unlisted = unlisted_axes(plan, terms, release)
     if not (cut or mixed or unlisted) or not terms:
         return []
-    names = {each: release.axes[plan.view.axes[each.axis]].name for each in cut}
-    axes = ", ".join(f"{each.bins} bin{'s' * (each.bins > 1)} of {names[each]}" for each in cut)
+    names = {axis: release.axes[plan.view.axes[axis]].name for axis in cut}
+    axes = ", ".join(f"{bins} bin{'s' * (bins > 1)} of {names[axis]}" for axis, (bins, _) in cut.items())
     why = [f"{axes} cut: interpolating them"] if axes else []
     why += [f"rows of unlisted values of {name}, which may be meant or not," for name in unlisted]
     why += [f"bins of {mixed} have several values: spreading these evenly"] if mixed else []
@@ -474,7 +452,7 @@ def finer_note(plan: ViewPlan, block: Block, terms: Sequence[Term], release: Rel
     Returns:
         A clause that names a view with more leaves and what it lacks, or the line of YAML that gives one.
     """
-    cut = {axis.axis for axis in interpolated(plan, terms, release)} | set(_mixed(plan, terms))
+    cut = {*interpolated(plan, terms, release), *_mixed(plan, terms)}
     coarse = {plan.view.axes[place]: release.axes[plan.view.axes[place]] for place in cut}
     places = {
         (axis.path, axis.table, axis.columns[0].column): axis for axis in coarse.values() if axis.columns

@@ -36,7 +36,7 @@ from dpsql.intervals.excess import has_values_beyond
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, WeightedValues, reach, special_leaves
-from dpsql.planner.terms import TRUE, conjuncts, in_domain
+from dpsql.planner.schema import TRUE, conjuncts, in_domain
 
 ROWS = 1 << 40
 """More than the rows of any block's answers."""

@@ -51,7 +51,7 @@ from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Noisy
 from dpsql.planner.plan import Box, ReleaseView, ViewPlan, presence
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.request import blocks, take
 

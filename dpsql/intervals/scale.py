@@ -90,7 +90,7 @@ from dpsql.intervals.possible import moves
 from dpsql.intervals.reads import value_bounds
 from dpsql.planner.axis_query import NEAR, FloatArray, IntArray, special_leaves
 from dpsql.planner.plan import presence
-from dpsql.planner.terms import Condition, Term
+from dpsql.planner.schema import Condition, Term
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import MeasureScale, RelativeError, ScaleMeta
 from dpsql.release.reports import UNDECLARED_ROWS

@@ -1,7 +1,7 @@
 """Planning: from the blocks of a bound statement to the views of a release that can answer them.
 
-    schema          tables, keys and axes of a release, and information_schema
-    terms, block    columns, conditions, noisy terms and forms of a block, free of parser types
+    schema          tables, keys and axes of a release, information_schema; columns, conditions and terms of a block
+    block           forms of a block's values, free of parser types
     axis_query      predicates and groups, evaluated on an axis table -> coverage of leaves
     leaf_values     values that the leaves of an axis stand for
     plan            leaves on each axis, disjoint boxes

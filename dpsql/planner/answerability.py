@@ -52,8 +52,7 @@ from dpsql.planner.axis_query import FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import UNKNOWN
 from dpsql.planner.plan import ReleaseView, ViewPlan, one_group, plan_of_leaves, used_columns, views_of
-from dpsql.planner.schema import INFORMATION, Listing, Schema, data_type
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import INFORMATION, Listing, Schema, Term, data_type
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import KeyListMeta
 from dpsql.row_expressions import identifier as quoted

@@ -28,7 +28,7 @@ from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.errors import DataError
 from dpsql.executor.run import run
 from dpsql.planner.leaf_values import PLACEHOLDER, UNKNOWN, AxisQuery, bounds_of, leaf_values
-from dpsql.planner.terms import Comparison, Expression, Predicate
+from dpsql.planner.schema import Comparison, Expression, Predicate
 from dpsql.release import AxisMeta, Release
 from dpsql.release.format import OTHER, KeyListMeta
 from dpsql.row_expressions import identifier as quoted

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar, cast
 
 from dpsql.intervals.errorfunctions import ErrorFunction
-from dpsql.planner.terms import ColumnRef, Condition, Expression, Term
+from dpsql.planner.schema import ColumnRef, Condition, Expression, Term
 from dpsql.release import Release
 from dpsql.release.request import current
 

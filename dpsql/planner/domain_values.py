@@ -25,8 +25,16 @@ from dpsql.planner.block import Block, CatalogValue
 from dpsql.planner.leaf_values import AxisQuery, leaf_values, truth_sql
 from dpsql.planner.notes import Note
 from dpsql.planner.plan import ReleaseView, ViewPlan, has_partner, no_view, partner_column, requires_partner
-from dpsql.planner.schema import Schema
-from dpsql.planner.terms import ColumnRef, Condition, Expression, Predicate, conjuncts, every, predicates
+from dpsql.planner.schema import (
+    ColumnRef,
+    Condition,
+    Expression,
+    Predicate,
+    Schema,
+    conjuncts,
+    every,
+    predicates,
+)
 from dpsql.release import Release
 from dpsql.release.format import ColumnMeta
 

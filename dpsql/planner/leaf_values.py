@@ -27,7 +27,7 @@ from typing import NamedTuple
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
 from dpsql.errors import NotSupportedError
-from dpsql.planner.terms import Expression, Predicate
+from dpsql.planner.schema import Expression, Predicate
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted

@@ -40,7 +40,7 @@ from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entr
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import Expression, Predicate, Term
+from dpsql.planner.schema import Expression, Predicate, Term
 from dpsql.release import Release
 from dpsql.release.format import OTHER, AxisMeta, ColumnMeta, MeasureScale, Meta, RowsBeyondBound, ScaleMeta
 from dpsql.row_expressions import identifier

@@ -24,8 +24,7 @@ from dpsql.executor.run import run
 from dpsql.planner import axis_query
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
-from dpsql.planner.schema import Schema
-from dpsql.planner.terms import (
+from dpsql.planner.schema import (
     FALSE,
     TRUE,
     Always,
@@ -33,6 +32,7 @@ from dpsql.planner.terms import (
     Condition,
     Expression,
     Predicate,
+    Schema,
     Term,
     conjuncts,
     every,

@@ -21,9 +21,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,47 +37,20 @@ from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.block import Block, CatalogValue, one
 from dpsql.planner.leaf_values import leaf_values
 from dpsql.planner.plan import Box
-from dpsql.planner.schema import Schema
-from dpsql.planner.terms import TRUE, Expression, Predicate, Term, every, of_leaves
+from dpsql.planner.schema import TRUE, Expression, Predicate, Schema, Term, every, of_leaves
 from dpsql.release import ColumnMeta, Release
 from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted
 
-LEVEL, NORMAL = 0.95, 1.959964
-"""A standard error is that of a normal value with the same interval."""
-DAY = timedelta(days=1)
+NORMAL = 1.959964
 
 
-class Steps(Protocol):
-    """Ordered steps along which counts are accumulated."""
-
-    def value(self, step: int, part: float) -> Any:
-        """The first value of a step at which so much of its count is reached."""
-
-    def bounds(self, step: int) -> tuple[Any, Any]:
-        """The least and the largest value that a row counted in a step may have."""
+Steps = tuple[Callable[[int, float], Any], Callable[[int], tuple[Any, Any]]]
+"""Ordered steps along which counts are accumulated: the first value of a step at which so much of its count is reached,
+and the least and the largest value that a row counted in a step may have."""
 
 
-class ValueSteps(NamedTuple):
-    """Each value is a step.
-
-    Args:
-        values: in order.
-        first, last: for each value those between which a row may lie: the ends of its leaf.
-    """
-
-    values: Sequence[Any]
-    first: Sequence[int]
-    last: Sequence[int]
-
-    def value(self, step: int, part: float) -> Any:
-        return self.values[step]
-
-    def bounds(self, step: int) -> tuple[Any, Any]:
-        return self.values[self.first[step]], self.values[self.last[step]]
-
-
-class LeafSteps(NamedTuple):
+def leaf_steps(release: Release, source: str, leaves: Sequence[int]) -> Steps:
     """Each leaf is a step.
 
     Args:
@@ -87,23 +59,25 @@ class LeafSteps(NamedTuple):
         leaves: numbers of the leaves.
     """
 
-    release: Release
-    source: str
-    leaves: Sequence[int]
-
-    def value(self, step: int, part: float) -> Any:
-        leaf, size = self.leaves[step], self._size(step)
+    def value(step: int, part: float) -> Any:
+        leaf, sql = leaves[step], f"SELECT COUNT(*) FROM ({source})"
+        size = int(release.kept((sql, leaf), lambda: run(release, sql, (leaf,)).rows[0][0]))
         offset = min(max(math.ceil(part * size) - 1, 0), size - 1)
-        sql = f"SELECT v FROM ({self.source}) ORDER BY v LIMIT 1 OFFSET {offset}"
-        return run(self.release, sql, (leaf,)).rows[0][0]
+        return run(release, f"SELECT v FROM ({source}) ORDER BY v LIMIT 1 OFFSET {offset}", (leaf,)).rows[0][
+            0
+        ]
 
-    def bounds(self, step: int) -> tuple[Any, Any]:
-        return self.value(step, 0.0), self.value(step, 1.0)
+    return value, lambda step: (value(step, 0.0), value(step, 1.0))
 
-    def _size(self, step: int) -> int:
-        """Number of values in a leaf."""
-        leaf, sql = self.leaves[step], f"SELECT COUNT(*) FROM ({self.source})"
-        return int(self.release.kept((sql, leaf), lambda: run(self.release, sql, (leaf,)).rows[0][0]))
+
+def value_steps(values: Sequence[Any], first: Sequence[int], last: Sequence[int]) -> Steps:
+    """Each value is a step.
+
+    Args:
+        values: in order.
+        first, last: for each value those between which a row may lie: the ends of its leaf.
+    """
+    return lambda step, part: values[step], lambda step: (values[first[step]], values[last[step]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +129,7 @@ class Prefix:
         step = int(np.searchsorted(self.running, wanted))
         count = self.counts[step]
         share = 1.0 - (self.sums[step] - wanted) / count if count > 0 else 0.0
-        return self.steps.value(step, float(min(max(share, 0.0), 1.0)))
+        return self.steps[0](step, float(min(max(share, 0.0), 1.0)))
 
     def ends(self, level: float) -> tuple[Any, Any]:
         """The interval of the value; None of a group of nobody, and where nothing bounds the counts' error.
@@ -171,8 +145,8 @@ class Prefix:
         low, high = (self._first(sign * z) for sign in (1.0, -1.0))
         if low is None or high is None:
             return None, None
-        ends = self.steps.bounds(low)[0], self.steps.bounds(high)[1]
-        return ends[0] if self._inside[0] else None, ends[1] if self._inside[1] else None
+        bounds = self.steps[1]
+        return bounds(low)[0] if self._inside[0] else None, bounds(high)[1] if self._inside[1] else None
 
     @property
     def _inside(self) -> tuple[bool, bool]:
@@ -194,14 +168,6 @@ class Prefix:
             return bool(above[step] + errors * self.error(step) + (small if errors > 0 else -large) >= 0)
 
         return min(bisect_left(range(steps), True, key=reached), steps - 1)
-
-    def stderr(self) -> float | None:
-        """Half of the 95% interval over 1.96: of a normal value its standard error; in days of dates and times."""
-        low, high = self.ends(LEVEL)
-        if low is None or high is None or isinstance(low, str | bool):
-            return None
-        width = high - low
-        return (width / DAY if isinstance(width, timedelta) else float(width)) / (2 * NORMAL)
 
 
 Ask = Callable[[Block, Expression], tuple[Sequence[list[Any]], Sequence[str], TermEstimates]]
@@ -248,7 +214,12 @@ def quantiles(
             wanted = [values.truth(predicate) for predicate in question.filters]
             source = f"SELECT {column.sql} AS v FROM {rows} WHERE {' AND '.join(['leaf = ?', *wanted])}"
             return rising.type, _prefixes(
-                known, keys, columns, answered, outside, lambda leaves, *_: LeafSteps(release, source, leaves)
+                known,
+                keys,
+                columns,
+                answered,
+                outside,
+                lambda leaves, *_: leaf_steps(release, source, leaves),
             )
     columns, types, answered = ask(_along(column, column, block), column)
     return types[-2], _prefixes(known, keys, columns, answered, outside, _values(column))
@@ -418,10 +389,10 @@ def _error(
 
 def _values(
     column: Expression,
-) -> Callable[[Sequence[Any], npt.NDArray[np.int64], TermEstimates], ValueSteps]:
+) -> Callable[[Sequence[Any], npt.NDArray[np.int64], TermEstimates], Steps]:
     """Steps of single values, which know the ends of the leaf that they lie in."""
 
-    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: TermEstimates) -> ValueSteps:
+    def steps(values: Sequence[Any], rows: npt.NDArray[np.int64], answered: TermEstimates) -> Steps:
         plan = answered.plan
         position = next(i for i, question in enumerate(plan.questions) if column in question.groups)
         cells = plan.cells[position]
@@ -429,6 +400,6 @@ def _values(
         leaves = [leaf_of[group] for group in answered.errors.index[position][rows].tolist()]
         last = {leaf: place for place, leaf in enumerate(leaves)}
         first = {leaf: len(leaves) - 1 - place for place, leaf in enumerate(reversed(leaves))}
-        return ValueSteps(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
+        return value_steps(values, [first[leaf] for leaf in leaves], [last[leaf] for leaf in leaves])
 
     return steps

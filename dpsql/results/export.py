@@ -58,7 +58,7 @@ from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import AxisQuery, bounds_of
 from dpsql.planner.notes import Note, bias_notes, reported_notes
 from dpsql.planner.plan import ReleaseView, ViewPlan, needed_measures, views_of
-from dpsql.planner.terms import TRUE, Term
+from dpsql.planner.schema import TRUE, Term
 from dpsql.progress import Progress, Stage
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.promises import FREE, promise_words

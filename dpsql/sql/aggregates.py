@@ -23,11 +23,11 @@ from dpsql.planner.block import (
     multiplied,
     one,
 )
-from dpsql.planner.terms import TRUE, Condition, Predicate, Term, complement, conjuncts, every, in_domain
+from dpsql.planner.schema import TRUE, Condition, Predicate, Term, complement, conjuncts, every, in_domain
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding, condition, declared_measures, expression
 from dpsql.sql.parse import refusal
-from dpsql.sql.paths import check_call
+from dpsql.sql.semijoin import check_call
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 

@@ -18,8 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.planner.schema import Schema, SchemaTable
-from dpsql.planner.terms import (
+from dpsql.planner.schema import (
     FALSE,
     TRUE,
     Bound,
@@ -28,16 +27,18 @@ from dpsql.planner.terms import (
     Condition,
     Expression,
     Predicate,
+    Schema,
+    SchemaTable,
     complement,
     every,
     predicates,
     some,
 )
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.arithmetic import Kind, finite, kind_of_type, typed
 from dpsql.sql.from_clause import RowRelation, column_of
 from dpsql.sql.parse import Span, bottom_up, placed, refusal, span
-from dpsql.sql.paths import Paths
+from dpsql.sql.semijoin import Paths
+from dpsql.sql.statement import Kind, finite, kind_of_type, typed
 
 DIALECT = sqlglot.Dialect.get_or_raise("duckdb")
 """Made once: its name would make it anew for every expression."""

@@ -13,7 +13,7 @@ cells of its argument for all rows, and the call becomes a look-up of the row's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -36,7 +36,7 @@ from dpsql.sql.dependence import (
     final_parts,
     noisy_lineages,
 )
-from dpsql.sql.follow import chooses, extreme, follow, moves, verbatim
+from dpsql.sql.follow import FromRelation, NameScope, Output, chooses, extreme, follow, moves, verbatim
 from dpsql.sql.statement import ADDED, AT, Statement
 
 BLOCKS, VALUES = 2**12, 2**12
@@ -124,15 +124,6 @@ class Carried:
     wide: bool
 
 
-@dataclass
-class Output:
-    """Columns that a query yields, with their derivatives, and reasons for missing rows."""
-
-    names: list[str]
-    follows: list[Dependence]
-    picked: str = ""
-
-
 def carry(statement: Statement) -> Carried:
     """The statement that carries the cells of its columns.
 
@@ -173,60 +164,6 @@ def carry(statement: Statement) -> Carried:
 def emitted(value: int, follows: NoisyLineage, start: int) -> LineageColumns:
     """A column whose parts stand from some place on."""
     return LineageColumns(value, follows, tuple(range(start, start + len(final_parts(follows)))))
-
-
-class FromRelation(NamedTuple):
-    """A relation in FROM: its alias, and how each of its columns moves."""
-
-    alias: str
-    columns: dict[str, Dependence]
-    picked: str
-
-
-@dataclass
-class NameScope:
-    """Names that the expressions of one SELECT may use."""
-
-    carrier: Carrier
-    sources: list[FromRelation]
-    scope: dict[str, Output]
-    rows: str = ""
-    groups: str = ""
-    own: dict[str, Node] = field(default_factory=dict)
-
-    def picked(self, over: bool) -> str:
-        """Reason why a noisy value chose the rows that an aggregate sees, or a window, which sees those after
-        HAVING."""
-        return self.groups or self.rows if over else self.rows
-
-    def column(self, node: exp.Column) -> Dependence:
-        """Lineage of a column; a name that no source has is one of the select list's."""
-        name, table = node.name.lower(), node.table.lower()
-        for source in self.sources:
-            if table in ("", source.alias.lower()) and name in source.columns:
-                return source.columns[name]
-        inner = self.own.get(name)
-        return follow(inner, replace(self, own={})) if inner is not None else None
-
-    def subquery(self, node: exp.Subquery) -> Dependence:
-        """Lineage of a scalar subquery: its cells are those of the same query once more."""
-        copy = node.this.copy()
-        output = self.carrier.query(copy, self.scope, 0)
-        follows = output.follows[0] if output.follows else None
-        if output.picked:
-            return Unknown(f"in a subquery {output.picked}")
-        if not isinstance(follows, NoisyLineage):
-            return follows
-        text = copy.sql(dialect="duckdb")
-        return follows.mapped(lambda column: f"(SELECT {column} FROM ({text}) AS dp_scalar)")
-
-    def spelled(self, node: Node) -> Node:
-        """An expression with the select list's names replaced by what they stand for."""
-        return parse.expand_aliases(
-            node,
-            self.own,
-            lambda column: any(column.name.lower() in source.columns for source in self.sources),
-        )
 
 
 class Pick(NamedTuple):
@@ -293,7 +230,7 @@ class Carrier:
         }
         if limited and order and any(c.name.lower() in noisy for c in order.find_all(exp.Column)):
             picked = picked or PICKED
-            self.picks.append(Pick(node, "order", NameScope(self, [], scope)))
+            self.picks.append(Pick(node, "order", NameScope(self.query, [], scope)))
         return Output(names, self._hidden(dependences, last), picked)
 
     def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[tuple[Node, Output]], str]:
@@ -312,7 +249,7 @@ class Carrier:
     def _select(self, select: Node, scope: dict[str, Output], last: int) -> Output:
         """A SELECT; with `last` below 0 nothing is projected, for the texts are those of its own columns."""
         sources = [self._source(relation, scope) for relation in parse.relations(select)]
-        sight = NameScope(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
+        sight = NameScope(self.query, sources, scope, next((s.picked for s in sources if s.picked), ""))
         self._errors(select, "where", sight)
         where = select.args.get("where")
         joins = select.args.get("joins") or []

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.planner.block import CatalogValue, Linear, Value, one
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding
 from dpsql.sql.from_clause import FromColumns, RowRelation, equal_by_name, holds_rows, is_row_level, resolve

@@ -15,13 +15,13 @@ Where the choice of rows or branches hangs on noise there is no derivative, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from dpsql.row_expressions.expression import Node
-from dpsql.sql.arithmetic import unguarded
+from dpsql.sql import parse
 from dpsql.sql.dependence import (
     EMPTY,
     NOWHERE,
@@ -38,19 +38,70 @@ from dpsql.sql.dependence import (
     noisy_lineages,
     scaled,
 )
+from dpsql.sql.statement import unguarded
 
 
-class NameResolver(Protocol):
-    """Names that an expression may use."""
+@dataclass
+class Output:
+    """Columns that a query yields, with their derivatives, and reasons for missing rows."""
+
+    names: list[str]
+    follows: list[Dependence]
+    picked: str = ""
+
+
+class FromRelation(NamedTuple):
+    """A relation in FROM: its alias, and how each of its columns moves."""
+
+    alias: str
+    columns: dict[str, Dependence]
+    picked: str
+
+
+@dataclass
+class NameScope:
+    """Names that the expressions of one SELECT may use; `lineage` follows the columns of a query in a scope."""
+
+    lineage: Callable[[Node, dict[str, Output], int], Output]
+    sources: list[FromRelation]
+    scope: dict[str, Output]
+    rows: str = ""
+    groups: str = ""
+    own: dict[str, Node] = field(default_factory=dict)
 
     def picked(self, over: bool) -> str:
-        """Reason why a noisy value selected the rows of a call or window; empty where none did."""
+        """Reason why a noisy value chose the rows that an aggregate sees, or a window, which sees those after
+        HAVING."""
+        return self.groups or self.rows if over else self.rows
 
     def column(self, node: exp.Column) -> Dependence:
-        """Derivative of a column."""
+        """Lineage of a column; a name that no source has is one of the select list's."""
+        name, table = node.name.lower(), node.table.lower()
+        for source in self.sources:
+            if table in ("", source.alias.lower()) and name in source.columns:
+                return source.columns[name]
+        inner = self.own.get(name)
+        return follow(inner, replace(self, own={})) if inner is not None else None
 
     def subquery(self, node: exp.Subquery) -> Dependence:
-        """Derivative of a scalar subquery's value."""
+        """Lineage of a scalar subquery: its cells are those of the same query once more."""
+        copy = node.this.copy()
+        output = self.lineage(copy, self.scope, 0)
+        follows = output.follows[0] if output.follows else None
+        if output.picked:
+            return Unknown(f"in a subquery {output.picked}")
+        if not isinstance(follows, NoisyLineage):
+            return follows
+        text = copy.sql(dialect="duckdb")
+        return follows.mapped(lambda column: f"(SELECT {column} FROM ({text}) AS dp_scalar)")
+
+    def spelled(self, node: Node) -> Node:
+        """An expression with the select list's names replaced by what they stand for."""
+        return parse.expand_aliases(
+            node,
+            self.own,
+            lambda column: any(column.name.lower() in source.columns for source in self.sources),
+        )
 
 
 def written(node: Node) -> str:
@@ -64,7 +115,7 @@ def verbatim(text: str) -> exp.Var:
     return exp.Var(this=text)
 
 
-def follow(node: Node, names: NameResolver) -> Dependence:
+def follow(node: Node, names: NameScope) -> Dependence:
     """Derivative of an expression with respect to noisy cells.
 
     Args:
@@ -88,12 +139,12 @@ PLAIN = (exp.Column, exp.Subquery, exp.Paren, exp.Alias, exp.Window, exp.Filter,
 """What hands values of blocks on as they are, or adds them up."""
 
 
-def moves(node: Node, names: NameResolver) -> bool:
+def moves(node: Node, names: NameScope) -> bool:
     """True if any part of an expression is noisy."""
     return follow(node, names) is not None
 
 
-def _any_other(node: Node, names: NameResolver) -> Dependence:
+def _any_other(node: Node, names: NameScope) -> Dependence:
     """An operation that has no rule: public if all of its parts are."""
     for operand in node.iter_expressions():
         dependence = follow(operand, names)
@@ -108,11 +159,11 @@ def _called(node: Node) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
-def _same(node: Node, names: NameResolver) -> Dependence:
+def _same(node: Node, names: NameScope) -> Dependence:
     return follow(node.this, names)
 
 
-def _cast(node: exp.Cast, names: NameResolver) -> Dependence:
+def _cast(node: exp.Cast, names: NameScope) -> Dependence:
     dependence = follow(node.this, names)
     number = node.to.this in exp.DataType.NUMERIC_TYPES
     return (
@@ -122,7 +173,7 @@ def _cast(node: exp.Cast, names: NameResolver) -> Dependence:
     )
 
 
-def _rounded(node: Node, names: NameResolver) -> Dependence:
+def _rounded(node: Node, names: NameScope) -> Dependence:
     """A rounding is taken as exact, as long as its digits are known."""
     if any(
         follow(argument, names) is not None
@@ -133,12 +184,12 @@ def _rounded(node: Node, names: NameResolver) -> Dependence:
     return follow(node.this, names)
 
 
-def _negative(node: exp.Neg, names: NameResolver) -> Dependence:
+def _negative(node: exp.Neg, names: NameScope) -> Dependence:
     dependence = follow(node.this, names)
     return scaled(dependence, "-1.0") if isinstance(dependence, NoisyLineage) else dependence
 
 
-def _sides(node: exp.Binary, names: NameResolver) -> tuple[MovingOperand, MovingOperand] | Unknown | None:
+def _sides(node: exp.Binary, names: NameScope) -> tuple[MovingOperand, MovingOperand] | Unknown | None:
     left, right = follow(node.left, names), follow(node.right, names)
     noisy = noisy_lineages([left, right])
     if not isinstance(noisy, list):
@@ -147,7 +198,7 @@ def _sides(node: exp.Binary, names: NameResolver) -> tuple[MovingOperand, Moving
     return MovingOperand(texts[0], left), MovingOperand(texts[1], right)  # type: ignore[arg-type]
 
 
-def _sum(node: exp.Binary, names: NameResolver) -> Dependence:
+def _sum(node: exp.Binary, names: NameScope) -> Dependence:
     sides = _sides(node, names)
     if not isinstance(sides, tuple):
         return sides
@@ -155,7 +206,7 @@ def _sum(node: exp.Binary, names: NameResolver) -> Dependence:
     return added(sides[0], sides[1], sign)
 
 
-def _product(node: exp.Mul, names: NameResolver) -> Dependence:
+def _product(node: exp.Mul, names: NameScope) -> Dependence:
     sides = _sides(node, names)
     if not isinstance(sides, tuple):
         return sides
@@ -166,12 +217,12 @@ def _product(node: exp.Mul, names: NameResolver) -> Dependence:
     return by_delta(left, right, right.text, left.text)
 
 
-def _division(node: exp.Div, names: NameResolver) -> Dependence:
+def _division(node: exp.Div, names: NameScope) -> Dependence:
     sides = _sides(node, names)
     return divided(*sides) if isinstance(sides, tuple) else sides
 
 
-def _function(node: Node, names: NameResolver) -> Dependence:
+def _function(node: Node, names: NameScope) -> Dependence:
     """A function of one noisy value whose derivative is known; other arguments are public."""
     value = node.expression if isinstance(node, exp.Log) and node.expression is not None else node.this
     argument = follow(value, names)
@@ -199,7 +250,7 @@ FUNCTIONS: dict[type[Node], tuple[str, str]] = {
 """Functions by their step and their derivative."""
 
 
-def _cut(node: exp.Greatest | exp.Least, names: NameResolver) -> Dependence:
+def _cut(node: exp.Greatest | exp.Least, names: NameScope) -> Dependence:
     """One noisy value cut at public ones. `e * 0 + c` is a c that the value never lies beyond (`sql.moments`)."""
     operands = [node.this, *node.expressions]
     limits = [limit for limit in map(_limit, operands) if limit is not None]
@@ -227,14 +278,14 @@ def _limit(bound: Node) -> Node | None:
     return constant
 
 
-def _nullif(node: exp.Nullif, names: NameResolver) -> Dependence:
+def _nullif(node: exp.Nullif, names: NameScope) -> Dependence:
     dependence = follow(node.this, names)
     if follow(node.expression, names) is not None:
         return Unknown("NULLIF compares noisy values")
     return dependence
 
 
-def _coalesce(node: exp.Coalesce, names: NameResolver) -> Dependence:
+def _coalesce(node: exp.Coalesce, names: NameScope) -> Dependence:
     """The first that is there. A row that is not there has no cells, a value that noise made NULL has unknown ones."""
     dependences = [follow(argument, names) for argument in (node.this, *node.expressions)]
     return _one_of(dependences, lambda texts: f"COALESCE({', '.join(texts)})")
@@ -273,7 +324,7 @@ def _one_of(dependences: list[Dependence], choose: Callable[[list[str]], str]) -
     return NoisyLineage(cells, None, near, linear=False)
 
 
-def _case(node: exp.Case | exp.If, names: NameResolver) -> Dependence:
+def _case(node: exp.Case | exp.If, names: NameScope) -> Dependence:
     """CASE by what is public picks a derivative too; by noise, one branch beside NULL is shown or not, as in HAVING."""
     branches, subject = _branches(node)
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
@@ -307,14 +358,14 @@ def _branches(node: exp.Case | exp.If) -> tuple[list[Node], Node | None]:
     return [node], None
 
 
-def chooses(node: exp.Case | exp.If, names: NameResolver) -> bool:
+def chooses(node: exp.Case | exp.If, names: NameScope) -> bool:
     """True if a CASE chooses its branch by a noisy value."""
     branches, subject = _branches(node)
     tests = [branch.this for branch in branches] + ([subject] if subject is not None else [])
     return any(moves(test, names) and not _almost_never(test, names, subject) for test in tests)
 
 
-def _almost_never(test: Node, names: NameResolver, subject: Node | None) -> bool:
+def _almost_never(test: Node, names: NameScope, subject: Node | None) -> bool:
     """True if a test asks if a noisy value is exactly something known, as guards of a division do, or if a row
     is there: a linear value is never NULL by noise."""
     test = unguarded(test)
@@ -344,7 +395,7 @@ class Call(NamedTuple):
     rows: str
 
 
-def _opened(node: Node, names: NameResolver) -> Call:
+def _opened(node: Node, names: NameScope) -> Call:
     """A call with its FILTER and OVER taken off."""
     function, layers, rows = node, list[Node](), ""
     while isinstance(function, (exp.Window, exp.Filter)):
@@ -372,7 +423,7 @@ def _opened(node: Node, names: NameResolver) -> Call:
     return Call(function, around, any(isinstance(clause, exp.Window) for clause in layers), rows)
 
 
-def _call(node: Node, names: NameResolver) -> Dependence:
+def _call(node: Node, names: NameScope) -> Dependence:
     call = _opened(node, names)
     argument = unguarded(call.function.this) if isinstance(call.function.this, exp.Expression) else None
     values = [operand for operand in call.function.iter_expressions() if not isinstance(operand, exp.Star)]
@@ -398,7 +449,7 @@ def _call(node: Node, names: NameResolver) -> Dependence:
     return rule(call, value)
 
 
-def extreme(node: Node, names: NameResolver) -> Extreme | None:
+def extreme(node: Node, names: NameScope) -> Extreme | None:
     """MIN or MAX over the noisy values of groups that no noise chose; None of any other expression."""
     node = unguarded(node)
     if not isinstance(node, (exp.Filter, exp.Min, exp.Max)):

@@ -21,7 +21,6 @@ from dpsql.row_expressions.expression import Node
 from dpsql.sql import parse
 from dpsql.sql.added import leave_out_added
 from dpsql.sql.aggregates import error_call, form_of
-from dpsql.sql.arithmetic import Kind, finite, kind, kind_of_type, typed
 from dpsql.sql.binding import COMPARED, DIALECT
 from dpsql.sql.dialects import SERIES, fold_clock, map_fields, name_columns, native, read_series
 from dpsql.sql.finer_groups import Inner
@@ -30,7 +29,17 @@ from dpsql.sql.per_person import map_people
 from dpsql.sql.select import build
 from dpsql.sql.semijoin import count_members
 from dpsql.sql.spellings import normal, spread_sets
-from dpsql.sql.statement import Context, RewrittenQuery, Scope, Statement
+from dpsql.sql.statement import (
+    Context,
+    Kind,
+    RewrittenQuery,
+    Scope,
+    Statement,
+    finite,
+    kind,
+    kind_of_type,
+    typed,
+)
 
 
 def split_statement(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:

@@ -9,17 +9,15 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
-from dpsql.planner.terms import TRUE, Condition, Predicate, Term, every
+from dpsql.planner.schema import TRUE, Condition, Predicate, Term, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
-from dpsql.sql.arithmetic import kind
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
 from dpsql.sql.from_clause import bind_from, resolve
 from dpsql.sql.moments import expand_moment
-from dpsql.sql.paths import check_tests, find_paths
-from dpsql.sql.semijoin import join_members
-from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope
+from dpsql.sql.semijoin import check_tests, find_paths, join_members
+from dpsql.sql.statement import AT, BlockDraft, Context, RewrittenQuery, Scope, kind
 
 
 @dataclass

@@ -21,11 +21,10 @@ from sqlglot import exp
 
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import carry
-from dpsql.sql.arithmetic import unguarded
 from dpsql.sql.dependence import NoisyLineage, final_parts
-from dpsql.sql.follow import follow
+from dpsql.sql.follow import NameScope, follow
 from dpsql.sql.parse import add_test, group_keys, ordinal
-from dpsql.sql.statement import ADDED, Statement
+from dpsql.sql.statement import ADDED, Statement, unguarded
 
 TURNED: dict[type[Node], int] = {exp.GT: 1, exp.GTE: 1, exp.LT: -1, exp.LTE: -1}
 """Comparisons, and the sign that their left side less their right side has where they are true."""
@@ -178,7 +177,7 @@ def _ranked(node: Node) -> RankScore | None:
 
 
 def _over_candidates(
-    query: Node, condition: Node, score: RankScore | None, sight: carry.NameScope, common: tuple[str, ...]
+    query: Node, condition: Node, score: RankScore | None, sight: NameScope, common: tuple[str, ...]
 ) -> PickQuery:
     """The query that yields whether each candidate is kept, and its score with its cells."""
     texts, column = [f"COALESCE({condition.sql(dialect='duckdb')}, FALSE) AS dp_kept"], None

@@ -32,8 +32,7 @@ from sqlglot import exp
 
 from dpsql.errors import SqlSyntaxError
 from dpsql.planner.block import ShapePlans
-from dpsql.planner.schema import Schema
-from dpsql.planner.terms import (
+from dpsql.planner.schema import (
     Always,
     Bound,
     Comparison,
@@ -41,6 +40,7 @@ from dpsql.planner.terms import (
     Every,
     Expression,
     Predicate,
+    Schema,
     every,
     predicates,
     some,

@@ -19,7 +19,7 @@ from dpsql.intervals.partial_bins import PartialBin
 from dpsql.intervals.reads import CutMass, average_ends, average_of, quotient_ends
 from dpsql.noise import ZeroNoise
 from dpsql.planner.block import Linear, Ratio
-from dpsql.planner.terms import Expression, Predicate, Term
+from dpsql.planner.schema import Expression, Predicate, Term
 from dpsql.results.render import render
 from tests.releases import published, seeded, write_catalog
 from tests.statements import sections

@@ -16,8 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.central import content
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.predict import predict
+from dpsql.executor.engine import ReleaseEngine, predict
 from dpsql.executor.relation import answer_block
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.pgwire.statements import Backend, SessionState

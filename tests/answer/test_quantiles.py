@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.agents import Statement, claimed_answer
+from dpsql.intervals.errorfunctions import quantile_stderr
 from dpsql.noise import ZeroNoise
 from dpsql.planner import quantiles as rooms
-from dpsql.planner.quantiles import Prefix, Steps, ValueSteps
+from dpsql.planner.quantiles import Prefix, Steps, value_steps
 from dpsql.release import open_release
 from dpsql.results.render import margin_lines
 from tests.releases import published, seeded, write_catalog
@@ -39,18 +40,14 @@ views:
 """
 
 
-class Even:
+def even(sizes: list[int]) -> Steps:
     """Steps of so many values each, numbered through."""
+    begins = np.cumsum(sizes) - sizes
 
-    def __init__(self, sizes: list[int]) -> None:
-        self.sizes, self.begins = sizes, np.cumsum(sizes) - sizes
+    def value(step: int, part: float) -> int:
+        return int(begins[step]) + min(max(int(np.ceil(part * sizes[step])) - 1, 0), sizes[step] - 1)
 
-    def value(self, step: int, part: float) -> int:
-        size = self.sizes[step]
-        return int(self.begins[step]) + min(max(int(np.ceil(part * size)) - 1, 0), size - 1)
-
-    def bounds(self, step: int) -> tuple[int, int]:
-        return self.value(step, 0.0), self.value(step, 1.0)
+    return value, lambda step: (value(step, 0.0), value(step, 1.0))
 
 
 steps = st.lists(st.tuples(st.integers(-40, 200), st.sampled_from([1, 2, 4, 8])), min_size=1, max_size=8)
@@ -78,7 +75,7 @@ def test_a_value_that_noise_buries_is_inside():
     lows = []
     for _ in range(400):
         counts = rng.normal(0, sd, 100) + np.where(steps == 0, 40.0, 0.0)
-        drawn = prefix(counts, ValueSteps(steps, steps, steps), at)
+        drawn = prefix(counts, value_steps(steps, steps, steps), at)
         found = replace(drawn, error=lambda step: float(errors[step]), z=lambda level: 1.96)
         low, high = found.ends(0.95)
         lows += [] if low is None else [low]
@@ -97,10 +94,10 @@ def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     )
     counts, sizes = np.array([count for count, _ in drawn], np.float64), [size for _, size in drawn]
     single = np.repeat(counts / sizes, sizes)
-    coarse = prefix(counts, Even(sizes), at)
+    coarse = prefix(counts, even(sizes), at)
     leaf = np.repeat(np.arange(len(sizes)), sizes)
     first, last = np.searchsorted(leaf, leaf), np.searchsorted(leaf, leaf, side="right") - 1
-    fine = prefix(single, ValueSteps(range(len(single)), first.tolist(), last.tolist()), at)
+    fine = prefix(single, value_steps(range(len(single)), first.tolist(), last.tolist()), at)
     running = np.maximum.accumulate(np.cumsum(single))
     assume(np.min(np.abs(running - at * running[-1])) > 1e-6)
     assert coarse.value() == fine.value()
@@ -110,18 +107,18 @@ def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
 
 @pytest.mark.kernel
 def test_the_interval_is_where_the_counts_interval_reaches_the_share() -> None:
-    many = prefix([10.0] * 10, Even([4] * 10), 0.5)
+    many = prefix([10.0] * 10, even([4] * 10), 0.5)
     assert many.value() == 19
     assert many.ends(0.95) == (16, 23)  # 50 - 5 is reached in the fifth step of 16 to 19, 50 + 5 in the sixth
-    wide = prefix([10.0] * 10, Even([4] * 10), 0.5, 60.0)
+    wide = prefix([10.0] * 10, even([4] * 10), 0.5, 60.0)
     assert wide.ends(0.95) == (0, 39)  # a share that may never be reached ends with the domain
-    assert many.stderr() == pytest.approx(7 / (2 * 1.959964))
+    assert quantile_stderr(many.ends, 0.95) == pytest.approx(7 / (2 * 1.959964))
 
 
 def test_an_error_that_nothing_bounds_leaves_the_value_and_takes_its_ends() -> None:
-    unknown = prefix([1.0, 2.0, 1.0], ValueSteps(range(3), range(3), range(3)), 0.5, math.nan)
+    unknown = prefix([1.0, 2.0, 1.0], value_steps(range(3), range(3), range(3)), 0.5, math.nan)
     assert unknown.value() == 1
-    assert unknown.ends(0.95) == (None, None) and unknown.stderr() is None
+    assert unknown.ends(0.95) == (None, None) and quantile_stderr(unknown.ends, 0.95) is None
 
 
 @pytest.fixture(scope="module")

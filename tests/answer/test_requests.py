@@ -15,7 +15,7 @@ from dpsql.executor import run as running
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.run import MOST_OF_A_ROLE, run_apart
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces import questions
+from dpsql.interfaces.python import describe
 from dpsql.intervals.reads import PlanVariances
 from dpsql.release import open_release
 from dpsql.release.request import NUMBER, Request, blocks, current, paced, requested, size_of
@@ -209,7 +209,7 @@ def test_a_bad_example_is_skipped_and_logged(
 
     monkeypatch.setattr(OpenReleases, "query", broken)
     with caplog.at_level(logging.WARNING):
-        rated = questions.totals(nullable)
+        rated = describe.totals(nullable)
     assert {question.words for question, _, _ in rated} == {"count of sales", "average amount"}
     assert "an example was left out (KeyError)" in caplog.text
 
@@ -218,7 +218,7 @@ def test_a_page_that_is_left_keeps_no_empty_examples(nullable: OpenReleases) -> 
     with Request().working() as request:
         request.stop()
         with pytest.raises(QueryTimeout):
-            questions.well_answered(nullable, 3)
+            describe.well_answered(nullable, 3)
 
 
 @pytest.mark.usefixtures("publishes")

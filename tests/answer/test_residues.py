@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpsql.curator.forecast import QueryForecast
-from dpsql.executor.predict import PredictedColumn
+from dpsql.executor.engine import PredictedColumn
 from dpsql.federation.respondents import difference
 from dpsql.interfaces.cli.plan import _query_lines
 from dpsql.intervals.errorfunctions import fieller

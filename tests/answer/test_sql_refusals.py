@@ -14,7 +14,7 @@ from dpsql.errors import (
 )
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.planner.plan import disjoint_boxes
-from dpsql.planner.terms import Expression, Predicate, every, some
+from dpsql.planner.schema import Expression, Predicate, every, some
 from tests.statements import sections
 
 FILE = sections(Path(__file__).with_name("refusals.sql"))

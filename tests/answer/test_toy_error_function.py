@@ -14,7 +14,7 @@ from docs.make_reference import error_functions
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.python.describe import Words
-from dpsql.interfaces.shell.completer import ShellCompleter
+from dpsql.interfaces.shell import shell_completer
 from dpsql.intervals.errorfunctions import ERRORS, ErrorFunction, Estimated
 from dpsql.planner.axis_query import FloatArray
 
@@ -53,7 +53,7 @@ def test_it_takes_what_it_says(answerer: ReleaseEngine, monkeypatch: pytest.Monk
 
 
 def test_it_is_completed_and_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    completer = ShellCompleter(Words([]), [])
+    completer = shell_completer(Words([]), [])
 
     def offered() -> list[str]:
         return [c.text for c in completer.get_completions(Document("SELECT DP_REL"), CompleteEvent())]

@@ -17,7 +17,7 @@ from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.curator.forecast import plan_catalog
 from dpsql.errors import CatalogError
-from dpsql.executor.predict import HALF
+from dpsql.executor.engine import HALF
 from dpsql.federation.session import open_session
 from dpsql.interfaces.cli.draft import _design_lines
 from dpsql.interfaces.cli.plan import plan_text

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.interfaces.python.scan import bind, literal
+from dpsql.interfaces.python.dbapi import bind, literal
 from tests.interfaces_release import build, digest
 
 pytestmark = pytest.mark.usefixtures("publishes")

@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner
 
 from dpsql.interfaces.cli import all_commands
+from dpsql.interfaces.pgwire import PARAMETERS, read_config
 from dpsql.interfaces.pgwire.roles import RolesFile
-from dpsql.interfaces.pgwire.server import PARAMETERS, read_config
 from tests.structure.source import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -24,9 +24,9 @@ import pytest
 
 import dpsql
 from benchmarks.answers.limits import worked
-from dpsql.executor.predict import HALF
+from dpsql.executor.engine import HALF
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.questions import WELL, totals
+from dpsql.interfaces.python.describe import WELL, totals
 from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, serve
 from dpsql.interfaces.web.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.interfaces.web.page import SHARED, asset

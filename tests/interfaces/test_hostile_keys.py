@@ -22,9 +22,8 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.agents import ClaimFile, check_report, tools
 from dpsql.interfaces.python import dbapi
-from dpsql.interfaces.web.explore.answers import Explorer
+from dpsql.interfaces.web.explore.answers import Explorer, write_site
 from dpsql.interfaces.web.report import report_page
-from dpsql.interfaces.web.site import write_site
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.progress import silent
 from dpsql.release import open_release

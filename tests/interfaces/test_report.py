@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.interfaces.web.report import report_page
-from dpsql.interfaces.web.report.model import page_model
+from dpsql.interfaces.web.report import page_model, report_page
 from dpsql.release import open_release
 from dpsql.release.format import SpentAmount
 from dpsql.results.render import split_margin
@@ -209,7 +208,7 @@ def test_text_of_the_catalog_cannot_become_markup(shop: Path) -> None:
 
 
 def test_cuts_of_long_axes_keep_those_that_coarser_axes_share() -> None:
-    from dpsql.interfaces.web.report.model import MOST_CUTS, chosen_cuts
+    from dpsql.interfaces.web.report import MOST_CUTS, chosen_cuts
 
     long = [(f"{i:04d}", f"{i:04d}") for i in range(1000)]
     twin = [(f"{i:04d}", f"{i + 332:04d}") for i in (0, 333, 667)]

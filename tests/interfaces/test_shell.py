@@ -17,17 +17,16 @@ from pathlib import Path
 import pexpect
 import pytest
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.cli import at_hand
+from dpsql.interfaces.python.dbapi import InputPiece, split
 from dpsql.interfaces.python.describe import Words
-from dpsql.interfaces.python.scan import InputPiece, split
-from dpsql.interfaces.shell import NAMES, ShellState, evaluate
-from dpsql.interfaces.shell.completer import ShellCompleter
+from dpsql.interfaces.shell import NAMES, ShellState, evaluate, shell_completer
 from tests.command import dpsql_command
 from tests.interrupts import heed_interrupts, piped
 
@@ -241,8 +240,8 @@ def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def completer(shop: Path) -> ShellCompleter:
-    return ShellCompleter(
+def completer(shop: Path) -> Completer:
+    return shell_completer(
         Words(table for _, table in ShellState(open_session([shop]), "table").tables()), NAMES
     )
 
@@ -261,14 +260,14 @@ def completer(shop: Path) -> ShellCompleter:
         ("SELECT DP_I", ["DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH("]),
     ],
 )
-def test_completion(completer: ShellCompleter, text: str, offered: list[str]) -> None:
+def test_completion(completer: Completer, text: str, offered: list[str]) -> None:
     found = [
         c.text for c in completer.get_completions(Document(text), CompleteEvent(completion_requested=True))
     ]
     assert found == offered
 
 
-def test_completion_by_keys(completer: ShellCompleter) -> None:
+def test_completion_by_keys(completer: Completer) -> None:
     with create_pipe_input() as keys:
         typed = [
             (0.3, "SELECT COUNT(*) FROM cust"),

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.errors import InterfaceError
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.web.site import MOST_GROUP_ROWS, write_site
+from dpsql.interfaces.web.explore.answers import MOST_GROUP_ROWS, write_site
 from dpsql.progress import silent
 from dpsql.results.render import shown
 from tests.interfaces_release import CATALOG, build

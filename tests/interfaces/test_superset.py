@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.interfaces.python.scan import split
+from dpsql.interfaces.python.dbapi import split
 
 pytestmark = pytest.mark.long
 

@@ -21,6 +21,7 @@ import pytest
 
 from benchmarks.answers.limits import worked
 from dpsql.errors import CatalogError, Error, InterfaceError, OperationalError
+from dpsql.interfaces.pgwire import read_guests, read_tls
 from dpsql.interfaces.pgwire.events import MOST_REFUSALS, EventLog, event_log
 from dpsql.interfaces.pgwire.login import (
     BURST,
@@ -35,7 +36,6 @@ from dpsql.interfaces.pgwire.login import (
     Options,
 )
 from dpsql.interfaces.pgwire.roles import make_verifier, read_password_file, read_roles, stand_in
-from dpsql.interfaces.pgwire.server import read_guests, read_tls
 from tests.interfaces.crowd import logins_at_once
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.wire_client import Server, Wire, kinds, log_in, running, serving, state, values

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from dpsql.errors import CatalogError, OperationalError
-from dpsql.interfaces.pgwire.server import PAUSE, read_config
+from dpsql.interfaces.pgwire import PAUSE, read_config
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces.wire_client import Server, Wire, free_port, kinds, log_in, running, state, values
 from tests.interfaces_release import build

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
+from dpsql.interfaces.pgwire.roles import FairQueue, Turns
 
 
 def test_work_starts_in_order_and_few_at_a_time() -> None:

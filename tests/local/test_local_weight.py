@@ -17,11 +17,10 @@ import dpsql
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.catalog import load_catalog
 from dpsql.client.plan import Plan, read_plan
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.predict import predict
+from dpsql.executor.engine import ReleaseEngine, predict
 from dpsql.federation.route import rank
 from dpsql.federation.tables import read_table
-from dpsql.interfaces.web.report.model import page_model
+from dpsql.interfaces.web.report import page_model
 from dpsql.intervals.reads import weight_error, weight_of
 from dpsql.local import content
 from dpsql.local.collector import CollectionManifest
@@ -30,7 +29,7 @@ from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import RespondentRows
 from dpsql.planner.block import Block, one
 from dpsql.planner.plan import views_of
-from dpsql.planner.terms import TRUE, Term
+from dpsql.planner.schema import TRUE, Term
 from dpsql.release import open_release
 
 pytestmark = pytest.mark.usefixtures("publishes")

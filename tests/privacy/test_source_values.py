@@ -14,7 +14,7 @@ from dpsql.api import certificate as certify_release
 from dpsql.central.central import publish_release
 from dpsql.engines import values
 from dpsql.errors import CatalogError, SourceError
-from dpsql.interfaces.web.certificate import certificate_page
+from dpsql.interfaces.web.page import certificate_page
 from dpsql.interfaces.web.report import report_page
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release

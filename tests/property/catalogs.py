@@ -23,8 +23,16 @@ from dpsql.central.central import publish_release
 from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
 from dpsql.federation.session import OpenReleases, open_session
-from dpsql.interfaces.python.describe import Words, asked_name, complete, describe, widest
-from dpsql.interfaces.questions import ExampleQuestion, groupings, headlines
+from dpsql.interfaces.python.describe import (
+    ExampleQuestion,
+    Words,
+    asked_name,
+    complete,
+    describe,
+    groupings,
+    headlines,
+    widest,
+)
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.request import LIMIT, Request
 from dpsql.results.render import STYLES, html_table, render, text_table

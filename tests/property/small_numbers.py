@@ -19,8 +19,7 @@ from dpsql.errors import Error
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.agents import Statement, claimed_answer
-from dpsql.interfaces.python.dbapi import Connection
-from dpsql.interfaces.python.scan import InputPiece
+from dpsql.interfaces.python.dbapi import Connection, InputPiece
 from dpsql.interfaces.shell import ShellState, evaluate
 from dpsql.interfaces.web.explore.answers import answer_values
 from dpsql.results.render import render

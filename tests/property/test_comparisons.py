@@ -15,7 +15,7 @@ from dpsql.executor.run import run
 from dpsql.planner import axis_query
 from dpsql.planner.axis_query import atoms_that_hold, axis_sql
 from dpsql.planner.leaf_values import AxisQuery
-from dpsql.planner.terms import Expression, Predicate
+from dpsql.planner.schema import Expression, Predicate
 from dpsql.release import Release, open_release
 from dpsql.sql.binding import comparisons
 from tests.release_fixture import make_rows, write_fixture

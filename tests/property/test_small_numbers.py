@@ -178,8 +178,7 @@ def test_plans_and_notes_hold_no_hidden_number(opened: OpenReleases, asked: Aske
 
 
 def test_files_and_pages_hide_them_too(opened: OpenReleases, tmp_path: Path) -> None:
-    from dpsql.interfaces.web.report import report_page
-    from dpsql.interfaces.web.report.model import page_model
+    from dpsql.interfaces.web.report import page_model, report_page
     from dpsql.results.export import export
 
     export(opened, tmp_path / "tables", (), 0.95, lambda step: None)

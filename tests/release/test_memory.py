@@ -11,7 +11,7 @@ import pytest
 from dpsql.curator.audit.contents import read_table
 from dpsql.errors import QueryTimeout, ReleaseError
 from dpsql.federation import tables
-from dpsql.federation.tables import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.federation.tables import TakenAxis, release_in_memory
 from dpsql.release import Release, open_release, read
 from dpsql.release.request import Request
 from tests.release.hostile import make
@@ -35,7 +35,7 @@ def made(release: Release) -> Release:
     first = release.statistics[0]
     axes = [TakenAxis(release, axis) for axis in first.axes]
     return release_in_memory(
-        release.meta, axes, [MadeStatistic(first, np.zeros([a.meta.leaves for a in axes], np.int64))], {}
+        release.meta, axes, [(first, np.zeros([a.meta.leaves for a in axes], np.int64))], {}
     )
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import duckdb
 
 import dpsql
-from dpsql.interfaces.python.dbapi import type_of
-from dpsql.interfaces.python.scan import bind
+from dpsql.interfaces.python.dbapi import bind, type_of
 from dpsql.interfaces.python.sqlalchemy import DpsqlDialect
 
 DATABASES: dict[str, duckdb.DuckDBPyConnection] = {}

@@ -21,7 +21,7 @@ BREACHES = {
     "Only sql and row_expressions import sqlglot": ("release/read.py", "import sqlglot"),
     "Layers": ("tree.py", "import dpsql.release"),
     "A rehearsal of made-up rows opens": ("curator/rehearse.py", "from dpsql.engines import open_sources"),
-    "Applications reach the engine": ("interfaces/shell/__init__.py", "import dpsql.planner.quantiles"),
+    "Applications reach the engine": ("interfaces/shell.py", "import dpsql.planner.quantiles"),
     "Contributions stand between": ("central/placed_rows.py", "import dpsql.contributions.recipe"),
 }
 

@@ -52,7 +52,7 @@ from dpsql.curator.design.views import Designed, Designer, QuestionErrors, weigh
 from dpsql.curator.dry_release import dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
-from dpsql.executor.predict import PredictedColumn, predict
+from dpsql.executor.engine import PredictedColumn, predict
 
 PERCENT = 100
 

@@ -40,7 +40,7 @@ from dpsql.planner.block import Block
 from dpsql.planner.plan import ReleaseView as AskedView
 from dpsql.planner.plan import ViewPlan, conditions, make_plan, place
 from dpsql.planner.quantiles import known_rows, quantiles_of
-from dpsql.planner.terms import ColumnRef, Term, predicates
+from dpsql.planner.schema import ColumnRef, Term, predicates
 from dpsql.row_expressions.expression import calendar_field, parse_one
 from dpsql.sql.moments import Range, Summed, range_of, same_expression, squared, summed_expressions
 from dpsql.sql.parse import parse

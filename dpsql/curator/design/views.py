@@ -41,7 +41,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.relation import choose
 from dpsql.planner.block import is_summed
 from dpsql.planner.plan import ViewPlan
-from dpsql.planner.terms import Term
+from dpsql.planner.schema import Term
 from dpsql.tree import FloatArray
 
 MOST_CELLS = 2**21

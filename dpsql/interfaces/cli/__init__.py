@@ -95,9 +95,9 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "buy": ("curate", "Publish what a few statements need, and no more",
             'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 --plan',
             'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 -o more.dpsql'),
-        "doctor": ("doctor", "Check this installation, and releases if named", "dpsql doctor",
+        "doctor": ("analyst", "Check this installation, and releases if named", "dpsql doctor",
             "dpsql doctor shop.dpsql"),
-        "completion": ("doctor", "Print the completion script of a shell", "dpsql completion bash"),
+        "completion": ("analyst", "Print the completion script of a shell", "dpsql completion bash"),
     },
 }  # fmt: skip
 """Groups in the order of a first use; commands in the order of use. Of each command: the module of this package that

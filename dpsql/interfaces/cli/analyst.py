@@ -1,19 +1,26 @@
-"""Commands of the analyst: query, explain, shell, report, export, explore, serve. They open releases alone."""
+"""Commands of the analyst: query, explain, shell, report, export, explore, serve. They open releases alone.
+
+doctor and completion are about the installation.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import math
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+import duckdb
 
 from dpsql import api
 from dpsql.errors import Error, visible_lines
+from dpsql.extras import EXTRAS
 from dpsql.interfaces.cli import (
     FILE,
     CommandOutput,
@@ -270,7 +277,7 @@ def site(
     Nothing runs on the host, and the page fetches nothing from elsewhere.
     """
     from dpsql.federation.session import open_session
-    from dpsql.interfaces.web.site import write_site
+    from dpsql.interfaces.web.explore.answers import write_site
 
     session = open_session(releases, as_of=as_of, nonnegative=nonnegative)
     with contextlib.closing(session) as opened, steps("site") as progress, Request(math.inf).working():
@@ -337,7 +344,7 @@ def check(
 def _read_config(context: click.Context, option: click.Parameter, file: Path | None) -> None:
     """Let a file say what options are not given otherwise."""
     if file is not None:
-        from dpsql.interfaces.pgwire.server import read_config
+        from dpsql.interfaces.pgwire import read_config
 
         context.default_map = read_config(file) | {"config": file}
 
@@ -407,6 +414,9 @@ def serve(
     """
     from dpsql.federation.session import open_session
     from dpsql.interfaces import pgwire
+    from dpsql.interfaces.pgwire.events import event_log
+    from dpsql.interfaces.pgwire.login import Options
+    from dpsql.interfaces.pgwire.roles import open_roles
 
     if as_json:
         wants_json()
@@ -419,10 +429,10 @@ def serve(
 
     releases = releases or tuple(map(Path, (context.default_map or {}).get("releases", ())))
     memory = max(1, (where.pop("memory") or MEMORY_A_CORE * (os.cpu_count() or 1)) // processes)
-    options = pgwire.Options(**where, memory=memory * 1_000_000)
+    options = Options(**where, memory=memory * 1_000_000)
     _, warning = pgwire.check(options)
     guests = pgwire.read_guests(options, releases)
-    with pgwire.open_roles(guests, lambda paths: open_session(paths, as_of=as_of)) as roles:
+    with open_roles(guests, lambda paths: open_session(paths, as_of=as_of)) as roles:
         if options.siblings or (processes == 1 and context.default_map is None):
             pgwire.serve(roles, options, announce)
             return
@@ -439,7 +449,7 @@ def serve(
     address = (options.host, options.port)
     with (
         pgwire.shared_sockets(address, options.metrics, processes) as held,
-        pgwire.event_log(options.log) as log,
+        event_log(options.log) as log,
     ):
         port = held[0][0].getsockname()[1]
         command = [sys.executable, "-m", "dpsql", "serve", *sys.argv[sys.argv.index("serve") + 1 :]]
@@ -457,3 +467,93 @@ def verify(release: Path) -> CommandOutput:
     """
     report = api.verify(release)
     return CommandOutput(report.to_json(), report.summary(), result=True)
+
+
+NEEDED = (
+    "duckdb",
+    "sqlglot",
+    "numpy",
+    "pydantic",
+    "PyYAML",
+    "click",
+    "rich",
+    "prompt_toolkit",
+    "threadpoolctl",
+)
+
+SystemCheck = tuple[str, bool, str]
+"""One thing that was looked at: its name, whether it is fine, and what to do if not."""
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1)
+@tells
+def doctor(releases: tuple[Path, ...]) -> CommandOutput:
+    """Check this installation, and RELEASES if any are named; exit code 2 if something is wrong."""
+    versions = [(name, _version(name)) for name in NEEDED]
+    findings: list[SystemCheck] = [
+        ("python", sys.version_info >= (3, 11), platform.python_version()),
+        *((name, bool(v), v or f"missing; pip install {name}") for name, v in versions), _engine(),
+        ("entropy", len(os.urandom(32)) == 32, "the operating system's source answers"), *map(_release, releases),
+    ]  # fmt: skip
+    extras = {extra: _version(requirement.package) for extra, requirement in EXTRAS.items()}
+    lines = [f"{'ok  ' if fine else 'BAD '} {what}: {detail}" for what, fine, detail in findings]
+    lines += [f"     extra {name}: {version or _lacks(name)}" for name, version in extras.items()]
+    report = [dict(zip(("what", "fine", "detail"), finding, strict=True)) for finding in findings]
+    code = 0 if all(fine for _, fine, _ in findings) else 2
+    return CommandOutput({"findings": report, "extras": extras}, "\n".join(lines), result=True, code=code)
+
+
+def _lacks(name: str) -> str:
+    """Features missing without an extra, and what to install.
+
+    >>> _lacks("arrow")
+    'not installed: for arrow(), pip install "dpsql[arrow]"'
+    """
+    return f'not installed: for {EXTRAS[name].serves}, pip install "dpsql[{name}]"'
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _engine() -> SystemCheck:
+    """DuckDB answers and stays locked down."""
+    from dpsql.release.read import LOCKDOWN
+
+    try:
+        with duckdb.connect(":memory:", config=dict(LOCKDOWN)) as connection:
+            row = connection.execute("SELECT current_setting('enable_external_access')").fetchone()
+    except duckdb.Error as error:
+        return "lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0"
+    return "lockdown", row == (False,), "no files, no extensions" if row == (False,) else "not in force"
+
+
+def _release(path: Path) -> SystemCheck:
+    from dpsql.release import open_release
+
+    try:
+        release = open_release(path)
+    except Error as error:
+        return str(path), False, str(error)
+    views = len({statistic.view for statistic in release.statistics})
+    release.close()
+    writable = path.stat().st_mode & 0o222
+    note = ", but the file can be written; chmod 444" if writable else ""
+    return str(path), not writable, f"release {release.name}, {views} views{note}"
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@tells
+def completion(shell: str) -> CommandOutput:
+    """Print the completion script of SHELL: eval "$(dpsql completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None  # click knows the three
+    script = completion_class(cli, {}, "dpsql", "_DPSQL_COMPLETE").source()
+    return CommandOutput({"script": script}, script, result=True)

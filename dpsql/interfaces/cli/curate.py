@@ -254,7 +254,7 @@ def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) 
     Who is protected and how, mechanisms, the ledger's line, what was checked and measured by which version and when,
     and what is not promised.
     """
-    from dpsql.interfaces.web.certificate import certificate_page
+    from dpsql.interfaces.web.page import certificate_page
 
     with steps("certificate") as progress:
         written = api.certificate(release, catalog=catalog, prove=prove, progress=progress)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from dpsql.curator.rehearsal import UninformativeView
     from dpsql.curator.rehearse import RehearsalReport, RehearsedColumn, RehearsedQuestion
-    from dpsql.executor.predict import PredictedColumn
+    from dpsql.executor.engine import PredictedColumn
 
 
 @cli.command()
@@ -126,7 +126,7 @@ def statements(file: Path) -> tuple[str, ...]:
     Raises:
         InterfaceError: the file cannot be read.
     """
-    from dpsql.interfaces.python.scan import split
+    from dpsql.interfaces.python.dbapi import split
 
     try:
         text = file.read_text(encoding="utf-8")

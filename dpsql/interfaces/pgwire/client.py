@@ -40,7 +40,7 @@ from dpsql.interfaces.pgwire.statements import (
     returns_to_savepoint,
     started_with,
 )
-from dpsql.interfaces.python.scan import placeholders, split, unfinished
+from dpsql.interfaces.python.dbapi import placeholders, split, unfinished
 from dpsql.release.request import LIMIT, MOST_BYTES, Charge, Request, size_of
 from dpsql.row_expressions.expression import MAX_BYTES
 

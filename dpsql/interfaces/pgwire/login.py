@@ -47,8 +47,15 @@ from dpsql import errors
 from dpsql.interfaces.pgwire import protocol
 from dpsql.interfaces.pgwire.events import EventLog
 from dpsql.interfaces.pgwire.protocol import FrameError, FrameReader
-from dpsql.interfaces.pgwire.roles import MECHANISM, Exchange, LoginRefused, ServerRoles, stand_in
-from dpsql.interfaces.pgwire.scheduler import FairQueue, Turns
+from dpsql.interfaces.pgwire.roles import (
+    MECHANISM,
+    Exchange,
+    FairQueue,
+    LoginRefused,
+    ServerRoles,
+    Turns,
+    stand_in,
+)
 from dpsql.interfaces.pgwire.statements import Backend
 from dpsql.release.request import MemoryPool, Request
 

@@ -52,7 +52,7 @@ from dpsql.interfaces.pgwire.protocol import (
     with_length,
 )
 from dpsql.interfaces.pgwire.rewrite import Node, parse, walk
-from dpsql.interfaces.python.scan import TOKEN, literal
+from dpsql.interfaces.python.dbapi import TOKEN, literal
 from dpsql.release.request import size_of
 
 SPELLED = {

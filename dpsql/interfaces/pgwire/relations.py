@@ -126,15 +126,14 @@ def fill(
     head, *lines = _postgres()["pg_type"]
     places = [head.index(name) for name in ("oid", "typname", "typelem", "typcategory")]
     types = {int(line[places[0]]): (line[places[1]], int(line[places[2]]), line[places[3]]) for line in lines}
-    type_oids, long_names, spellings = list[int](), list[str](), list[str]()
+    spelled = list[tuple[int, str, str]]()
     for oid, (name, element, category) in types.items():
         base = types[element][0] if category == "A" and element in types else name
         long_name = LONG_TYPES.get(base, base) + ("[]" if base != name else "")
-        for spelling in {long_name, name}:
-            type_oids, long_names = [*type_oids, oid], [*long_names, long_name]
-            spellings.append(spelling)
+        spelled += [(oid, long_name, spelling) for spelling in {long_name, name}]
     connection.execute(
-        "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)", [type_oids, long_names, spellings]
+        "INSERT INTO type_names SELECT unnest(?), unnest(?), unnest(?)",
+        [list(column) for column in zip(*spelled, strict=True)],
     )
     if star.definitions:
         connection.executemany("INSERT INTO key_texts VALUES (?, ?)", star.definitions)

@@ -31,7 +31,7 @@ from dpsql.interfaces.pgwire.portals import (
 )
 from dpsql.interfaces.pgwire.protocol import StatementRefused, oid_of
 from dpsql.interfaces.pgwire.rewrite import names_of, parse
-from dpsql.interfaces.python.scan import LEADING, TOKEN
+from dpsql.interfaces.python.dbapi import LEADING, TOKEN
 from dpsql.planner.answerability import shown
 from dpsql.results.render import margin_lines
 

@@ -35,7 +35,7 @@ from typing import Any
 from dpsql.errors import OperationalError, QueryTimeout
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.web.explore.answers import Explorer, Json
+from dpsql.interfaces.web.explore.answers import HERE, Explorer, Json
 from dpsql.interfaces.web.page import SHARED, asset
 from dpsql.release.request import Request
 
@@ -65,7 +65,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-HERE = "dpsql.interfaces.web.explore"
 FILES = {
     "": (HERE, "index.html", "text/html"),
     "explore.js": (HERE, "explore.js", "text/javascript"),

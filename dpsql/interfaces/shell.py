@@ -10,19 +10,22 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from dpsql.errors import INTERRUPTED, Error, InterfaceError, OperationalError, visible, visible_lines
 from dpsql.federation.session import OpenReleases, Settings
 from dpsql.interfaces import aligned
-from dpsql.interfaces.python.describe import TableInfo, Words, describe
-from dpsql.interfaces.python.scan import InputPiece, is_command, split, unfinished
+from dpsql.interfaces.python.dbapi import InputPiece, is_command, split, unfinished
+from dpsql.interfaces.python.describe import TableInfo, Words, complete, describe, offered
 from dpsql.planner.answerability import list_views
 from dpsql.release.request import heeding_keys
 from dpsql.results.render import STYLES, notes_beside, render
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
 
 
 class ShellState:
@@ -436,8 +439,6 @@ def _session(state: ShellState):  # type: ignore[no-untyped-def]  # prompt_toolk
     from prompt_toolkit.history import FileHistory, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-    from dpsql.interfaces.shell.completer import ShellCompleter
-
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -453,11 +454,38 @@ def _session(state: ShellState):  # type: ignore[no-untyped-def]  # prompt_toolk
         PROMPT,
         multiline=Condition(lambda: True),
         prompt_continuation=lambda width, line, soft: CONTINUED,
-        completer=ShellCompleter(Words(table for _, table in state.tables()), NAMES),
+        completer=shell_completer(Words(table for _, table in state.tables()), NAMES),
         complete_while_typing=False,
         history=FileHistory(str(path)) if path else InMemoryHistory(),
         key_bindings=keys,
     )
+
+
+def shell_completer(words: Words, commands: Iterable[str]) -> Completer:
+    """Completions for prompt_toolkit, which is loaded here: of the shell's commands after a backslash, else of SQL."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class ShellCompleter(Completer):
+        """Completions of the word before the cursor."""
+
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            before = document.text_before_cursor
+            line = before.lstrip()
+            if line[:1] not in ("\\", "."):
+                suggestions = complete(words, before)
+            else:
+                word, space, argument = line[1:].partition(" ")
+                if not space:
+                    suggestions = offered(word, dict.fromkeys(commands, ""))
+                else:
+                    tables = words.tables if word in ("d", "dt") else {}
+                    styles = dict.fromkeys(STYLES, "") if word in ("format", "mode") else {}
+                    suggestions = offered(argument, tables or styles)
+            for offer, typed, comment in suggestions:
+                yield Completion(offer, start_position=-typed, display_meta=comment)
+
+    return ShellCompleter()
 
 
 def history_path() -> Path | None:
