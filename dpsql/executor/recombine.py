@@ -9,7 +9,7 @@ the scan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -172,45 +172,13 @@ def axis_nodes(
     )  # fmt: skip
 
 
-class BoxQuery(NamedTuple):
-    """Statistics with the same covariance, summed over the same boxes.
-
-    Args:
-        statistics: their ids.
-        boxes: the boxes wanted.
-        sums: one term of their readings for each box, of one table.
-    """
-
-    statistics: list[int]
-    boxes: Sequence[Box]
-    sums: Sequence[Sum]
-
-
-def lookups(plan: ViewPlan, asked: BoxQuery, release: Release) -> list[Lookup]:
-    """The statements that answer all boxes and groups: one for all statistics where totals are integers, else one each.
-
-    A statement's cost is mostly that DuckDB plans it anew. Sums of floats depend on the order in which rows come.
-
-    Args:
-        plan: the plan.
-        asked: what is added up.
-        release: for the look-up trees.
-    """
-    axes = [axis_nodes(plan, i, asked.boxes, asked.sums, release) for i in range(len(plan.cells))]
-    if all(axis.nodes.whole for axis in axes):
-        return [_lookup(axes, asked, asked.statistics, release)]
-    return [_lookup(axes, asked, [statistic], release) for statistic in asked.statistics]
-
-
 def _lookup(
-    axes: Sequence[AxisNodes], query: BoxQuery, statistics: Sequence[int], release: Release
+    axes: Sequence[AxisNodes], table: str, statistics: Sequence[int], many: bool, release: Release
 ) -> Lookup:
-    """One statement over the nodes of every axis."""
-    many = len(query.boxes) > 1
+    """One statement over the nodes of every axis, of one box or of many."""
     joined = tuple(i for i, axis in enumerate(axes) if many or not axis.constant)
     grouped = tuple(i for i in joined if axes[i].groups > 1)
     exact = all(axis.nodes.whole for axis in axes)
-    table = query.sums[0].table
     sources, joins, values, nodes = [_cells(table, statistics, len(axes), release)], [], [], []
     for i, axis in enumerate(axes):
         if i not in joined:
@@ -297,22 +265,31 @@ class Recombined(NamedTuple):
 
 def _statements(
     plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
-) -> list[tuple[BoxQuery, Lookup]]:
-    """The statements over the file that answer boxes on some statistics."""
+) -> Iterator[tuple[float, Lookup]]:
+    """The statements over the file that answer boxes on some statistics, each with the weight of its numbers.
+
+    All boxes and groups of statistics with the same covariance are one statement where totals are integers, else one
+    for each statistic: a statement's cost is mostly that DuckDB plans it anew, and sums of floats depend on the order
+    in which rows come.
+    """
     wanted = _without_fitted(plan, wanted, release)[1]
     taken = {
         (i, truths): masks(cells, truths)
         for i, cells in enumerate(plan.cells)
         for truths in {box[i] for boxes in wanted.values() for box in boxes}
     }
-    queries: dict[Any, BoxQuery] = {}
+    queries: dict[Any, tuple[list[int], Sequence[Box], Sequence[Sum]]] = {}
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
         terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
         for sums in zip(*terms, strict=True):  # what is the same of several statistics stands together
             same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
-            queries.setdefault((*boxes, *same), BoxQuery([], boxes, sums)).statistics.append(statistic)
-    return [(query, lookup) for query in queries.values() for lookup in lookups(plan, query, release)]
+            queries.setdefault((*boxes, *same), ([], boxes, sums))[0].append(statistic)
+    for statistics, boxes, added in queries.values():
+        axes = [axis_nodes(plan, i, boxes, added, release) for i in range(len(plan.cells))]
+        exact = all(axis.nodes.whole for axis in axes)
+        for together in [statistics] if exact else [[statistic] for statistic in statistics]:
+            yield added[0].weight, _lookup(axes, added[0].table, together, len(boxes) > 1, release)
 
 
 def recombine(
@@ -344,7 +321,7 @@ def recombine(
         zeros = np.zeros(plan.shape, np.int64)
         none = {s: dict.fromkeys(totals, zeros) for s, totals in sums.items()}
         return {s: Recombined(totals, none[s], none[s]) for s, totals in sums.items()}
-    ran = _statements(plan, wanted, release)
+    ran = list(_statements(plan, wanted, release))
     cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
@@ -352,11 +329,11 @@ def recombine(
     }
     below, above = ({s: np.zeros_like(each) for s, each in out.items()} for _ in range(2))
     try:
-        for query, each in ran:
+        for weight, each in ran:
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, masses = _found(each, columns, k, len(plan.shape))
-                weight, kind = query.sums[0].weight, out[statistic].dtype
+                kind = out[statistic].dtype
                 out[statistic][at] += weight * np.array(totals, kind)
                 for sums_of_side, mass in zip((below, above), masses, strict=True):
                     sums_of_side[statistic][at] += weight * np.array(mass, kind)

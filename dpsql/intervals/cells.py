@@ -195,7 +195,7 @@ def _denominators(lists: CellLists, relations: Sequence[Relation]) -> Denominato
         [[c for c, _ in pairs] for pairs in cells], [[w for _, w in pairs] for pairs in cells], relations
     )
     values = numbers_of([denominator["b"] for _, denominator in reached])
-    return Denominators(np.array([r for r, _ in reached], np.int64), values, numbers)
+    return np.array([r for r, _ in reached], np.int64), values, numbers
 
 
 def _linear_numbers(cells: CellLists, weights: CellLists, relations: Sequence[Relation]) -> LinearNumbers:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -146,12 +145,8 @@ def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
     return values, answered.cuts[term], answered.cuts[rows], bounds, factor
 
 
-class Denominators(NamedTuple):
-    """Denominators: the number each belongs to, its value, and what each follows."""
-
-    number: IntArray
-    value: FloatArray
-    numbers: LinearNumbers
+Denominators = tuple[IntArray, FloatArray, LinearNumbers]
+"""Denominators: the number each belongs to, its value, and what each follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,27 +337,28 @@ class Composite:
                 high = self.middle + np.hypot(high - self.middle, margin)
             near = np.abs(self.quotient.below) < FAR * np.sqrt(below)
             return np.where(near, low, delta_low), np.where(near, high, delta_high)
-        if self.near is None or not len(self.near.value):
+        if self.near is None or not len(self.near[0]):
             return low, high
         shift, stretch = self._near_zero(self.near, z)
         return self.middle + shift - half * stretch, self.middle + shift + half * stretch
 
     def _near_zero(self, near: Denominators, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By how much intervals move and grow since a denominator is near 0; NaN where one may be 0."""
-        variance = np.maximum(near.numbers.variances.noise, 0.0)
+        of_number, value, denominators = near
+        variance = np.maximum(denominators.variances.noise, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            denominator_g = np.where(near.value == 0, np.inf, z[near.number] ** 2 * variance / near.value**2)
-        order = np.lexsort((denominator_g, near.number))
-        last = np.append(near.number[order][1:] != near.number[order][:-1], True)
+            denominator_g = np.where(value == 0, np.inf, z[of_number] ** 2 * variance / value**2)
+        order = np.lexsort((denominator_g, of_number))
+        last = np.append(of_number[order][1:] != of_number[order][:-1], True)
         worst = order[last]  # of each number, the denominator nearest to 0
         shift, stretch = np.zeros(len(self.middle)), np.ones(len(self.middle))
-        number, g, vb = near.number[worst], denominator_g[worst], variance[worst]
-        quotients, below = self.slope.taken(number), near.numbers.taken(worst)
+        number, g, vb = of_number[worst], denominator_g[worst], variance[worst]
+        quotients, below = self.slope.taken(number), denominators.taken(worst)
         shared = covariance(quotients.reads, below.reads, len(worst)).noise
         with np.errstate(divide="ignore", invalid="ignore"):
             alike = np.where(vb > 0, shared**2 / (quotients.variances.noise * vb), 0.0)
             by_far = (FAR * FAR) * g < z[number] ** 2
-            moved = -g / (1 - g) * near.value[worst] * shared / vb
+            moved = -g / (1 - g) * value[worst] * shared / vb
             longer = np.sqrt(1 - g * (1 - np.clip(alike, 0.0, 1.0))) / (1 - g)
         shift[number] = np.where(by_far, 0.0, moved)
         stretch[number] = np.where(by_far, 1.0, np.where(g < 1, longer, np.nan))

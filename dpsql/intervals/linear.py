@@ -222,16 +222,16 @@ class LinearNumbers:
         wholes: list[tuple[BoxStatistic, Weights]] = []
         numbers = np.arange(self.count)
         for key, weights in self.terms.items():
-            weight = key.answered.errors.weight
-            if weight is None:
+            if key.answered.errors.weight is None:
                 continue
+            relative, rows, _ = key.answered.errors.weight
             size = weights.totals(weights.weight * key.answered.totals[key.term][weights.cell], self.count)
             whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics["count"].id, None)
-            lines = Weights(numbers, np.zeros_like(numbers), -size / weight.rows)
+            lines = Weights(numbers, np.zeros_like(numbers), -size / rows)
             wholes.append((whole, lines))
             release = id(key.answered.errors.release)
             subtotal = sizes[release][1] if release in sizes else np.zeros(self.count)
-            sizes[release] = weight.relative, subtotal + size
+            sizes[release] = relative, subtotal + size
         if not wholes:
             return None
         joined = joined_lines(wholes)
@@ -239,7 +239,7 @@ class LinearNumbers:
             2 * covariance(self.reads, joined, self.count).noise
             + covariance(joined, joined, self.count).noise
         )
-        return variance + sum(relative**2 * size**2 for relative, size in sizes.values())
+        return variance + sum(error**2 * size**2 for error, size in sizes.values())
 
 
 @dataclass(frozen=True, eq=False)

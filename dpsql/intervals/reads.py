@@ -235,19 +235,9 @@ def average_limits(form: Noisy, view: ReleaseView, release: Release) -> tuple[fl
     return min(factor * end for end in ends), max(factor * end for end in ends)
 
 
-@dataclass(frozen=True)
-class EstimatedWeight:
-    """An estimated weight, as the answers of one view see it.
-
-    Args:
-        relative: relative standard error of the rows a person has.
-        rows: the view's COUNT(*).
-        variance: its variance without the weight's error.
-    """
-
-    relative: float
-    rows: float
-    variance: float
+EstimatedWeight = tuple[float, float, float]
+"""An estimated weight, as the answers of one view see it: relative standard error of the rows a person has, the view's
+COUNT(*), and its variance without the weight's error."""
 
 
 def weight_error(release: Release) -> float:
@@ -270,11 +260,8 @@ def weight_of(release: Release, count: StatisticMeta) -> EstimatedWeight | None:
         return None
     rows = total_rows(release, count)
     all_leaves = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
-    return (
-        EstimatedWeight(relative, rows, float(release.reading(count.id).covariance(all_leaves).noise[0]))
-        if rows > 0
-        else None
-    )
+    noise = release.reading(count.id).covariance(all_leaves).noise
+    return (relative, rows, float(noise[0])) if rows > 0 else None
 
 
 def total_rows(release: Release, count: StatisticMeta) -> float:

@@ -346,7 +346,7 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
     """Share of the rows beyond the contribution bound; NaN where it is unknown, or where tables differ."""
     shares: set[float | None] = set()
     for key in numbers.terms:
-        if follows_scale(key.term):
+        if sums_rows(key.term.measure):
             beyond = excess.share_beyond(key.answered.errors.release, key.answered.plan.view.of)
             shares.add(None if np.isnan(beyond) else beyond)
     share = shares.pop() if len(shares) == 1 else None if shares else 0.0
@@ -358,7 +358,7 @@ def _tables(terms: Terms) -> dict[str, Terms]:
     tables: dict[str, dict[MeasuredTerm, Weights]] = {}
     for key, weights in terms.items():
         tables.setdefault(key.answered.plan.view.of, {})[key] = weights
-    return {of: lines for of, lines in tables.items() if any(follows_scale(key.term) for key in lines)}
+    return {of: lines for of, lines in tables.items() if any(sums_rows(key.term.measure) for key in lines)}
 
 
 def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
@@ -372,7 +372,7 @@ def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
         count: how many numbers there are.
     """
     is_whole = all(_asks_all(key) for key in terms)
-    terms = {key: weights for key, weights in terms.items() if follows_scale(key.term)}
+    terms = {key: weights for key, weights in terms.items() if sums_rows(key.term.measure)}
     none, net, gross = np.zeros(count), np.zeros(count), np.zeros(count)
     is_open = np.zeros((2, count), bool)
     for key, weights in terms.items():
@@ -399,7 +399,7 @@ def _scaled_components(terms: Terms, count: int) -> ErrorComponents:
     gross: dict[MeasureScale, FloatArray] = {}
     is_open = np.zeros((2, count), bool)
     for key, weights in terms.items():
-        if not follows_scale(key.term):
+        if not sums_rows(key.term.measure):
             continue
         scale = key.answered.errors.release.scales[key.answered.plan.view.of].measure(key.term.measure)
         size = weights.weight * key.answered.totals[key.term][weights.cell]
@@ -456,11 +456,6 @@ def _settled(size: FloatArray, gross: FloatArray) -> FloatArray:
         gross: the same, absolute values added up.
     """
     return np.where(np.abs(size) <= NEAR * gross, 0.0, size)
-
-
-def follows_scale(term: Term) -> bool:
-    """True if a term was scaled to a total: rows and sums are, people are counted as they are."""
-    return sums_rows(term.measure)
 
 
 Side = Callable[[RelativeError, FloatArray], FloatArray]

@@ -121,7 +121,7 @@ class Result:
     @cached_property
     def stderr(self) -> pd.DataFrame:
         """Half of every cell's 95% interval divided by 1.96, in `df()`'s shape; None where it has no such interval."""
-        return self._frame(self.stderr_rows)
+        return _data_frame(self.columns, self.stderr_rows)
 
     @cached_property
     def stderr_rows(self) -> Grid:
@@ -141,7 +141,7 @@ class Result:
             InterfaceError: a level outside (0, 1).
         """
         low, high = self.interval_rows(level)
-        return self._frame(self._labelled(low)), self._frame(self._labelled(high))
+        return _data_frame(self.columns, self._labelled(low)), _data_frame(self.columns, self._labelled(high))
 
     def _labelled(self, ends: Grid) -> Grid:
         """Ends of intervals, and the answer's own values in columns without noise."""
@@ -171,7 +171,7 @@ class Result:
             level: of their intervals.
         """
         if not errors:
-            return self._frame(self.rows)
+            return _data_frame(self.columns, self.rows)
         names, rows = self.with_errors(level)
         return _data_frame(names, rows)
 
@@ -342,9 +342,6 @@ class Result:
                 hint="use df() or rows",
             )
         return self.rows[0][0]
-
-    def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
-        return _data_frame(self.columns, rows)
 
     def __str__(self) -> str:
         """A table for people: each number with plus or minus its 95% half-width; what a reader should know below."""

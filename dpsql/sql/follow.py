@@ -379,24 +379,17 @@ def _almost_never(test: Node, names: NameScope, subject: Node | None) -> bool:
     return sum(moves(side, names) for side in (test.left, test.right)) == 1
 
 
-class Call(NamedTuple):
-    """An aggregate or a window function.
+Around = Callable[[str], str]
+"""Text of a call -> the same with the FILTER and OVER of another."""
 
-    Args:
-        function: the call itself.
-        around: text of another call -> the same with this one's FILTER and OVER.
-        over: whether a window evaluates it.
-        rows: why its rows or their order hang on noise; empty where they do not.
+
+def _opened(node: Node, names: NameScope) -> tuple[Node, Around, bool, str]:
+    """An aggregate or window function, opened.
+
+    Returns:
+        The call without its FILTER and OVER, what puts these around another, whether a window evaluates it, and why its
+        rows or their order hang on noise; empty where they do not.
     """
-
-    function: Node
-    around: Callable[[str], str]
-    over: bool
-    rows: str
-
-
-def _opened(node: Node, names: NameScope) -> Call:
-    """A call with its FILTER and OVER taken off."""
     function, layers, rows = node, list[Node](), ""
     while isinstance(function, (exp.Window, exp.Filter)):
         layers.append(function)
@@ -420,33 +413,33 @@ def _opened(node: Node, names: NameScope) -> Call:
             inner = copy
         return inner.sql(dialect="duckdb")
 
-    return Call(function, around, any(isinstance(clause, exp.Window) for clause in layers), rows)
+    return function, around, any(isinstance(clause, exp.Window) for clause in layers), rows
 
 
 def _call(node: Node, names: NameScope) -> Dependence:
-    call = _opened(node, names)
-    argument = unguarded(call.function.this) if isinstance(call.function.this, exp.Expression) else None
-    values = [operand for operand in call.function.iter_expressions() if not isinstance(operand, exp.Star)]
+    function, around, over, rows = _opened(node, names)
+    argument = unguarded(function.this) if isinstance(function.this, exp.Expression) else None
+    values = [operand for operand in function.iter_expressions() if not isinstance(operand, exp.Star)]
     dependences = [follow(operand, names) for operand in values]
     if isinstance(argument, exp.Distinct) and any(dependences):
-        return Unknown(f"{_called(call.function)} depends on which noisy values there are")
+        return Unknown(f"{_called(function)} depends on which noisy values there are")
     noisy = noisy_lineages(dependences)
     if isinstance(noisy, Unknown):
         return noisy
-    name = _called(call.function)
-    if call.rows:
-        return Unknown(f"{name}: {call.rows}")
-    if names.picked(call.over):
-        return Unknown(f"{name}: {names.picked(call.over)}")
-    if noisy is None or isinstance(call.function, exp.Count):
+    name = _called(function)
+    if rows:
+        return Unknown(f"{name}: {rows}")
+    if names.picked(over):
+        return Unknown(f"{name}: {names.picked(over)}")
+    if noisy is None or isinstance(function, exp.Count):
         return None
     value = noisy[0]
     if dependences[0] is not value:
         return Unknown(f"{name} depends on which noisy values there are")
-    rule = CALLS.get(type(call.function))
+    rule = CALLS.get(type(function))
     if rule is None:
         return Unknown(f"{name} picks among noisy values")
-    return rule(call, value)
+    return rule(function, around, value)
 
 
 def extreme(node: Node, names: NameScope) -> Extreme | None:
@@ -454,10 +447,10 @@ def extreme(node: Node, names: NameScope) -> Extreme | None:
     node = unguarded(node)
     if not isinstance(node, (exp.Filter, exp.Min, exp.Max)):
         return None
-    call = _opened(node, names)
-    value, why = call.function.this, _call(node, names)
-    alone = isinstance(call.function, (exp.Min, exp.Max)) and not call.function.expressions
-    if not alone or call.rows or names.picked(call.over) or isinstance(value, exp.Distinct):
+    function, around, over, rows = _opened(node, names)
+    value, why = function.this, _call(node, names)
+    alone = isinstance(function, (exp.Min, exp.Max)) and not function.expressions
+    if not alone or rows or names.picked(over) or isinstance(value, exp.Distinct):
         return None
     if any(chooses(case, names) for case in value.find_all(exp.Case)):
         return None
@@ -466,16 +459,16 @@ def extreme(node: Node, names: NameScope) -> Extreme | None:
         return None
     texts = [f"CAST({written(value)} AS DOUBLE)", *final_parts(member)]
     fields = ", ".join(f"'p{i}': {text}" for i, text in enumerate(texts))
-    return Extreme(why.why, member, call.around(f"LIST({{{fields}}})"), isinstance(call.function, exp.Min))
+    return Extreme(why.why, member, around(f"LIST({{{fields}}})"), isinstance(function, exp.Min))
 
 
-def _summed(call: Call, value: NoisyLineage) -> NoisyLineage:
+def _summed(function: Node, around: Around, value: NoisyLineage) -> NoisyLineage:
     """SUM: the lists of all rows together, of those whose value is NULL no more than what noise made NULL."""
-    present = f"{written(call.function.this)} IS NOT NULL"
+    present = f"{written(function.this)} IS NOT NULL"
     cells = f"CASE WHEN {present} THEN {value.cells} ELSE LIST_FILTER({value.cells}, LAMBDA dp_n : ISNAN(dp_n.w)) END"
 
     def collected(text: str) -> str:
-        return f"FLATTEN({call.around(f'LIST({text})')})"
+        return f"FLATTEN({around(f'LIST({text})')})"
 
     if value.linear:
         return NoisyLineage(collected(cells), plain=value.plain)
@@ -483,27 +476,27 @@ def _summed(call: Call, value: NoisyLineage) -> NoisyLineage:
     return NoisyLineage(collected(cells), None, near, linear=False)
 
 
-def _averaged(call: Call, value: NoisyLineage) -> NoisyLineage:
+def _averaged(function: Node, around: Around, value: NoisyLineage) -> NoisyLineage:
     """AVG over groups: how many there are is public."""
-    count = call.around(f"COUNT({written(call.function.this)})")
-    return scaled(_summed(call, value), f"(1.0 / {count})")
+    count = around(f"COUNT({written(function.this)})")
+    return scaled(_summed(function, around, value), f"(1.0 / {count})")
 
 
-def _shifted(call: Call, value: NoisyLineage) -> NoisyLineage:
+def _shifted(function: Node, around: Around, value: NoisyLineage) -> NoisyLineage:
     """LAG and its like: the same row's lists."""
 
     def taken(text: str) -> str:
-        copy = call.function.copy()
+        copy = function.copy()
         copy.set("this", verbatim(text))
         default = copy.args.get("default")
         if default is not None:
             copy.set("default", verbatim(EMPTY if text == value.cells else "NULL"))
-        return call.around(copy.sql(dialect="duckdb"))
+        return around(copy.sql(dialect="duckdb"))
 
     return replace(value.mapped(taken), plain=False)
 
 
-CALLS: dict[type[Node], Callable[[Call, NoisyLineage], NoisyLineage]] = {
+CALLS: dict[type[Node], Callable[[Node, Around, NoisyLineage], NoisyLineage]] = {
     exp.Sum: _summed, exp.Avg: _averaged, exp.Lag: _shifted, exp.Lead: _shifted, exp.FirstValue: _shifted,
     exp.LastValue: _shifted, exp.NthValue: _shifted,
 }  # fmt: skip

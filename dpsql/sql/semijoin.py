@@ -470,50 +470,29 @@ def _top(node: Node) -> bool:
 
 
 def count_members(tree: Node, schema: Schema) -> None:
-    """Rewrite every SELECT over the people's table that asks who has a row.
+    """Rewrite every SELECT over the people's table alone that asks who has a row.
 
     Args:
         tree: a parsed statement; changed in place.
         schema: the star.
     """
     for select in list(tree.find_all(exp.Select)):
-        people = _people(select, schema)
-        if people is not None:
-            _rewrite(select, people)
+        source = select.args.get("from_")
+        if source is None or select.args.get("joins") or source.this.args.get("joins"):
+            continue
+        tables = list(chain.from_iterable(base_tables(select, schema).values()))
+        if schema.unit is not None and [table.name for table in tables] == [schema.unit.table]:
+            _rewrite(select, source.this, tables[0])
 
 
-class _PeopleSource(NamedTuple):
-    """The people's table in a FROM clause, alone.
-
-    Args:
-        source: where it stands.
-        table: what is known of it.
-    """
-
-    source: exp.Table
-    table: SchemaTable
-
-    @property
-    def alias(self) -> str:
-        """Alias of the source in the statement."""
-        return str(self.source.alias_or_name)
-
-    def is_key(self, node: Node) -> bool:
-        """True if a column is the person's key."""
-        is_column = isinstance(node, exp.Column) and node.table.lower() in ("", self.alias.lower())
-        return is_column and node.name.lower() == str(self.table.key).lower()
+def _is_key(node: Node, people: exp.Table, table: SchemaTable) -> bool:
+    """True if a column is the key of the people's table."""
+    alias = people.alias_or_name.lower()
+    is_column = isinstance(node, exp.Column) and node.table.lower() in ("", alias)
+    return is_column and node.name.lower() == str(table.key).lower()
 
 
-def _people(select: exp.Select, schema: Schema) -> _PeopleSource | None:
-    """The people's table, where it is all that a SELECT stands over."""
-    source, tables = select.args.get("from_"), list(chain.from_iterable(base_tables(select, schema).values()))
-    if source is None or select.args.get("joins") or source.this.args.get("joins"):
-        return None
-    alone = schema.unit is not None and [table.name for table in tables] == [schema.unit.table]
-    return _PeopleSource(source.this, tables[0]) if alone else None
-
-
-def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
+def _rewrite(select: exp.Select, people: exp.Table, table: SchemaTable) -> None:
     """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
     conditions = parse.conjuncts(select.args.get("where"))
     asking = [condition for condition in conditions if condition.find(exp.Select) is not None]
@@ -523,12 +502,12 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     # other conditions compare with an answer
     asked = (node for condition in asking for node in condition.find_all(exp.Column, exp.Exists))
     outside = (node for node in asked if node.find_ancestor(exp.Subquery) is None)
-    if not any(isinstance(node, exp.Exists) or people.is_key(node) for node in outside):
+    if not any(isinstance(node, exp.Exists) or _is_key(node, people, table) for node in outside):
         return
     counts_rows = all(isinstance(call, exp.Count) and isinstance(call.this, exp.Star) for call in calls)
-    member = _rows_of(asking[0], people) if len(asking) == 1 and counts_rows else None
+    member = _rows_of(asking[0], people, table) if len(asking) == 1 and counts_rows else None
     if member is None:
-        key, name = people.table.key, people.table.name
+        key, name = table.key, table.name
         raise parse.refusal(
             NotSupportedError,
             f"a condition on rows elsewhere would be evaluated for each of {name}",
@@ -551,15 +530,15 @@ def _rewrite(select: exp.Select, people: _PeopleSource) -> None:
     clauses = (select.args.get(key) for key in ("group", "having", "order"))
     expressions = [*select.expressions, *remaining, *(clause for clause in clauses if clause is not None)]
     columns = [column for expression in expressions for column in expression.find_all(exp.Column)]
-    people_columns = [column for column in columns if people.table.column(column.name) is not None]
+    people_columns = [column for column in columns if table.column(column.name) is not None]
     for call in _calls(select):
         call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
     joins = [*(member.select.args.get("joins") or [])]
     for column in people_columns:
-        column.set("table", exp.to_identifier(people.alias))
+        column.set("table", exp.to_identifier(people.alias_or_name))
     if people_columns:
-        tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(people.table.key), people.alias))
-        joins.append(exp.Join(this=people.source.copy(), on=tie))
+        tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(table.key), people.alias_or_name))
+        joins.append(exp.Join(this=people.copy(), on=tie))
     select.set("from_", member.select.args["from_"])
     select.set("joins", joins or None)
     all_conditions = [*tests, *remaining]
@@ -578,10 +557,11 @@ def _calls(select: exp.Select) -> list[exp.AggFunc]:
     ]
 
 
-def _rows_of(condition: Node, people: _PeopleSource) -> _Membership | None:
+def _rows_of(condition: Node, people: exp.Table, table: SchemaTable) -> _Membership | None:
     """The rows that name the person by her key, if a condition asks for nothing else."""
-    member = _membership(condition, lambda column: column.table.lower() == people.alias.lower())
-    return member if member is not None and _plain(member.select) and people.is_key(member.outer) else None
+    member = _membership(condition, lambda column: column.table.lower() == people.alias_or_name.lower())
+    names_person = member is not None and _plain(member.select) and _is_key(member.outer, people, table)
+    return member if names_person else None
 
 
 def _plain(rows: Node) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import dpsql.interfaces.cli.collect  # noqa: F401 - commands register themselves
+import dpsql.interfaces.cli.curate  # noqa: F401 - commands register themselves
 from dpsql.client import Row, read_plan, respond, to_json
 from dpsql.client.device import decode
 from dpsql.client.entropy import system_entropy

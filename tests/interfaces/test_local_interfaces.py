@@ -35,8 +35,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str | Path) -> tuple[str, int]:
     """Output and exit code of a command."""
-    import dpsql.interfaces.cli.collect
-    import dpsql.interfaces.cli.curate  # noqa: F401 - commands register themselves
 
     done = CliRunner().invoke(cli, [str(a) for a in arguments])
     return done.output, done.exit_code

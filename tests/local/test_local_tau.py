@@ -281,7 +281,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str | int | Path) -> str:
-    import dpsql.interfaces.cli.collect  # noqa: F401 - commands register themselves
+    import dpsql.interfaces.cli.curate  # noqa: F401 - commands register themselves
 
     done = CliRunner().invoke(cli, [str(a) for a in arguments])
     assert done.exit_code == 0, done.output
