@@ -43,11 +43,6 @@ def is_count(measure: str) -> bool:
     return measure in COUNTS or measure.startswith("count(")
 
 
-def unit_count(of: str, unit_table: str) -> str:
-    """The measure that counts each privacy unit behind a table's rows once: `count` where each row is one."""
-    return "count" if of.lower() == unit_table.lower() else PEOPLE
-
-
 @dataclass(frozen=True)
 class UnitPath:
     """Path from a row of a view's table to its unit.

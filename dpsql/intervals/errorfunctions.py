@@ -397,10 +397,6 @@ class ErrorFunction:
         return [None if value is None else bool(value) for value in values] if self.compares else values
 
 
-def _noise(numbers: Estimated, level: float) -> FloatArray:
-    return numbers.noise()
-
-
 def _beyond_noise(
     component: Callable[[ErrorComponents], FloatArray],
 ) -> Callable[[Estimated, float], FloatArray]:
@@ -508,14 +504,6 @@ def _stderr(numbers: Estimated, level: float) -> FloatArray:
     return np.where(np.isfinite(whole), whole, most - least) / (2 * quantile(DEFAULT_LEVEL))
 
 
-def _low(numbers: Estimated, level: float) -> FloatArray:
-    return interval(numbers, level).low
-
-
-def _high(numbers: Estimated, level: float) -> FloatArray:
-    return interval(numbers, level).high
-
-
 def _differs(numbers: Estimated, level: float) -> FloatArray:
     """1 where the interval of a difference leaves 0 out."""
     low, high = interval(numbers, level)
@@ -530,7 +518,7 @@ def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated
 PARTS = {
     "noise": ErrorFunction(
         "noise drawn, and noise of a reported column's channel; for quantiles, MIN and MAX the whole error",
-        _noise,
+        lambda numbers, level: numbers.noise(),
         of_quantile=quantile_stderr,
     ),
     "channel": ErrorFunction(
@@ -560,9 +548,16 @@ STDERR = ErrorFunction(
 )  # fmt: skip
 LOW = ErrorFunction(
     "low end of the interval that covers the exact answer over all rows with this chance",
-    _low, takes_level=True, of_quantile=lambda ends, level: ends(level)[0],
-)  # fmt: skip
-HIGH = ErrorFunction("its high end", _high, takes_level=True, of_quantile=lambda ends, level: ends(level)[1])
+    lambda numbers, level: interval(numbers, level).low,
+    takes_level=True,
+    of_quantile=lambda ends, level: ends(level)[0],
+)
+HIGH = ErrorFunction(
+    "its high end",
+    lambda numbers, level: interval(numbers, level).high,
+    takes_level=True,
+    of_quantile=lambda ends, level: ends(level)[1],
+)
 MODEL_BOUND = ErrorFunction(
     "the most that cutting a bin may add; a part of the interval",
     lambda numbers, level: numbers.interpolation_bound(),

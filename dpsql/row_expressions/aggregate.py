@@ -116,7 +116,7 @@ def read_call(node: Node) -> Aggregate | None:
     """The aggregate that a call is; None where it is none that a summary may hold."""
     if isinstance(node, exp.Filter):
         inner, where = read_call(node.this), node.expression
-        return None if inner is None else inner._replace(condition=_both(where.this, inner.condition))
+        return None if inner is None else inner._replace(condition=both(where.this, inner.condition))
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == NTH:
         return _nth(node.expressions)
     function = CALLS.get(type(node))
@@ -166,13 +166,9 @@ def _folded(call: Aggregate) -> Aggregate:
     return call if call.distinct or zero or number else Aggregate(call.function, (then,), condition=test)
 
 
-def _both(first: Node, second: Node | None) -> Node:
+def both(first: Node, second: Node | None) -> Node:
+    """The conjunction of two conditions; the second may be none."""
     return first if second is None else exp.and_(first.copy(), second.copy())
-
-
-def over_rows(call: Aggregate, condition: Node | None) -> Aggregate:
-    """The aggregate over those rows alone that meet a condition too."""
-    return call if condition is None else call._replace(condition=_both(condition, call.condition))
 
 
 def spelling(call: Aggregate, name: Callable[[ColumnName], str]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.catalog.graph import unit_count
+from dpsql.catalog.graph import PEOPLE
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
 from dpsql.planner.block import (
@@ -199,7 +199,8 @@ def _people(binding: Binding, node: Node) -> Term | None:
         return None
     if binding.ref(node) not in unit.columns.get(root.lower(), ()):
         return None
-    return Term(unit_count(root, unit.table))
+    # each unit behind a row counts once; where each row is a unit, rows do
+    return Term("count" if root.lower() == unit.table.lower() else PEOPLE)
 
 
 def _only_branch(node: Node) -> exp.If | None:

@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.planner.schema import PersonFact, Schema, SchemaTable
-from dpsql.row_expressions.aggregate import Aggregate, catalog_text, over_rows, read_call, spelling
+from dpsql.row_expressions.aggregate import Aggregate, both, catalog_text, read_call, spelling
 from dpsql.row_expressions.expression import ColumnName, Node
 from dpsql.sql.parse import aggregates, behind, conjuncts, group_keys, named, output_name, refusal, unaliased
 
@@ -269,7 +269,9 @@ class _Mapping:
         value = call.arguments[0] if len(call.arguments) == 1 else None
         if isinstance(value, exp.Column):
             tests = [test for test in tests if not (_is_not_null(test) and self._same(test.this.this, value))]
-        return over_rows(call, exp.and_(*[test.copy() for test in tests]) if tests else None)
+        if not tests:
+            return call
+        return call._replace(condition=both(exp.and_(*[test.copy() for test in tests]), call.condition))
 
     def _own(self, name: str) -> exp.Column:
         return exp.column(

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
-from dpsql.planner.schema import TRUE, Condition, Predicate, Term, every
+from dpsql.planner.schema import TRUE, Predicate, Term, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
@@ -103,8 +103,11 @@ def build(
     _groups(builder, select)
     listing = not _has_aggregates(select, with_order=False)
     met = [(conjunct, condition(binding, derived(binding, conjunct))) for conjunct in rows.conditions]
-    binding.within = every([test for _, test in met if _is_presence(binding, test)])
-    met = [(conjunct, test) for conjunct, test in met if not _is_presence(binding, test)]
+    present = [
+        test for _, test in met if isinstance(test, Predicate) and test.expression in binding.presences
+    ]
+    binding.within = every([*present])
+    met = [(conjunct, test) for conjunct, test in met if test not in present]
     where = every([*(test for _, test in met if not binding.ties_axes(test)), *joined(binding)])
     later += [conjunct for conjunct, test in met if binding.ties_axes(test)]
     groups, shape = _over_groups(builder, select, scope, track, answers, later)
@@ -123,10 +126,6 @@ def build(
         tuple(binding.never_null),
     )
     return shape
-
-
-def _is_presence(binding: Binding, test: Condition) -> bool:
-    return isinstance(test, Predicate) and test.expression in binding.presences
 
 
 def _over_groups(

@@ -2,11 +2,6 @@
 
 Statements are read-only, so commit and rollback do nothing. `?` and `:name` placeholders both work;
 `paramstyle` names the first. An answer's rows stay in memory, and cursors fetch them from there.
-
-SQL as people and drivers type it is scanned before any parser for where statements end and placeholders stand. What
-stands inside quotes or comments is copied as it is. `;` outside of them ends a statement; a line that begins with a
-backslash or a dot is a command of the shell. A parameter is written as a literal of its type and can end neither its
-quotes nor the token it stands in, so it never changes what is asked.
 """
 
 from __future__ import annotations
@@ -40,6 +35,10 @@ from dpsql.release.request import requested
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
+# SQL as people and drivers type it is scanned before any parser for where statements end and placeholders stand. What
+# stands inside quotes or comments is copied as it is. `;` outside of them ends a statement; a line that begins with a
+# backslash or a dot is a command of the shell. A parameter is written as a literal of its type and can end neither its
+# quotes nor the token it stands in, so it never changes what is asked.
 TOKEN = re.compile(
     r"""(?P<skip>(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|::"""
     r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$)"""
