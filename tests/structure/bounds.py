@@ -208,7 +208,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 303),
-    "code-lines": Bound(62500, 64988),
+    "code-lines": Bound(62500, 65002),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 849),
     "value-classes-built-in-at-most-one-place": Bound(120, 234),
