@@ -69,11 +69,11 @@ from dpsql.mechanisms.designs.measurement import (
     ChargeLine,
     DrawnMember,
     DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
     estimated,
 )
-from dpsql.mechanisms.designs.product import ExpectedProduct
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyCandidate,
@@ -116,7 +116,7 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent(ExpectedProduct):
+class DataDependent(LinearRows):
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
 
     Rows and errors that are expected are those of the plan's choice.

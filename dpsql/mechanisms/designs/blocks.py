@@ -66,6 +66,7 @@ from dpsql.mechanisms.designs.measurement import (
     ChargeLine,
     DrawnMember,
     DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
     estimated,
@@ -83,7 +84,7 @@ from dpsql.mechanisms.designs.partition import (
     leaf_groups,
     partition,
 )
-from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct, product_view
+from dpsql.mechanisms.designs.product import PRODUCT, product_view
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -353,7 +354,7 @@ class DrawnBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(ExpectedProduct):
+class Blocks(LinearRows):
     """A view of two axes by blocks, or by the product of its axes' strategies. See `Measurement`.
 
     Args:

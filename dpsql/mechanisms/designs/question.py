@@ -29,7 +29,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from dpsql.budget import scaled_denominator
 from dpsql.mechanisms.axis import AUTO, WHOLE
 from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
-from dpsql.mechanisms.designs.measurement import Measurement, joint_laws
+from dpsql.mechanisms.designs.measurement import Measurement
+from dpsql.mechanisms.designs.product import joint_laws
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.mechanisms.offers import Choice, Mechanism, Offer, Refusal
 from dpsql.noise.knorm import MOST_DRAWN

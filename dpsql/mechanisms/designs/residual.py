@@ -46,7 +46,7 @@ from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
     OwnParts,
@@ -56,7 +56,7 @@ from dpsql.mechanisms.designs.measurement import (
     mean_error,
     range_variance,
 )
-from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct
+from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -69,14 +69,13 @@ from dpsql.mechanisms.designs.question import (
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.noise import Noise
-from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.tree import FloatArray, IntArray
 
 BY_SETS = "by sets"
 """All sets of a table are one family, and views that are measured otherwise another."""
 
 
-class Residual(OwnParts, ExpectedProduct):
+class Residual(OwnParts, LinearRows):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
@@ -98,10 +97,6 @@ class Residual(OwnParts, ExpectedProduct):
     ) -> float:
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
-
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
-        """Products of zero-sum rows, drawn by the law."""
-        return PRODUCT.draw(cells, terms, noise)
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Every set adds up its subsets."""
