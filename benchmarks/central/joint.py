@@ -18,7 +18,7 @@ from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.designs.measurement import DrawParameters
-from dpsql.mechanisms.designs.product import draw_together
+from dpsql.mechanisms.designs.question import draw_together
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.tree import Exact, FloatArray

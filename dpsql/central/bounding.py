@@ -37,7 +37,7 @@ from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.contributions.statements import UNIT
 from dpsql.engines.counting import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
 from dpsql.engines.engine import Engine
-from dpsql.mechanisms.designs.product import draw_together
+from dpsql.mechanisms.designs.question import draw_together
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage

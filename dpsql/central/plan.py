@@ -38,8 +38,16 @@ from dpsql.central.planned import (
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.designs.product import PRODUCT, joint_laws, too_many_tries
-from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyDesign, FamilyView, Grains
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
+    FamilyAxis,
+    FamilyDesign,
+    FamilyView,
+    Grains,
+    joint_laws,
+    too_many_tries,
+)
 from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise.discrete import HEADROOM

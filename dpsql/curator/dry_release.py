@@ -46,7 +46,8 @@ from dpsql.matrices.reconcile import node_sums
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import own_components
-from dpsql.mechanisms.designs.product import MOST_TRIES, PRODUCT, drawn_bounds, mean_tries
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import MOST_TRIES, drawn_bounds, mean_tries
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
 from dpsql.noise.knorm import MOST_DRAWN
 from dpsql.release import Release

@@ -27,13 +27,7 @@ from dpsql.matrices import (
     workload,
 )
 from dpsql.matrices.blocks import BlockReading, BlockVariance, BoxReading, BoxVariance, shared_blocks
-from dpsql.matrices.channel import (
-    ChannelModel,
-    ChannelReading,
-    StackReading,
-    StackVariance,
-    shared_channel,
-)
+from dpsql.matrices.channel import ChannelModel, ChannelReading, StackReading, StackVariance, shared_channel
 from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread
 from dpsql.matrices.max_entropy import EntropyReading, FittedErrors
 from dpsql.matrices.model import AxisVariance, Columns, Components, Reading, Shared

@@ -59,14 +59,7 @@ from dpsql.release import open_release
 from dpsql.release.format import StreamMeta
 from dpsql.release.signature import MANIFEST, StreamSnapshot
 from dpsql.release.write import ReleaseBuilder, Statistic, assemble
-from dpsql.streams.append import (
-    KillPoint,
-    StreamNoise,
-    StreamStatistic,
-    no_kill,
-    opened_stream,
-    stream_lock,
-)
+from dpsql.streams.append import KillPoint, StreamNoise, StreamStatistic, no_kill, opened_stream, stream_lock
 from dpsql.streams.plan import (
     StreamPlan,
     batch_bounds,

@@ -30,14 +30,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
-from dpsql.streams.append import (
-    Batch,
-    StreamNoise,
-    StreamSpec,
-    StreamStatistic,
-    opened_stream,
-    weighted_sum,
-)
+from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream, weighted_sum
 from dpsql.streams.public import StreamManifest, read_manifest, read_segments, write_manifest
 from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray

@@ -41,7 +41,7 @@ from dpsql.curator.audit.contents import Check, Replanned, StoredIntegers
 from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.matrices.tree import level_moments
-from dpsql.mechanisms.designs.product import drawn_numbers
+from dpsql.mechanisms.designs.question import drawn_numbers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, as_laplace
 from dpsql.noise import Noise
 from dpsql.noise.knorm import TreeNoise

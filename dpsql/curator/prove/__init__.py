@@ -57,7 +57,8 @@ from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis.dense import ZERO_SUM
 from dpsql.mechanisms.designs.measurement import Measurement
-from dpsql.mechanisms.designs.product import PRODUCT, DrawnNumbers, drawn_numbers
+from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.designs.residual import RESIDUAL
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
 from dpsql.progress import Progress, Stage, silent
