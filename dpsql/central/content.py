@@ -31,8 +31,7 @@ from itertools import combinations
 from math import isinf, prod
 
 from dpsql.catalog import spec_hash
-from dpsql.central.bounding import DrawnRelease, bounding_of, unmeasured
-from dpsql.central.excess import UnitsBeyond
+from dpsql.central.bounding import DrawnRelease, UnitsBeyond, bounding_of, unmeasured
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.factors import Relative, TotalsFactor
 from dpsql.contributions.recipe import TableScale

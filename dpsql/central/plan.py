@@ -21,9 +21,9 @@ from dpsql.catalog.graph import ResolvedMeasure, sums_rows
 from dpsql.catalog.model import View
 from dpsql.catalog.private_columns import keys_share, reported_columns
 from dpsql.central.axes import AxisMaker
-from dpsql.central.bounding import UNIT_PLANS, bounding_of
-from dpsql.central.excess import excess_steps
+from dpsql.central.bounding import bounding_of, excess_steps
 from dpsql.central.key_plans import key_plans
+from dpsql.central.people import plan_people
 from dpsql.central.planned import (
     AxisPlanner,
     Bounds,
@@ -101,9 +101,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
             query = UnitQuery(
                 catalog, table, views, tuple(statistics), planner, _question(catalog, of, planner)
             )
-            for plan_units in UNIT_PLANS:
-                unit_statistics, unit_steps = plan_units(query)
-                statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
+            unit_statistics, unit_steps = plan_people(query)
+            statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
     plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
     return plan.refined()
 

@@ -242,7 +242,7 @@ class PlannedStatistic:
         sensitivity: the most that one unit changes the statistic, in the measure's own units, rounded up.
         unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
         factor: what the drawn integers are multiplied by to estimate the answer.
-        grain: what exact integers are multiplied by before the draw (`NoiseDistribution.noise_refinement`).
+        grain: what exact integers are multiplied by before the draw (`Laplace.noise_refinement`).
         noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
         people_bounds: between which lines the people of a cell lie, of cells whose people have weights.

@@ -111,8 +111,8 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
     ("takes", "argument", "kind"),
     [
         (Measurement.draw, "cells", Exact),
-        (distribution.NoiseDistribution.draw, "exact", Exact),
-        (distribution.NoiseDistribution.draw_bounded, "exact", Exact),
+        (distribution.Laplace.draw, "exact", Exact),
+        (distribution.Laplace.draw_bounded, "exact", Exact),
         (distribution.Laplace.draw_units, "exact", Exact),
         (distribution.Gaussian.draw_at, "exact", Exact),
         (distribution.Gaussian.draw_spread, "exact", Exact),

@@ -27,7 +27,7 @@ from dpsql.catalog.columns import ORDERED, Column, Cuts, bin_starts
 from dpsql.catalog.graph import paths_to
 from dpsql.catalog.summaries import people_table, summary_input, unused_summaries, value_spec
 from dpsql.catalog.tables import Summary
-from dpsql.central.excess import EXCESS_SHARE
+from dpsql.central.bounding import EXCESS_SHARE
 from dpsql.curator.design.questions import ScaffoldAxis, column_ranges, decimal_text
 from dpsql.errors import CatalogError, Error
 from dpsql.executor.engine import ReleaseEngine

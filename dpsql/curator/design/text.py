@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from dpsql.central.excess import EXCESS_SHARE
+from dpsql.central.bounding import EXCESS_SHARE
 from dpsql.curator.design.questions import NewMeasures
 
 WIDE = 110
