@@ -73,7 +73,7 @@ from dpsql.engines.counting import (
     coefficients,
     units_beyond_bounds,
 )
-from dpsql.engines.engine import Engine
+from dpsql.engines.duck import Engine
 from dpsql.engines.joined_rows import PlacedRows
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.designs.question import draw_together

@@ -41,7 +41,7 @@ from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import draw_squares
 from dpsql.central.selection import listed_keys, open_selection, spend_lines
-from dpsql.engines.engine import Engine
+from dpsql.engines.duck import Engine
 from dpsql.engines.registry import open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
@@ -49,6 +49,7 @@ from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger.files import signing_seed
 from dpsql.ledger.identity import (
     Label,
+    LedgerMemory,
     Lineage,
     Receipt,
     ReleaseSpend,
@@ -56,7 +57,6 @@ from dpsql.ledger.identity import (
     SpendLine,
     new_release_id,
 )
-from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.publish import Draft, Order, publish_file, published_before
 from dpsql.ledger.rules import RowComparison
 from dpsql.noise import Noise

@@ -41,11 +41,10 @@ from dpsql.catalog.summaries import summaries_of, summary_inputs, tables_read
 from dpsql.catalog.tables import Summary
 from dpsql.central.planned import Bounds, PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.engines.counting import LARGEST, Bound, Sampled, StatisticGroup, Value, coefficients, stored_rows
-from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine, kind_of, missing_column
+from dpsql.engines.duck import Engine, RawSide, kind_of, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
 from dpsql.engines.joined_rows import ROW, Digit, JoinSide, PlacedRows, Relations, UnitKey
-from dpsql.engines.key_counts import key_sql
+from dpsql.engines.summaries import key_sql
 from dpsql.errors import InternalError, SourceError
 from dpsql.row_expressions import identifier
 from dpsql.tree import Exact, IntArray

@@ -37,7 +37,7 @@ from dpsql.central.planned import (
 )
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.strategy import Word
+from dpsql.mechanisms.designs import Family, choose_families
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
@@ -48,8 +48,8 @@ from dpsql.mechanisms.designs.question import (
     joint_laws,
     too_many_tries,
 )
-from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import NoiseDistribution
+from dpsql.mechanisms.offers import Word
 from dpsql.noise.discrete import HEADROOM
 
 ROW_BITS = 24

@@ -34,12 +34,12 @@ from dpsql.matrices.estimated import partner_of
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reading import Together
 from dpsql.matrices.strategy import Strategy, axis_budgets
-from dpsql.mechanisms.axis.strategy import AxisChoice
+from dpsql.mechanisms.designs import Family
 from dpsql.mechanisms.designs.measurement import DrawParameters, MeasuredAxis, Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyChoice, Grains
-from dpsql.mechanisms.designs.registry import Family
 from dpsql.mechanisms.distribution import NoiseDistribution, as_laplace, law_for
+from dpsql.mechanisms.offers import AxisChoice
 from dpsql.tree import Workload
 
 

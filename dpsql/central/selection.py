@@ -43,9 +43,9 @@ from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_r
 from dpsql.central.plan import plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.counting import coefficients, with_offsets
-from dpsql.engines.engine import Engine, kind_of
+from dpsql.engines.duck import Engine, kind_of
 from dpsql.engines.joined_rows import JoinSide, PlacedRows, Relations, UnitKey
-from dpsql.engines.key_counts import counts_statement, key_sql, pairs_statement
+from dpsql.engines.summaries import counts_statement, key_sql, pairs_statement
 from dpsql.errors import CatalogError, InternalError
 from dpsql.ledger.files import file_hash
 from dpsql.ledger.identity import SpendLine

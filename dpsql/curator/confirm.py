@@ -24,8 +24,7 @@ from dpsql.catalog import Catalog, parse_catalog
 from dpsql.catalog.catalog import catalog_text
 from dpsql.catalog.columns import Column, Cuts, bin_starts
 from dpsql.catalog.tables import Measure, Table
-from dpsql.curator.design.axes import widths
-from dpsql.curator.design.text import flow, quoted
+from dpsql.curator.design.axes import flow, quoted, widths
 from dpsql.curator.draft.domains import natural_bounds, outward, round_width
 from dpsql.errors import InterfaceError
 

@@ -35,8 +35,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import key_of, roots
 from dpsql.catalog.source import DELTA, DUCKDB, ICEBERG, POSTGRESQL, SPARK, Source, SourceKind, query_of
 from dpsql.engines import files_of, open_tables
-from dpsql.engines.duck import RawSide, retyped
-from dpsql.engines.engine import Engine
+from dpsql.engines.duck import Engine, RawSide, retyped
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerEngine, ServerSession
 from dpsql.engines.spark import SparkSession

@@ -26,7 +26,7 @@ from dpsql.catalog.graph import roots
 from dpsql.catalog.source import expand, files_read, query_of
 from dpsql.catalog.tables import Measure
 from dpsql.engines.dialect import Dialect, least_row_hashes
-from dpsql.engines.engine import missing_column
+from dpsql.engines.duck import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
 from dpsql.engines.joined_rows import ROW, CommonRelations, KeyCheck, Relations
 from dpsql.engines.schema_union import TableUse, source_words, table_use, unlisted

@@ -53,6 +53,7 @@ from dpsql.ledger.identity import (
     ChargedTable,
     Label,
     LedgerEntry,
+    LedgerMemory,
     Lineage,
     Receipt,
     Recovery,
@@ -60,7 +61,6 @@ from dpsql.ledger.identity import (
     SourceTable,
     canonical,
 )
-from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.rules import RowComparison, check_marks, check_sketches, write_marks
 from dpsql.ledger.store import Store
 

@@ -43,8 +43,7 @@ from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger.files import file_hash, holds, signing_seed, sync
-from dpsql.ledger.identity import Label, Receipt, new_release_id
-from dpsql.ledger.memory import LedgerMemory
+from dpsql.ledger.identity import Label, LedgerMemory, Receipt, new_release_id
 from dpsql.ledger.publish import Draft, Order, publish_file
 from dpsql.ledger.store import ledger_entries
 from dpsql.matrices.estimated import Estimated

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpsql.central.central import publish_release
-from dpsql.engines.engine import kind_of
+from dpsql.engines.duck import kind_of
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise

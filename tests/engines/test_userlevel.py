@@ -35,8 +35,7 @@ from dpsql.contributions.statements import (
     whiten,
 )
 from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine
+from dpsql.engines.duck import Engine, RawSide
 from dpsql.engines.joined_rows import CommonRelations
 from dpsql.engines.registry import open_engine
 from dpsql.matrices.strategy import gathers

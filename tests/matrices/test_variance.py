@@ -10,8 +10,7 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.matrices import covariance, mean_variance
-from dpsql.matrices.circulant import SineVariance, column_norm
-from dpsql.matrices.intervals import IntervalVariance
+from dpsql.matrices.intervals import IntervalVariance, SineVariance, column_norm
 from dpsql.matrices.reading import from_columns
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import dense_strategy

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from dpsql.budget import scaled_denominator
 from dpsql.budget.curve import SLACK
 from dpsql.errors import CatalogError, InternalError
-from dpsql.matrices.workload import AskedVariance, from_columns
+from dpsql.matrices.blocks import AskedVariance, from_columns
 from dpsql.mechanisms.axis.dense import matrix_root
-from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
 from dpsql.mechanisms.designs.workload_matrix import AskedRows, best_rows, classes_of, held_cells, offers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyView
-from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.offers import Refusal, Word
 from dpsql.noise import ExactNoise, insecure_test_entropy
 
 

@@ -12,10 +12,10 @@ import pytest
 from dpsql.central.placed_rows import CountedCells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
 from dpsql.mechanisms import distribution
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs.adaptive import AdaptedView
 from dpsql.mechanisms.designs.blocks import DrawnBlocks
 from dpsql.mechanisms.designs.measurement import DrawReplay, Measurement
+from dpsql.mechanisms.offers import draw_view
 from dpsql.release.write import StatisticContent
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.public import NoisyNode

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
-from dpsql.matrices.circulant import transform
+from dpsql.matrices.intervals import transform
 from dpsql.matrices.strategy import check_sensitivity, estimate, measure
 from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.axis.dense import dense_rows, dense_strategy, zero_sum_strategy

@@ -14,10 +14,10 @@ from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy, tree_strategy
 from dpsql.mechanisms.designs import adaptive
+from dpsql.mechanisms.offers import draw_view
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 from tests.strategies import by_word

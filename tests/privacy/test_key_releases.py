@@ -24,7 +24,7 @@ from dpsql.catalog.private_columns import private_columns
 from dpsql.central import key_plans, selection
 from dpsql.central.key_plans import KeyPlan, KeyRound
 from dpsql.central.selection import Key, KeyScan
-from dpsql.engines import key_counts
+from dpsql.engines import summaries
 from dpsql.errors import InternalError, MachineFault
 from dpsql.noise import ExactNoise, ZeroNoise, chances_of, os_entropy
 from dpsql.noise.discrete import full_words
@@ -213,7 +213,7 @@ DEFECTS: list[tuple[str, tuple[object, str], Callable[[Any], Any]]] = [
     ("rare", COUNTS, lambda made: lambda *of: f"SELECT key, n + 40 AS n FROM ({made(*of)}) AS t WHERE n > 1"),
     ("ties", COUNTS, by_count),
     # rows bounded in an order over everybody: the first rows of the whole table, hers push out somebody else's
-    ("pushed", (key_counts, "_keys"), lambda made: lambda *of: f"SELECT * FROM ({made(*of)}) AS b {FIRST}"),
+    ("pushed", (summaries, "_keys"), lambda made: lambda *of: f"SELECT * FROM ({made(*of)}) AS b {FIRST}"),
 ]
 
 

@@ -38,8 +38,8 @@ from dpsql.catalog.tables import PublicGuess
 from dpsql.central.bounding import EXCESS_SHARE, MOST_SPENT
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
+from dpsql.curator.design.axes import quoted
 from dpsql.curator.design.questions import named
-from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import (
     DerivedQuery,
     asked_expressions,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from dpsql.catalog.base import alike_but_for_blanks
 from dpsql.catalog.checks import may_be_named
-from dpsql.curator.design.text import quoted
+from dpsql.curator.design.axes import quoted
 from dpsql.curator.draft.links import GRADES, NAMES, TEXTS, is_name, words
 from dpsql.curator.draft.profile import (
     DAY,

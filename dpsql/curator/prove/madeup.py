@@ -46,7 +46,7 @@ from dpsql.curator.prove.layouts import RawRows, SourceLayout
 from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair, slot_loss
 from dpsql.ledger.store import ledger_entries
 from dpsql.local.mechanisms.channel import channel_of
-from dpsql.local.reported import ReportProvenance, write_items
+from dpsql.local.survey import ReportProvenance, write_items
 from dpsql.noise import insecure_test_entropy
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import row_expression

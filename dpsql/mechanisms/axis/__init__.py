@@ -1,6 +1,6 @@
 """Strategies of one axis: one module for each, and the choice among them.
 
-Read in this order: `matrices.strategy` (integer rows with a solver), `strategy` (the problem of an axis), `leaves` (the
+Read in this order: `matrices.strategy` (integer rows with a solver), `mechanisms.offers` (the problem of an axis), `leaves` (the
 simplest strategy), then the lists here: all that there are, and which one an axis gets.
 
 Both lists are closed: a mechanism without its proof in this project has no place in them. An axis gets what the
@@ -25,7 +25,10 @@ from dpsql.mechanisms.axis.dense import DENSE_SCALE, ZERO_SUM, dense_rows, zero_
 from dpsql.mechanisms.axis.joint_tree import joint_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.sine import SINE_SCALE, sine_strategy
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.axis.tents import interval_strategy
+from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import (
     AxisChoice,
     AxisMechanism,
     AxisProblem,
@@ -34,11 +37,8 @@ from dpsql.mechanisms.axis.strategy import (
     Proposal,
     Word,
     alone,
+    least,
 )
-from dpsql.mechanisms.axis.tents import interval_strategy
-from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import least
 from dpsql.tree import Workload
 
 MECHANISMS: tuple[AxisMechanism, ...] = (

@@ -37,18 +37,19 @@ import numpy.typing as npt
 from dpsql.errors import InterfaceError
 from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import Strategy, square_rows
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.mechanisms.offers import (
     FEWEST_LEAVES,
+    AxisCandidate,
     AxisChoice,
     AxisProblem,
-    Candidate,
     NamedAxisMechanism,
+    Offer,
     Proposal,
+    Refusal,
     candidate,
     expected_error,
 )
-from dpsql.mechanisms.distribution import GAUSSIAN
-from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray, Workload, single_leaves
 
 MEMORY = 2
@@ -284,7 +285,7 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
         yield Offer(name, 0.0, lambda: _optimum(question))
 
 
-def _optimum(question: AxisProblem) -> Candidate:
+def _optimum(question: AxisProblem) -> AxisCandidate:
     strategy = dense_strategy(question.leaves, question.workload, question.scale, question.whole)
     return candidate(strategy, "dense optimum", question)
 

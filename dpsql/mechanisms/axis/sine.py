@@ -32,12 +32,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.matrices.circulant import SineVariance, column_norm, cosine_sums, weight
+from dpsql.matrices.intervals import SineVariance, column_norm, cosine_sums, weight
 from dpsql.matrices.strategy import LIMIT, Strategy
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.strategy import AxisProblem, NamedAxisMechanism, Proposal, candidate
 from dpsql.mechanisms.distribution import GAUSSIAN
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisProblem, NamedAxisMechanism, Offer, Proposal, Refusal, candidate
 from dpsql.tree import IntArray
 
 _DIGITS = 9  # turned into an integer at a time

@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.circulant import FilterVariance
+from dpsql.matrices.intervals import FilterVariance
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
     Choose,

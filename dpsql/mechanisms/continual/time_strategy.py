@@ -50,9 +50,8 @@ from dpsql.matrices import AxisVariance, mean_variance
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms import offers
-from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
-from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.offers import JointCells, Refusal
 from dpsql.tree import FloatArray, IntArray
 
 UNIT = 1 << 30

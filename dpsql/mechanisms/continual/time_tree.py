@@ -44,7 +44,6 @@ from dpsql.matrices.strategy import LevelShares, axis_budgets
 from dpsql.matrices.tree import LevelVariance, TreeVariance, blue
 from dpsql.mechanisms.axis import joint_tree
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES
 from dpsql.mechanisms.continual.time_strategy import (
     DENSE,
     Choose,
@@ -61,7 +60,7 @@ from dpsql.mechanisms.continual.time_strategy import (
     too_long,
 )
 from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.offers import FEWEST_LEAVES, Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
 
 

@@ -63,7 +63,6 @@ from dpsql.matrices.reconcile import signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, draw_view, expected_error, leaf_estimates
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.measurement import (
     ChargeLine,
@@ -84,7 +83,7 @@ from dpsql.mechanisms.designs.question import (
     stands_alone,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal, draw_view, expected_error, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Tree
 

@@ -32,8 +32,8 @@ from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import Subset, ViewEstimate, component_variances, subsets
 from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, axis_budgets, measure_view
-from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
+from dpsql.mechanisms.offers import leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 

@@ -17,7 +17,6 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.strategy import Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, JointCells, Word, leaf_estimates
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -41,7 +40,7 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, AxisProblem, JointCells, Offer, Refusal, Word, leaf_estimates
 
 
 class Product(LinearRows):

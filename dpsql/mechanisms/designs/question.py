@@ -53,7 +53,6 @@ from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError
 from dpsql.matrices.strategy import NullCount, axis_budgets, measure_view
 from dpsql.mechanisms.axis import AUTO, WHOLE
-from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells, Word
 from dpsql.mechanisms.designs.measurement import DrawParameters, Measurement
 from dpsql.mechanisms.distribution import (
     GAUSSIAN,
@@ -64,7 +63,7 @@ from dpsql.mechanisms.distribution import (
     refined,
     signed_sum,
 )
-from dpsql.mechanisms.offers import Choice, Mechanism, Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Choice, JointCells, Mechanism, Offer, Refusal, Word
 from dpsql.noise import Noise
 from dpsql.noise.knorm import MOST_DRAWN, expected_tries
 from dpsql.tree import Exact, IntArray, Workload, single_leaves

@@ -41,7 +41,6 @@ from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.matrices.strategy import Strategy, estimate, measure
 from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
-from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -68,7 +67,7 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal
 from dpsql.tree import FloatArray, IntArray
 
 BY_SETS = "by sets"

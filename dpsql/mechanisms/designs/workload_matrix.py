@@ -40,13 +40,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
+from dpsql.matrices.blocks import AskedReading, AskedVariance
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, integer_root
-from dpsql.matrices.workload import AskedReading, AskedVariance
 from dpsql.mechanisms.axis.dense import matrix_root, optimal_gram
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -68,7 +67,7 @@ from dpsql.mechanisms.designs.question import (
     stands_alone,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal
 from dpsql.tree import FloatArray, IntArray
 
 ROUNDS = 150
