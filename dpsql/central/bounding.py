@@ -49,17 +49,9 @@ import numpy as np
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import LARGEST_UNITS
 from dpsql.catalog.derived import PREFIX
+from dpsql.central import planned
 from dpsql.central.people import PeopleRows, draw_people
 from dpsql.central.placed_rows import CountedCells, CountedRows, counted_rows, measure_digits
-from dpsql.central.planned import (
-    Bounds,
-    PlannedStatistic,
-    ReleasePlan,
-    Step,
-    law_of,
-    lowered,
-    spend_of,
-)
 from dpsql.contributions.recipe import CLIPPINGS, Corrected, TableScale, settle_table
 from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.contributions.statements import UNIT
@@ -109,7 +101,7 @@ class OpenSource(NamedTuple):
 
     catalog: Catalog
     raw: Engine
-    plan: ReleasePlan
+    plan: planned.ReleasePlan
     noise: Noise
     key: bytes
 
@@ -129,7 +121,7 @@ class DrawnTable(NamedTuple):
         corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
     """
 
-    statistics: dict[int, PlannedStatistic]
+    statistics: dict[int, planned.PlannedStatistic]
     views: dict[int, NoisyRows]
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyondBound, ...] = ()
@@ -185,7 +177,7 @@ class DeclaredBound:
         """Planned integers that make a row: 1, or 2^20 where rows have weights."""
         return UNIT if self.weighs else 1
 
-    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[planned.PlannedStatistic]) -> Divided:
         """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
 
         Args:
@@ -195,8 +187,8 @@ class DeclaredBound:
         if not self.share:
             return Divided([], list(statistics))
         charge = self.share * sum((s.charge for s in statistics if s.of == self.of), Fraction(0))
-        step = Step(self.of, BEYOND, "", spend_of(catalog, charge, self.law), charge)
-        return Divided([step], lowered(catalog, statistics, self.of, self.share))
+        step = planned.Step(self.of, BEYOND, "", planned.spend_of(catalog, charge, self.law), charge)
+        return Divided([step], planned.lowered(catalog, statistics, self.of, self.share))
 
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
@@ -233,7 +225,7 @@ class Auto:
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
 
-    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[planned.PlannedStatistic]) -> Divided:
         """The recipe's steps.
 
         Raises:
@@ -268,7 +260,7 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     if not max_ids:
         return Auto(of, catalog.privacy.rows.told)
     weighs = table.unit is not None and word.weighs
-    return DeclaredBound(of, max_ids, weighs, share, law_of(catalog))
+    return DeclaredBound(of, max_ids, weighs, share, planned.law_of(catalog))
 
 
 class DrawnRelease(NamedTuple):
@@ -283,7 +275,7 @@ class DrawnRelease(NamedTuple):
         corrected: as of `DrawnTable`.
     """
 
-    plan: ReleasePlan
+    plan: planned.ReleasePlan
     views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyondBound, ...] = ()
@@ -413,12 +405,12 @@ class UnitsBeyond:
 
     of: str
     measure: str
-    bounds: Bounds
+    bounds: planned.Bounds
     units: tuple[int, ...]
     stderr: float
 
 
-def measured_bounds(statistics: Sequence[PlannedStatistic], of: str) -> dict[str, Bounds]:
+def measured_bounds(statistics: Sequence[planned.PlannedStatistic], of: str) -> dict[str, planned.Bounds]:
     """The measures of a table whose values beyond the bounds can be measured, by name.
 
     Squares are left out, since those of a value just beyond its bounds are near at once; bounds that wide too.
@@ -432,7 +424,7 @@ def measured_bounds(statistics: Sequence[PlannedStatistic], of: str) -> dict[str
 
 
 def excess_steps(
-    catalog: Catalog, of: str, statistics: Sequence[PlannedStatistic], law: NoiseDistribution
+    catalog: Catalog, of: str, statistics: Sequence[planned.PlannedStatistic], law: NoiseDistribution
 ) -> Divided:
     """Take the `excess_share` of a table out of the charges of its statistics, once for each of its measures.
 
@@ -455,8 +447,8 @@ def excess_steps(
             hint="lower it",
         )
     charge = share * sum((s.charge for s in statistics if s.of == of), Fraction(0))
-    steps = [Step(of, EXCESS, name, spend_of(catalog, charge, law), charge) for name in names]
-    return Divided(steps, lowered(catalog, statistics, of, share * len(names)))
+    steps = [planned.Step(of, EXCESS, name, planned.spend_of(catalog, charge, law), charge) for name in names]
+    return Divided(steps, planned.lowered(catalog, statistics, of, share * len(names)))
 
 
 def units_beyond(scan: OpenSource, of: str, rows: PlacedRows) -> tuple[UnitsBeyond, ...]:
@@ -469,7 +461,7 @@ def units_beyond(scan: OpenSource, of: str, rows: PlacedRows) -> tuple[UnitsBeyo
 
     **Privacy**: the spends of the table's steps of this kind; sensitivity 1 each, in L1 and in L2.
     """
-    catalog, raw, plan, law = scan.catalog, scan.raw, scan.plan, law_of(scan.catalog)
+    catalog, raw, plan, law = scan.catalog, scan.raw, scan.plan, planned.law_of(scan.catalog)
     statistics = [s for s in plan.statistics if s.of == of]
     bounds = measured_bounds(statistics, of)
     steps = [step for name in bounds if (step := plan.step(of, EXCESS, name)) is not None]

@@ -38,9 +38,8 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
 from dpsql.central.axes import AxisMaker, axis_maker
 from dpsql.central.hybrid import supplemented
-from dpsql.central.key_plans import EVEN, KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import EVEN, KeyPlan, KeyRound, key_plans, list_limits, plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.counting import coefficients, with_offsets
 from dpsql.engines.duck import Engine, kind_of

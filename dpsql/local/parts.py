@@ -61,14 +61,7 @@ from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums, round_family
 from dpsql.mechanisms.distribution import nothing_drawn
-from dpsql.release.write import (
-    Assembled,
-    Description,
-    Statistic,
-    StatisticContent,
-    StatisticPart,
-    statistic_meta,
-)
+from dpsql.release import write
 from dpsql.tree import IntArray, Tree
 
 BOXES = 200
@@ -432,7 +425,7 @@ def by_pairs(
     factor: float,
     models: Sequence[AxisVariance],
     trees: Sequence[Tree],
-) -> Assembled:
+) -> write.Assembled:
     """The one statistic of a release: all pairs of its view.
 
     Args:
@@ -450,7 +443,7 @@ def by_pairs(
     positive = positive_tables(estimates, axes, unbiased, margins)
     errors = fitted_errors(estimates, axes, margins).scaled(factor)
     nothing = nothing_drawn(len(axes))
-    described = Description(
+    described = write.Description(
         view,
         survey.of,
         "count",
@@ -470,14 +463,14 @@ def by_pairs(
         model=errors,
     )
     every: list[AxisVariance | Together] = [*models, errors]
-    meta = statistic_meta(0, Statistic(described, estimated), every)
+    meta = write.statistic_meta(0, write.Statistic(described, estimated), every)
     view_trees = [trees[axis] for axis in axes]
     nodes, nonnegative = (
         _units({pair: shares * factor for pair, shares in tables.items()}, view_trees)
         for tables in (unbiased, positive)
     )
-    content = StatisticContent(nothing, nothing, nodes, nonnegative)
-    return Assembled([StatisticPart(meta, content)], every)
+    content = write.StatisticContent(nothing, nothing, nodes, nonnegative)
+    return write.Assembled([write.StatisticPart(meta, content)], every)
 
 
 def _units(tables: Tables, trees: Sequence[Tree]) -> IntArray:

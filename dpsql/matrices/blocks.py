@@ -34,9 +34,9 @@ cells with a mask of variance 1: `within` x (mean of u^2 - (mean of u)^2). A who
 | `sums`   | covariance of the boxes' sums | (measure unit)^2 |
 | `within` | s^2/12 for a box of sum s in adaptive collections of one axis | (measure unit)^2 |
 
-A few questions (`AskedVariance`). Cells that the same questions hold are one class; cells that no question holds were not measured. The rows are over the
-classes, and there may be fewer of them than classes: an answer is a sum of what is stored if it takes whole classes,
-and if its weights on them are a mean of rows. All others are refused.
+A few questions (`AskedVariance`). Cells that the same questions hold are one class; cells that no question holds were
+not measured. The rows are over the classes, and there may be fewer of them than classes: an answer is a sum of what is
+stored if it takes whole classes, and if its weights on them are a mean of rows. All others are refused.
 
 | here | there | unit |
 |---|---|---|

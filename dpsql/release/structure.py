@@ -22,8 +22,9 @@ Its JSON is bounded before it is parsed, since a few bytes can stand for a numbe
 what the types of `Meta` cannot tell, numbers that point at each other, is checked here. `dpsql.release.structure` has
 made sure that `meta` is a table.
 
-`Margins` of node tables in memory have the leaves of a few axes, all others added up. Inner nodes are sums of leaves, so a range of leaves adds up to the integer that its nodes add up to. A file holds
-millions of node combinations; a margin has some thousand rows, and DuckDB sums them in the time that it takes to plan.
+`Margins` of node tables in memory have the leaves of a few axes, all others added up. Inner nodes are sums of leaves,
+so a range of leaves adds up to the integer that its nodes add up to. A file holds millions of node combinations; a
+margin has some thousand rows, and DuckDB sums them in the time that it takes to plan.
 
 A margin whose nodes are not the sums of its leaves, or that is large, is not copied: whoever asks reads the file.
 """

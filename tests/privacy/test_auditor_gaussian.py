@@ -19,10 +19,9 @@ from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import Strategy, measure
-from dpsql.mechanisms.axis.dense import dense_strategy, zero_sum_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, sine_strategy, zero_sum_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.weighted_leaves import shape_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN

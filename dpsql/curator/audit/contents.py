@@ -56,8 +56,7 @@ from dpsql.central.hybrid import (
     shown_axis,
     supplemented,
 )
-from dpsql.central.key_plans import EVEN, KeyPlan, key_plans, list_limits
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import EVEN, KeyPlan, key_plans, list_limits, plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import stored_squares
 from dpsql.central.selection import (

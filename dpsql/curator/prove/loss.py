@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget.curve import CHANCES, SLACK, is_priced
-from dpsql.central.key_plans import KeyRound
+from dpsql.central.plan import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, insecure_test_entropy, noised

@@ -41,7 +41,7 @@ from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease, reach
 from dpsql.central.central import publish_release, undrawn
-from dpsql.central.key_plans import SURE, key_plans
+from dpsql.central.plan import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
 from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair, slot_loss
 from dpsql.ledger.store import ledger_entries

@@ -39,7 +39,6 @@ from dpsql.client.oracles import varint
 from dpsql.errors import InternalError
 from dpsql.local.oracles.oracle import (
     OTHER,
-    BitOracle,
     Bytes,
     Checked,
     FloatArray,
@@ -122,7 +121,7 @@ SEED = 2
 """Bytes of a seed."""
 
 
-class LocalHashingAggregator(BitOracle):
+class LocalHashingAggregator(Oracle):
     """A seed and one of `extra` buckets.
 
     Example:
@@ -207,7 +206,7 @@ CHUNK = 252
 """Rows added in single bytes before they could overflow."""
 
 
-class UnaryEncodingAggregator(BitOracle):
+class UnaryEncodingAggregator(Oracle):
     """A bit per item.
 
     Example:

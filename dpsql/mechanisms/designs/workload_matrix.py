@@ -46,16 +46,7 @@ from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, integer_root
 from dpsql.mechanisms.axis.dense import matrix_root, optimal_gram
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
-    ChargeLine,
-    DrawnMember,
-    LinearRows,
-    MeasuredAxis,
-    MeasurementFacts,
-    OwnParts,
-    estimated,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.question import (
     Boxes,
     DesignProblem,
@@ -197,7 +188,7 @@ TOTAL = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class AskedRows(OwnParts, LinearRows):
+class AskedRows(measurement.OwnParts, measurement.LinearRows):
     """Integer rows over classes of cells. See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
@@ -231,10 +222,10 @@ class AskedRows(OwnParts, LinearRows):
         return [SparseRows(k, stops * 0, stops, k * np.arange(p + 1), self.matrix.ravel())]
 
     @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """One part, rows over classes, one model of all cells."""
-        return MeasurementFacts(
-            (ChargeLine("", Fraction(1)),), AskedReading.name, linear=self, model=self._model
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("", Fraction(1)),), AskedReading.name, linear=self, model=self._model
         )
 
     def words(self, strategies: Sequence[str]) -> str:
@@ -249,14 +240,18 @@ class AskedRows(OwnParts, LinearRows):
         axes: Subset,
         unit: float,
         family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        asked: Mapping[int, measurement.AxisWorkload],
     ) -> float:
         """Of a class that is known by itself; ranges on every axis were not asked, and most are not known."""
         return float(unit * np.diag(self._model.covariance_of_classes).mean())
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
-        return estimated(self, family, [self.leaf_estimates(member.view, ()) for member in family], axes)
+        return measurement.estimated(
+            self, family, [self.leaf_estimates(member.view, ()) for member in family], axes
+        )
 
     def known(self, strategies: Sequence[Strategy]) -> int:
         return self._model.rank
