@@ -26,7 +26,7 @@ _HOMES = {
         "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
     ),
     "dpsql.results.result": ("Result",),
-    "dpsql.curator.confirm": ("Catalog",),
+    "dpsql.curator.frames": ("Catalog",),
     "dpsql.errors": (
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from dpsql.api import quote as quote
     from dpsql.api import simulate as simulate
     from dpsql.api import use as use
-    from dpsql.curator.confirm import Catalog as Catalog
+    from dpsql.curator.frames import Catalog as Catalog
     from dpsql.interfaces.python.dbapi import connect as connect
     from dpsql.results.result import Result as Result
 

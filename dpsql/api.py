@@ -74,7 +74,7 @@ def publish(
     **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
     """
     from dpsql.central.central import publish_release
-    from dpsql.curator.confirm import curated
+    from dpsql.curator.frames import curated
     from dpsql.ledger.identity import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
 
@@ -432,8 +432,8 @@ def plan(
 
     **Privacy**: spends nothing and opens no private table.
     """
-    from dpsql.curator.confirm import curated
     from dpsql.curator.forecast import plan_catalog
+    from dpsql.curator.frames import curated
 
     with curated(catalog, tables) as star:
         return plan_catalog(star, workload, guess=guess, keys=keys or {})

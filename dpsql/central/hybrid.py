@@ -171,7 +171,10 @@ def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilde
         if column is None:
             continue
         channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
-        axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
+        axis = shown_axis(catalog, plan.axes[number])
+        inner = builder.axes[number]
+        (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
+        axes[number] = axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.solver)
         remainder, share = split.table(np.eye(matrix.shape[1]))
@@ -218,11 +221,6 @@ def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
         return planned.axis
     spec = column.spec.model_copy(update={"nullable": True})
     return build_axis(catalog, replace(planned.resolved, spec=spec), {})
-
-
-def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
-    (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
-    return axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
 
 
 def _matrix(channel: Channel, leaves: int) -> FloatArray:

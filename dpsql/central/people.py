@@ -477,7 +477,13 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     assert step is not None
     most, cells = prod(statistic.measurement.facts.listed.values()), prod(people.plan.shape(statistic))
     edges = doubling_edges(1, most.bit_length() + 1)
-    histogram = draw_histogram(_per_bin(people, touched, edges), edges, step.spend, law, people.noise)
+    # Number of people by the number of cells they touch, shape (bins + 1,)
+    touches = people.engine.relations("counting").fetch(
+        f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d"
+    )
+    counts = np.zeros(len(edges) + 1, np.int64)
+    np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
+    histogram = draw_histogram(Exact(counts), edges, step.spend, law, people.noise)
     terms = statistic.terms(people.plan.axes)
 
     def cell_error(bound: int) -> float:
@@ -499,16 +505,6 @@ def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
         "SELECT o, min(c) OVER (PARTITION BY unit) AS c, count(*) OVER (PARTITION BY unit) AS d "
         f"FROM (SELECT unit, {wide} AS o, min({own_number}) AS c FROM {people.placed} GROUP BY unit, {wide}) AS t"
     )
-
-
-def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> Exact:
-    """Number of people by the number of cells they touch, shape (bins + 1,)."""
-    touches = people.engine.relations("counting").fetch(
-        f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d"
-    )
-    counts = np.zeros(len(edges) + 1, np.int64)
-    np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
-    return Exact(counts)
 
 
 def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> Exact:

@@ -26,10 +26,9 @@ from typing import NamedTuple
 from dpsql.axis.model import Axis, KeyListRule
 from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
 from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, people_at, slot_table
-from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.columns import LARGEST_LIST
-from dpsql.catalog.graph import ResolvedMeasure, sums_rows
+from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import View
 from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns, reported_columns
 from dpsql.central.axes import AxisMaker
@@ -131,7 +130,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> DesignProblem:
             FamilyView(
                 view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
                 view.spec.may_select,
-                {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
+                {measure.name: _share(catalog, view.name, measure.share) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
             )
@@ -275,11 +274,6 @@ def _grains(catalog: Catalog) -> Grains:
     return Grains(min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest))
 
 
-def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
-    """Charge of one measure of a view."""
-    return _share(catalog, name, measure.share)
-
-
 def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
     """Charge of a part of a view."""
     return charged(catalog.privacy) * (1 - keys_share(catalog)) * catalog.shares[name] * share
@@ -302,9 +296,15 @@ def _of_view(
     following = design.following or design.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
-        charge = _charge(catalog, name, measure)
+        charge = _share(catalog, name, measure.share)
         if bounds is not None:
-            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
+            # estimates are 64-bit integers of 2^-20; a unit's part and its noise leave room for others'
+            most = bounds.reach * max(bounding.tau, 1)
+            if not fits(most, bounding.unit, charge):
+                raise CatalogError(
+                    f"views.{name}.measures: sums of {measure.name} and their noise may not fit 64 bits",
+                    hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
+                )
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(axes)), law, spend_of(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
@@ -314,24 +314,8 @@ def _of_view(
     return statistics
 
 
-def _check_fits(view: str, measure: str, most: int, unit: int, charge: Fraction) -> None:
-    """Estimates are 64-bit integers of 2^-20; a unit's part and its noise must leave room for other people's.
-
-    Args:
-        view, measure: for the error.
-        most: the most that a unit changes a sum, in units of the measure's scale.
-        unit: drawn integers that make one of these.
-        charge: what the statistic spends, epsilon or mu^2.
-    """
-    if not fits(most, unit, charge):
-        raise CatalogError(
-            f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
-            hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
-        )
-
-
 def fits(most: int, unit: int, charge: Fraction) -> bool:
-    """True if 64 bits hold a sum with its noise: see `_check_fits`."""
+    """True if 64 bits hold a sum with its noise: see `_of_view`."""
     noise = most * max(Fraction(1), 1 / charge)
     return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
 

@@ -336,14 +336,6 @@ def _manner(rows: int, rank: float, rng: Random) -> Manner:
     return SPREAD._replace(name=f"{rows} rows", where=where, times=0, more=rows)
 
 
-def _louder(catalog: Catalog) -> Catalog:
-    """The catalog with `LOUD` times its epsilon, as far as catalogs go."""
-    privacy, most = catalog.privacy, Fraction(MOST)
-    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
-    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
-    return catalog.model_copy(update={"privacy": privacy.model_copy(update=changes)})
-
-
 _Answer = tuple[Result, Grid, Grid]
 """A release's answer, with the ends of its intervals: both are computed while the release is open."""
 _Cell = tuple[float, float, bool | None]
@@ -399,7 +391,13 @@ def _ask(
     place: Path, written: Catalog, releases: int, workload: Sequence[str], *, first: int, loud: bool
 ) -> list[_Answers]:
     """Publish the rows of one law so often, each time with noise of its own, and ask every release everything."""
-    catalogs = [written] * releases + [_louder(written)] * loud
+    # The catalog with `LOUD` times its epsilon, as far as catalogs go
+    privacy, most = written.privacy, Fraction(MOST)
+    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
+    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
+    catalogs = [written] * releases + [
+        written.model_copy(update={"privacy": privacy.model_copy(update=changes)})
+    ] * loud
     with ExitStack() as stack:
         sessions = list[OpenReleases]()
         for number, catalog in enumerate(catalogs, first):

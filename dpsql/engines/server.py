@@ -145,7 +145,15 @@ class ServerEngine:
         self.made: dict[str, dict[str, str]] = {}
         self._columns: dict[str, dict[str, SourceColumn]] = {}
         for name in names:
-            self._refuse_derived_keys(catalog, name)
+            table = catalog.tables[name]
+            derived = {column.lower() for column in expressions(table)}
+            for column in (*table.foreign_keys, *([table.key] if table.key else [])):
+                if column.lower() in derived:
+                    raise SourceError(
+                        f"tables.{name}.derive.{column}: {self.name} reads keys from columns of the schema",
+                        hint="make the column in a view, name the view, "
+                        "and vouch for it by `trusted: true` in `source`",
+                    )
             stored = self._stored(catalog, name)
             use = table_use(catalog, name)
             query = query_of(catalog.raw_source(), catalog.tables, name)  # over one private table
@@ -304,16 +312,6 @@ class ServerEngine:
                 self._derived[name][column], self.made[name][column] = narrow.sql, narrow.kind
         except CatalogError as error:
             raise SourceError(f"tables.{name}.{error}") from None
-
-    def _refuse_derived_keys(self, catalog: Catalog, name: str) -> None:
-        table = catalog.tables[name]
-        derived = {column.lower() for column in expressions(table)}
-        for column in (*table.foreign_keys, *([table.key] if table.key else [])):
-            if column.lower() in derived:
-                raise SourceError(
-                    f"tables.{name}.derive.{column}: {self.name} reads keys from columns of the schema",
-                    hint="make the column in a view, name the view, and vouch for it by `trusted: true` in `source`",
-                )
 
     def _type_keys(self, catalog: Catalog) -> None:
         """Keys and the foreign keys that name them are of one type: whole numbers become BIGINT, others are the same.

@@ -373,7 +373,10 @@ def forget_sketches(ledger: Path) -> int:
     with machine("nothing was erased", UNCHARGED), held(beside(ledger, ".lock")):
         store = Store(ledger)
         try:
-            if not _has_sketches(store):
+            # the table of sketches is there from the first publish on
+            some = "SELECT COUNT(*) > 0 FROM duckdb_tables() WHERE table_name = 'row_sketch'"
+            kept = "SELECT COUNT(*) > 0 FROM row_sketch WHERE hashes <> '[]'"
+            if not all(store.connection.execute(sql).fetchall() == [(True,)] for sql in (some, kept)):
                 return 0  # the file stays as it is
             private_log(store.path)
             erased = store.connection.execute("DELETE FROM row_sketch WHERE hashes <> '[]'").fetchall()
@@ -381,13 +384,6 @@ def forget_sketches(ledger: Path) -> int:
         finally:
             store.close()
     return int(erased[0][0])
-
-
-def _has_sketches(store: Store) -> bool:
-    """True if any hashes are kept; their table is there from the first publish on."""
-    some = "SELECT COUNT(*) > 0 FROM duckdb_tables() WHERE table_name = 'row_sketch'"
-    kept = "SELECT COUNT(*) > 0 FROM row_sketch WHERE hashes <> '[]'"
-    return all(store.connection.execute(sql).fetchall() == [(True,)] for sql in (some, kept))
 
 
 def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason: str) -> None:

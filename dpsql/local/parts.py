@@ -182,25 +182,20 @@ def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Int
     for axis in range(factor.ndim - 1):
         factor = factor - factor.mean(axis=axis, keepdims=True)
     factor = np.asarray(factor) * filled
-    strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
+    # A quantile, over random boxes, of the posterior variance in units of the axes' models
+    quantile = CAUTION if len(axes) == 2 else WIDE_CAUTION
+    sizes = factor.shape[:-1]
+    boxes = list(_boxes([np.arange(size + 1) for size in sizes], sizes, rng))
+    variances = np.array(
+        [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
+    )
+    strength = _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
     seen = interaction(estimates.collection, axes, measure)
     if seen is not None:
         if measure is None:
             estimates.cells[axes] = _cell_variance(values, factor, seen, rng)
         values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
     return Interaction(values, strength)
-
-
-def _posterior_strength(
-    factor: FloatArray, models: Sequence[FloatArray], quantile: float, rng: np.random.Generator
-) -> float:
-    """A quantile, over random boxes, of the posterior variance in units of the axes' models."""
-    sizes = factor.shape[:-1]
-    boxes = list(_boxes([np.arange(size + 1) for size in sizes], sizes, rng))
-    variances = np.array(
-        [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
-    )
-    return _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
 
 
 def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.random.Generator) -> float:

@@ -386,7 +386,7 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
         yield "a statistic has an impossible scale"
 
 
-MOST_LEAVES = 1 << 16
+MOST_COPIED = 1 << 16
 """Rows of a margin: DuckDB scans them in about the time that it takes to plan the scan."""
 
 
@@ -460,7 +460,7 @@ class Margins:
         key = (*sources, *((name, sha256(label.tobytes()).digest()) for name, label in labels.items()))
         if key not in self._tables:
             size = prod(tree.n for tree in trees)
-            if size > MOST_LEAVES or self._rows + size > MOST_ROWS:
+            if size > MOST_COPIED or self._rows + size > MOST_ROWS:
                 return None
             estimates = [_leaves(source, trees, fetch) for source in sources]
             self._tables[key] = self._created(estimates, trees, labels)

@@ -406,9 +406,6 @@ _PLAIN = re.compile(
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 
 
-Entry = Mapping[str, Any]
-
-
 def view_lines(views: Mapping[str, Entry]) -> list[str]:
     """The lines below `views:`; short views on one line.
 
@@ -466,16 +463,16 @@ def with_views(
     root = yaml.compose(text, Loader=yaml.BaseLoader)
     assert isinstance(root, yaml.MappingNode)  # it was read as a catalog
     block = "\n".join(["views:", *view_lines(views)]) + "\n"
-    at = _entry(root, "views")
+    at = _section(root, "views")
     changes.append((len(text), len(text), f"\n{block}") if at is None else (*_extent(text, *at), block))
-    tables = _entry(root, "tables")
+    tables = _section(root, "tables")
     for name, gained in measures.items():
-        table = None if tables is None else _entry(tables[1], name)
+        table = None if tables is None else _section(tables[1], name)
         if table is not None:
             keys = ("expr", "scale", "lower", "upper")
             described = {n: {key: getattr(m, key) for key in keys} for n, m in gained.items()}
             changes.append(_more(table[1], "measures", described))
-    table = None if tables is None else _entry(tables[1], people)
+    table = None if tables is None else _section(tables[1], people)
     if table is not None:
         changes += _other_summaries(text, table[1], summaries, unused)
         summed = any(f"{people}.{name}" in view["measures"] for view in views.values() for name in summaries)
@@ -489,7 +486,7 @@ def with_views(
 Pair = tuple[yaml.Node, yaml.MappingNode]
 
 
-def _entry(node: yaml.Node, key: str) -> Pair | None:
+def _section(node: yaml.Node, key: str) -> Pair | None:
     """The key and value of a mapping's entry."""
     pairs: Sequence[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else ()
     return next(((k, v) for k, v in pairs if k.value == key), None)
@@ -508,7 +505,7 @@ def _more(
     table: yaml.MappingNode, section: str, entries: Mapping[str, Entry], fresh: bool = False
 ) -> tuple[int, int, str]:
     """Text inserted into a table: into its section, or as the first entry of a fresh section."""
-    section_entry = None if fresh else _entry(table, section)
+    section_entry = None if fresh else _section(table, section)
     node = table if section_entry is None else section_entry[1]
     inside = {section: entries} if section_entry is None else entries
     if node.flow_style:
@@ -531,7 +528,7 @@ def _other_summaries(
     text: str, table: yaml.MappingNode, gained: Mapping[str, Entry], unused: Sequence[str]
 ) -> Iterator[tuple[int, int, str]]:
     """Edits of the summaries of a table's text: insertions and removals."""
-    section = _entry(table, "summaries")
+    section = _section(table, "summaries")
     names = set() if section is None else {key.value for key, _ in section[1].value}
     emptied = bool(names) and names <= set(unused)
     if gained:

@@ -61,8 +61,8 @@ class Checked(NamedTuple):
 class Oracle(ABC):
     """One randomizer over a number of items, as whoever collects its reports sees it.
 
-    Unless it says otherwise a report is one number, its tally counts each, and it supports items independently: by a bit
-    for each, or by a seed.
+    Unless it says otherwise a report is one number, its tally counts each, and it supports items independently, by a
+    bit for each or by a seed.
 
     Args:
         domain: number of items.

@@ -335,7 +335,11 @@ def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps
         raise InterfaceError(
             f"residual rows need 2 to {DENSE_LEAVES} leaves, not {n}", hint="cut the axis wider"
         )
-    basis = zero_sum_basis(n)
+    # An orthonormal basis of the vectors that add to zero, shape (n, n - 1)
+    k = np.arange(1, n)
+    lower = np.where(np.arange(n)[:, None] < k, 1.0, 0.0)
+    lower[k, k - 1] = -k
+    basis = np.asarray(lower / np.sqrt(k * (k + 1.0)), np.float64)
     projected_gram = basis.T @ workload_gram(n, workload) @ basis
     mixing, x = Mixing(np.ones(n)), np.eye(n)
     for _ in range(steps):
@@ -348,14 +352,6 @@ def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps
             break
         mixing.times(flat**2)
     return np.asarray(x / np.diag(x).max(), np.float64)
-
-
-def zero_sum_basis(n: int) -> FloatArray:
-    """An orthonormal basis of the vectors that add to zero, shape (n, n - 1)."""
-    k = np.arange(1, n)
-    lower = np.where(np.arange(n)[:, None] < k, 1.0, 0.0)
-    lower[k, k - 1] = -k
-    return np.asarray(lower / np.sqrt(k * (k + 1.0)), np.float64)
 
 
 def _roots(s: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -152,18 +152,14 @@ class DataDependent(LinearRows):
         """Made with the draw, on the axis as its rows were chosen."""
         estimates = []
         for member in family:
-            drawn = _adapted(member.view)
+            if not isinstance(member.view, AdaptedView):
+                raise InternalError("a data-dependent view was drawn by something else")
+            drawn = member.view
             (axis,) = member.axes
             chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
             (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
             estimates.append(replace(estimate, axis=(drawn.model, drawn.chosen), prefers=drawn.sparse))
         return estimates
-
-
-def _adapted(view: NoisyRows) -> AdaptedView:
-    if not isinstance(view, AdaptedView):
-        raise InternalError("a data-dependent view was drawn by something else")
-    return view
 
 
 @lru_cache(maxsize=64)  # simulations draw the same view again and again

@@ -101,13 +101,9 @@ def product_view(question: DesignProblem, view: FamilyView, *, trees: bool = Tru
             f"views.{view.name}.mechanism: {view.word.name} needs {needed}", hint=f"{hint}, or auto"
         )
     joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
-    shared = _shares_axes(question, view)
+    shared = len(view.axes) > 1 and question.whole > 0
     choices = (question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes)
     return ViewChoice(law, tuple(choices))
-
-
-def _shares_axes(question: DesignProblem, view: FamilyView) -> bool:
-    return len(view.axes) > 1 and question.whole > 0
 
 
 def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -> ViewChoice | None:
@@ -121,7 +117,7 @@ def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -
     view, choices = question.views[place], [views[place]]
     if question.joint_cells(view, 0) is None:
         return None
-    shared = _shares_axes(question, view)
+    shared = len(view.axes) > 1 and question.whole > 0
     if len(view.axes) == 1:
         choices.append(product_view(question, view))
     for position, axis in enumerate(view.axes if len(view.axes) > 1 else ()):
