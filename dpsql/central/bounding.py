@@ -58,7 +58,6 @@ from dpsql.contributions.statements import UNIT
 from dpsql.engines.counting import (
     Bound,
     BoundedDigit,
-    EveryRow,
     RowWeighting,
     Sampled,
     beyond_bound,
@@ -193,7 +192,7 @@ class DeclaredBound:
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
         scan, counted = run.scan, run.counted
-        bound: Bound = EveryRow()
+        bound: Bound = RowWeighting(0)  # every row is a unit
         if counted.rows.unit is not None:
             bound = RowWeighting(self.tau) if self.weighs else Sampled(self.tau, coefficients(scan.key))
         return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)

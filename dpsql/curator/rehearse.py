@@ -40,7 +40,7 @@ from dpsql.catalog.model import MOST
 from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.design import design_catalog
-from dpsql.curator.prove.layouts import OneFile
+from dpsql.curator.prove.layouts import ONE_FILE
 from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
 from dpsql.errors import CatalogError, Error, InterfaceError
 from dpsql.federation.session import OpenReleases, open_session
@@ -322,7 +322,7 @@ def _written(star: MadeUpStar, law: Guess, place: Path) -> Catalog:
         own = _manner(int(rows), unit / law.units, Random(f"{star.seed} {unit}"))
         for table, made in star.rows_of(unit, own).items():
             table_rows.setdefault(table, []).extend(made)
-    return star.side(place, OneFile(), table_rows, crowd=False).catalog
+    return star.side(place, ONE_FILE, table_rows, crowd=False).catalog
 
 
 def _manner(rows: int, rank: float, rng: Random) -> Manner:

@@ -192,29 +192,21 @@ class Bound(Protocol):
         """The statement that counts the groups of a table."""
 
 
-class EveryRow:
-    """All rows count: every row is a unit."""
-
-    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers = cell_numbers(rows, groups)
-        tables = [
-            *side_tables(rows, numbers, dialect),
-            common_table("t", placed_rows(rows, numbers), dialect),
-        ]
-        return with_tables(tables, counts("t", numbers, groups, "", dialect))
-
-
 @dataclass(frozen=True)
 class RowWeighting:
-    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down.
+    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down; whole where tau is 0.
 
-    **Privacy**: w n <= 2^20 tau, by the floor.
+    **Privacy**: w n <= 2^20 tau, by the floor. Without tau every row has to be a unit.
     """
 
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
         numbers, split = cell_numbers(rows, groups), by_unit(rows)
+        if not self.tau:
+            placed = common_table("t", placed_rows(rows, numbers), dialect)
+            tables = [*side_tables(rows, numbers, dialect), placed]
+            return with_tables(tables, counts("t", numbers, groups, "", dialect))
         near, below = [n._replace(name=f"p{k}") for k, n in enumerate(numbers)], _parts(split.below, numbers)
         columns = [
             f"{part.name} + {number.name} AS {number.name}"

@@ -17,7 +17,8 @@ out alone:
     keys      whether a public table's key names each of its rows once
     relations run the statement of `dpsql.engines.counting` and return whole numbers
 
-DuckDB is the engine of files and of its own databases. Another one is a class with these methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines` is what each must pass.
+DuckDB is the engine of files and of its own databases. Another one is a class with these methods and a `Dialect`;
+`dpsql.engines.registry` has them all. `tests/engines` is what each must pass.
 
 **Privacy**: sees raw rows. Only `public_rows` and `relations` hand any value out: the first of tables that the catalog
 declares public, the second cells, which go to mechanisms alone. Errors name the engine and the step; an engine's own

@@ -11,10 +11,10 @@ for charges and down for caps. Decimals of up to 20 places, halves and thirds ar
 0.4 fit a cap of 4.
 
 The memory of this computer (`LedgerMemory`) notices a ledger that begins anew: a catalog that was moved or cloned
-begins a ledger of its own, with a full cap. So each charge leaves a trace outside of ledgers and catalogs, in `$DPSQL_STATE`,
-else `$XDG_STATE_HOME/dpsql`, else `~/.local/state/dpsql`: pairs of keyed digests, one of the lineage's name, one of a
-table's place or of its rows. A table is refused if the file knows it and the ledger at hand has charged none of its
-lineages, unless `--new-ledger` says that these are other people.
+begins a ledger of its own, with a full cap. So each charge leaves a trace outside of ledgers and catalogs, in
+`$DPSQL_STATE`, else `$XDG_STATE_HOME/dpsql`, else `~/.local/state/dpsql`: pairs of keyed digests, one of the lineage's
+name, one of a table's place or of its rows. A table is refused if the file knows it and the ledger at hand has charged
+none of its lineages, unless `--new-ledger` says that these are other people.
 
 It is a warning and not the ledger: it is written after the charge, and where it cannot be read or written, publishing
 goes on and the receipt says why. Two publishes of one table that run at the same moment do not see each other, and a
