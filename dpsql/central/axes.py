@@ -22,8 +22,8 @@ from dpsql.axis.model import Axis, OrderedRule, PublicTable, as_declared
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.model import AxisSpec
-from dpsql.engines.duck import Engine, no_sources
-from dpsql.engines.registry import open_engine
+from dpsql.engines.duck import no_sources
+from dpsql.engines.registry import Engine, open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.tree import Workload
 

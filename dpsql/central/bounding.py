@@ -64,8 +64,8 @@ from dpsql.engines.counting import (
     coefficients,
     units_beyond_bounds,
 )
-from dpsql.engines.duck import Engine
 from dpsql.engines.joined_rows import PlacedRows
+from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.designs.question import draw_together
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, refined

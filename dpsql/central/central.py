@@ -40,9 +40,8 @@ from dpsql.central.hybrid import ChannelInputs, attach_reports, counted_catalog,
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import draw_squares
-from dpsql.central.selection import listed_keys, open_selection, spend_lines
-from dpsql.engines.duck import Engine
-from dpsql.engines.registry import open_engine, places, table_digests
+from dpsql.central.selection import listed_keys, open_selection
+from dpsql.engines.registry import Engine, open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
@@ -319,7 +318,7 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap,
         privacy.key_delta,
     )  # fmt: skip
-    return ReleaseSpend(lineage, plan.charge, spend_lines(plan), source_tables(catalog, raw))
+    return ReleaseSpend(lineage, plan.charge, plan.lines, source_tables(catalog, raw))
 
 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:

@@ -287,7 +287,7 @@ def planned_release(
         json.loads(catalog.to_json()),
         spec_hash(catalog),
         promise,
-        [SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in plan.lines],
+        [SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in plan.lines],
         insecure,
         axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=assembled.models,

@@ -33,7 +33,7 @@ from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.planned import PlannedAxis, ReleasePlan
 from dpsql.central.row_pairs import COUNT, RowsOfPeople, hybrid_statistics, with_squares
-from dpsql.engines.duck import Engine, kind_of
+from dpsql.engines.registry import Engine, kind_of
 from dpsql.engines.values import canonical_text
 from dpsql.errors import CatalogError, SourceError
 from dpsql.local.mechanisms.channel import Channel, channel_of

@@ -50,8 +50,8 @@ from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
 from dpsql.contributions.histogram import NoisyHistogram, cleaned, doubling_edges, draw_histogram
 from dpsql.engines.counting import stored_rows
-from dpsql.engines.duck import Engine
 from dpsql.engines.joined_rows import PlacedRows
+from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError
 from dpsql.matrices.distinct import GapReading, PeopleBounds, TouchedReading, gaps_of
 from dpsql.matrices.kronecker import ProductReading

@@ -28,6 +28,7 @@ from dpsql.catalog.catalog import Catalog, StarTable, StarView
 from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.catalog.model import AxisSpec, Privacy
 from dpsql.central.axes import AxisMaker, declared_workload
+from dpsql.ledger.identity import SpendLine
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.distinct import PeopleBounds
 from dpsql.matrices.estimated import partner_of
@@ -205,14 +206,6 @@ class Step:
     def purpose(self) -> str:
         """Purpose in the ledger's line."""
         return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
-
-
-class PlannedLine(NamedTuple):
-    """A line of the ledger: what for, the charge, and what is charged of the lineage's `key_delta`."""
-
-    purpose: str
-    charge: Fraction
-    delta: Fraction = Fraction(0)
 
 
 def set_name(of: str, axes: Sequence[str], cubes: Sequence[str] = ()) -> str:
@@ -416,10 +409,12 @@ class ReleasePlan:
         return sum(prod(self.shape(statistic)) for statistic in self.statistics)
 
     @property
-    def lines(self) -> list[PlannedLine]:
+    def lines(self) -> tuple[SpendLine, ...]:
         """Everything that is drawn, charged in the release's currency."""
-        lines = [PlannedLine(step.purpose, step.charge, step.delta) for step in self.steps]
-        return lines + [PlannedLine(*line) for draw in self.draws for line in self.lines_of(draw)]
+        drawn = [(step.purpose, step.charge, step.delta) for step in self.steps]
+        drawn += [(*line, Fraction(0)) for draw in self.draws for line in self.lines_of(draw)]
+        currency = self.currency.name
+        return tuple(SpendLine(purpose, amount, currency, delta) for purpose, amount, delta in drawn)
 
     def draw_of(self, i: int) -> list[int]:
         """That of `draws` which holds a statistic."""

@@ -111,18 +111,17 @@ class SpendLine(NamedTuple):
 
 
 class SourceTable(NamedTuple):
-    """A raw table by its name in the catalog and the canonical places that its rows lie at."""
+    """A raw table.
+
+    Args:
+        name: in the catalog.
+        places: canonical places that its rows lie at.
+        fingerprints: keyed hashes of its digests, as a ledger keeps them.
+    """
 
     name: str
     places: tuple[str, ...]
-
-
-class ChargedTable(NamedTuple):
-    """A raw table as the ledger keeps it, with the keyed hashes of its digests."""
-
-    name: str
-    places: tuple[str, ...]
-    fingerprints: tuple[str, ...]
+    fingerprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,10 +222,10 @@ class LedgerEntry:
             for purpose, amount, currency, delta in json.loads(self.lines)
         )
 
-    def charged_tables(self) -> tuple[ChargedTable, ...]:
+    def charged_tables(self) -> tuple[SourceTable, ...]:
         """The raw tables that were read."""
         return tuple(
-            ChargedTable(name, tuple(where), tuple(prints)) for name, where, prints in json.loads(self.tables)
+            SourceTable(name, tuple(where), tuple(prints)) for name, where, prints in json.loads(self.tables)
         )
 
     @property

@@ -148,7 +148,7 @@ def check_spend(store: Store, spend: identity.ReleaseSpend, reserved: identity.L
         )
 
 
-def check_copies(store: Store, lineage: identity.Lineage, tables: Iterable[identity.ChargedTable]) -> None:
+def check_copies(store: Store, lineage: identity.Lineage, tables: Iterable[identity.SourceTable]) -> None:
     """Refuse a table whose rows another lineage has published from another place.
 
     **Privacy**: the refusal tells the curator, who holds both tables, that their rows are the same.
@@ -165,7 +165,7 @@ def _others(
     store: Store,
     lineage: identity.Lineage,
     marks: Sequence[str],
-    marks_of: Callable[[identity.ChargedTable], Sequence[str]],
+    marks_of: Callable[[identity.SourceTable], Sequence[str]],
 ) -> Iterator[str]:
     """Other lineages whose charged tables have one of some marks."""
     for entry in store.entries:

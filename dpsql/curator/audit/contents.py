@@ -353,7 +353,7 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredInt
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
-    planned = tuple(SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in made.plan.lines)
+    planned = tuple(SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in made.plan.lines)
     planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, made))
     promise = release.meta.privacy
     total = sum((Fraction(spend.amount) for spend in planned), Fraction(0))
@@ -516,7 +516,7 @@ def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
         first = firsts.setdefault(statistic.view, index)
         terms = statistic.terms(made.plan.axes)._replace(beside=views.get(first))
         columns = read_table(release, f"measurement_{index}")
-        views[index] = replay.restored(published(columns["value"]), terms)
+        views[index] = replay(published(columns["value"]), terms)
         if not np.array_equal(columns["budget"], views[index].budget):
             wrong.append(f"measurement_{index}")
     yield Check("budgets follow from what noisy numbers chose", not wrong, ", ".join(wrong))

@@ -56,7 +56,7 @@ from dpsql.curator.design.questions import (
 )
 from dpsql.curator.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curator.dry_release import dry_answerer, priced_plan
-from dpsql.engines.duck import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.executor.predict import PredictedColumn, predict
 

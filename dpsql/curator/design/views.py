@@ -35,7 +35,7 @@ from dpsql.contributions.rehearsal import crowds
 from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain, without_unused
 from dpsql.curator.design.questions import Need, ScaffoldAxis
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan
-from dpsql.engines.duck import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.relation import choose

@@ -113,7 +113,7 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
     (ledger_entry,) = ledger_entries(ledger_path(left.catalog))
     spent = tuple((line.purpose, line.amount) for line in ledger_entry.spend_lines())
     if releases:  # what was drawn may have other parts than what was planned before keys were found
-        spent = tuple((line.purpose, line.charge) for line in releases[0].plan.lines)
+        spent = tuple((line.purpose, line.amount) for line in releases[0].plan.lines)
     charged, delta = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
     rounds = sum((line.amount for line in ledger_entry.spend_lines() if line.delta), Fraction(0))
     moves = NEIGHBOURS[left.catalog.privacy.neighbours].moves

@@ -373,7 +373,7 @@ class Blocks(measurement.LinearRows):
         chosen = (measurement.ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
         parts = (*chosen, measurement.ChargeLine("blocks and cells", 1 - self.choice))
         return measurement.MeasurementFacts(
-            parts, self.outcome.reading, replay=self, model=self.outcome.model
+            parts, self.outcome.reading, replay=self.restored, model=self.outcome.model
         )
 
     def words(self, strategies: Sequence[str]) -> str:

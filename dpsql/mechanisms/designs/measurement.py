@@ -15,7 +15,7 @@ predicts or audits a statistic asks its measurement and never which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -282,15 +282,11 @@ class LinearRows:
         return terms.law.draw(exact, axes, terms.spend, terms.sensitivity, noise)
 
 
-class DrawReplay(Protocol):
-    """Makes a draw again whose rows its own noisy numbers chose."""
+DrawReplay = Callable[[Noisy, DrawParameters], NoisyRows]
+"""Restores a draw whose rows its own noisy numbers chose, from its integers in stored order and public facts alone.
 
-    def restored(self, value: Noisy, terms: DrawParameters) -> NoisyRows:
-        """Draw restored from its integers in stored order and public facts alone.
-
-        Raises:
-            InternalError: there are too many integers, or too few.
-        """
+Raises InternalError where there are too many integers, or too few.
+"""
 
 
 class MeasurementFacts(NamedTuple):
