@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpsql.budget import scaled_denominator
 from dpsql.budget.curve import SLACK
 from dpsql.errors import CatalogError, InternalError
-from dpsql.matrices.blocks import AskedVariance, from_columns
+from dpsql.matrices.blocks import AskedVariance, asked_from_columns
 from dpsql.mechanisms.axis.dense import matrix_root
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
@@ -97,7 +97,7 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
 def test_the_model_comes_back_from_its_columns_and_knows_what_was_asked():
     questions = rectangles(2, 5)
     model = made(questions, GAUSSIAN).facts.model
-    again = from_columns(model.columns())
+    again = asked_from_columns(model.columns())
     assert np.array_equal(again.classes, model.classes) and np.array_equal(again.rows, model.rows)
     held = held_cells(questions, (12, 12)).reshape(-1, 12, 12)
     for boxes in questions:
