@@ -28,8 +28,6 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.tree import Workload
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
-
-
 UNFORESEEN = 0.15
 
 CUTS = 64

@@ -374,17 +374,14 @@ def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBoun
 
 EXCESS = "values beyond bounds"
 
-
 NEAR = 3
 """Widths of the bounds up to which a unit's excess is near. More classes would each add the noise of a number."""
-
 
 MARGIN = NEAR + 1
 """Widths beyond the bounds up to which a value is read: past `NEAR`, so that what is far is seen to be."""
 
 EXCESS_SHARE = Fraction(1, 100)
 """What drafts and designs propose: bounds that were read from rows, or typical ones of a person's rows, cut some."""
-
 
 MOST_SPENT = Fraction(1, 2)
 """Of a table's charges, by all of its measures."""

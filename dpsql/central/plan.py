@@ -69,7 +69,6 @@ ROW_BITS = 24
 STREAM_ROW_BITS = 32
 """Rows that a stream may ever count; beyond, sums that do not fit whole weights wrap, which costs no privacy."""
 
-
 ROOM = 16
 """Noise is hardly ever wider than sixteen times its scale."""
 

@@ -339,16 +339,11 @@ def canonical(value: object) -> str:
 VARIABLE = "DPSQL_STATE"
 """The environment variable that names the folder."""
 
-
 MOST_ROWS = 10_000
 """Beyond, the rows that were written longest ago are dropped."""
 
-
 _FORMAT = "dpsql-memory-1"
-
-
 _LARGEST = 1 << 22
-
 
 _PATIENCE = 5.0
 """Seconds to wait for another program that writes the file, which takes milliseconds."""

@@ -311,7 +311,6 @@ def shared_blocks(one: BlockReading, other: BlockReading) -> Shared:
 NEAR = 1e-6
 """Weights that lie this near to a mean of rows are one; what is known and what is not are far apart."""
 
-
 MOST_CELLS = 1 << 25
 """Entries of the rows over the cells of a view that a file may name."""
 

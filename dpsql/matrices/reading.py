@@ -168,13 +168,11 @@ SHARED: dict[str, Callable[[Any, Any], Shared]] = {
 }
 """How two statistics of one view err together, by the name of their reading; all others err independently."""
 
-
 FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | None]] = {
     ProductReading.name: kronecker.of_one_family,
     ScaledReading.name: kronecker.scaled_family,
 }
 """How two views of one table and measure err together, by the name of both readings; others are measured alone."""
-
 
 BETWEEN: dict[str, Callable[..., Reading | Shared]] = {ProductReading.name: kronecker.of_two_families}
 """How statistics of two families err together that a release says so of, by the name of both readings."""

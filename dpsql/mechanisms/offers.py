@@ -24,8 +24,6 @@ from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Workload
 
 S = TypeVar("S")
-
-
 S_co = TypeVar("S_co", covariant=True)
 Named = TypeVar("Named")
 Problem = TypeVar("Problem", contravariant=True)
@@ -197,13 +195,8 @@ def _estimate_view(rows: IntArray, strategies: Sequence[Strategy]) -> FloatArray
 
 
 AxisCandidate: TypeAlias = Candidate[Strategy]
-
-
 AxisChoice: TypeAlias = Choice[Strategy]
-
-
 Proposal: TypeAlias = Offer[Strategy] | Refusal
-
 
 FEWEST_LEAVES = 4
 """Below it nothing beats measuring each leaf, and no mechanism is asked."""

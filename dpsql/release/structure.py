@@ -389,14 +389,10 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
 MOST_COPIED = 1 << 16
 """Rows of a margin: DuckDB scans them in about the time that it takes to plan the scan."""
 
-
 MOST_ROWS = 1 << 21
 """Rows of all margins of one release: some 50 MB."""
 
-
 MOST_SUM = 1 << 62
-
-
 T = TypeVar("T")
 
 

@@ -58,7 +58,7 @@ from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import thaw
 from dpsql.mechanisms.continual import ALIKE, words
 from dpsql.mechanisms.continual import thaw as thaw_time
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeChoice, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import StreamProblem, TimeChoice, TimeStrategy, question_of
 from dpsql.mechanisms.designs import DATA_DEPENDENT
 from dpsql.mechanisms.designs.question import MOST_NUMBERS
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution

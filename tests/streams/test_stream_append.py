@@ -24,8 +24,7 @@ from dpsql.errors import (
 )
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
-from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import NodeRead, TimeStrategy, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy

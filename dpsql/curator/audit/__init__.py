@@ -290,11 +290,7 @@ def _check_state(
 
 
 PARQUET = b"PAR1"
-
-
 ERASED = "erased on request"
-
-
 TABLES = ("plan", "file", "size", "rejected", "tally", "people")
 
 

@@ -316,7 +316,6 @@ FINE = 1 << 10
 FAR = 5.0
 """Standard errors at which a noise scale counts as wrong: one correct release in a million."""
 
-
 StoredIntegers = tuple[NoisyView, LinearRows, DrawParameters]
 """The noisy integers of one statistic as the file holds them: values and budgets, with the row variance that the plan
 gives; their rows; what they were drawn with."""

@@ -397,11 +397,9 @@ def _name(of: str, is_: str, taken: set[str]) -> str:
 
 WIDE = 110
 
-
 _PLAIN = re.compile(
     r"[A-Za-z_][A-Za-z0-9_ .-]*[A-Za-z0-9_]|[A-Za-z_]|-?\d+(\.\d+)?|\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?"
 )
-
 
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 

@@ -238,7 +238,6 @@ def _decomposed(s: FloatArray) -> tuple[FloatArray, FloatArray]:
 DENSE_LEAVES = 1024  # a dense eigendecomposition of this size takes under a second
 DENSE_SCALE = 1 << 14  # rounding rows to 1/16,384 costs about 1e-4 of the variance
 
-
 ZERO_SUM = "zero_sum"
 """Kind of the zero-sum rows."""
 
@@ -491,8 +490,6 @@ def _entries(text: str, count: int, limbs: int) -> IntArray:
 
 
 _LIMB = 16  # bits of a part of numbers that are too large to be multiplied at once
-
-
 SINE_SCALE = 1 << 20  # the rounding term sqrt(n) is 0.1% of the sensitivity at a million leaves
 
 

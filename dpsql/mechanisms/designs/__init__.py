@@ -60,10 +60,8 @@ from dpsql.mechanisms.offers import Offer, Refusal, least
 MECHANISMS: tuple[FamilyMechanism, ...] = (product, residual, weighted_leaves, workload_matrix)
 """Their errors are known before anything is drawn."""
 
-
 DATA_DEPENDENT: tuple[DataDependentMechanism, ...] = (adaptive, blocks, diffhr)
 """They select by noisy numbers; each measures one view alone."""
-
 
 MOST = 1.1
 

@@ -338,9 +338,7 @@ MOST_TRIES = 64
 """Mean tries of one vector above which a view's numbers have a draw each. Of any epsilon ten counts take at most 17,
 sixteen 55, twenty-five 261 tries; the most of them at an epsilon of 11, 18 and 28."""
 
-
 _RATES = 64
-
 
 COUNT, COUNT_OF = "count", "count({})"
 """Names of the statistics that count all rows, and those where a measure is not NULL."""
