@@ -13,7 +13,7 @@ weighted they are joined to units instead of rows.
 
 | here | there | unit |
 |---|---|---|
-| `EveryRow`, `Sampled`, `RowWeighting` | rows of a unit that count: all, tau of them, all for min(1, tau / n) | rows |
+| `Sampled`, `RowWeighting` | rows of a unit that count: tau of them, or all for min(1, tau / n) | rows |
 
 What comes back has the columns `view`, `cell`, `v0`, `v1` ..: the position of a group, a cell of it in row-major
 order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent.
@@ -202,11 +202,12 @@ class RowWeighting:
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers, split = cell_numbers(rows, groups), by_unit(rows)
+        numbers = cell_numbers(rows, groups)
         if not self.tau:
             placed = common_table("t", placed_rows(rows, numbers), dialect)
             tables = [*side_tables(rows, numbers, dialect), placed]
             return with_tables(tables, counts("t", numbers, groups, "", dialect))
+        split = by_unit(rows)
         near, below = [n._replace(name=f"p{k}") for k, n in enumerate(numbers)], _parts(split.below, numbers)
         columns = [
             f"{part.name} + {number.name} AS {number.name}"
