@@ -14,16 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dpsql.errors import InternalError
-from dpsql.matrices import (
-    blocks,
-    channel,
-    distinct,
-    intervals,
-    kronecker,
-    max_entropy,
-    model,
-    tree,
-)
+from dpsql.matrices import blocks, channel, distinct, intervals, kronecker, max_entropy, model, tree
 from dpsql.matrices.blocks import (
     AskedReading,
     AskedVariance,

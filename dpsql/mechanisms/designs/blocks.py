@@ -510,7 +510,7 @@ class Blocks(measurement.LinearRows):
         ]
 
     def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+        self, family: measurement.MemberVariances, totals: Mapping[int, float]
     ) -> dict[Subset, float]:
         """One of blocks, all of a product's."""
         return PRODUCT.components(family, totals) if self.outcome.model is None else dict(family)

@@ -103,11 +103,7 @@ class Gaps(BoundedRows):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, measurement.AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Over all ranges; a random range of another axis takes about a third of its leaves."""
         return unit * self.model.mean_variance() * _third(self.leaves, [self.place])
@@ -186,11 +182,7 @@ class Touched(BoundedRows):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, measurement.AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
         return unit * _third(self.leaves, list(self.facts.listed))

@@ -137,6 +137,13 @@ class AxisWorkload:
         return max(mean_variance(self.model, self.workload) - self.split.total * self.share, 0.0)
 
 
+AxisWorkloads = Mapping[int, AxisWorkload]
+"""By axis."""
+
+MemberVariances = Sequence[tuple[Subset, float]]
+"""Axes of each statistic of a family, and its variance of a row of whole budget."""
+
+
 def mean_square(value: FloatArray, workload: Workload | None) -> float:
     """Mean over ranges of the square of the range's sum.
 
@@ -154,9 +161,7 @@ def mean_square(value: FloatArray, workload: Workload | None) -> float:
     return float(np.average((prefix[workload.hi] - prefix[workload.lo]) ** 2, weights=workload.weight))
 
 
-def range_variance(
-    components: Mapping[Subset, float], axes: Subset, asked: Mapping[int, AxisWorkload]
-) -> float:
+def range_variance(components: Mapping[Subset, float], axes: Subset, asked: AxisWorkloads) -> float:
     """Mean variance of a random range on each of some axes.
 
     Args:
@@ -258,18 +263,12 @@ class LinearRows:
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
     ) -> float:
         """Of the view by itself, before it is reconciled."""
         return unit * prod(asked[axis].mean for axis in axes)
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
         """Averaged by precision over the views that hold a part."""
         return component_variances(family, totals)
 
@@ -332,11 +331,7 @@ class Measurement(Protocol):
         """Variance of a row of whole budget, in squared drawn integers; errors as of `draw`."""
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
     ) -> float:
         """Predicted mean variance of a random range on every axis of one statistic.
 
@@ -347,9 +342,7 @@ class Measurement(Protocol):
             asked: by axis.
         """
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
         """Variance factor of each set of axes once the family agrees.
 
         Args:
@@ -383,9 +376,7 @@ class Measurement(Protocol):
 class OwnParts:
     """Statistics of a measurement that share no part: each keeps its own variance."""
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
         return dict(family)
 
 
@@ -451,7 +442,7 @@ def mean_error(
     measurement: Measurement,
     drawn: Sequence[StatisticShare],
     sets: Mapping[Subset, float],
-    asked: Mapping[int, AxisWorkload],
+    asked: AxisWorkloads,
 ) -> float:
     """Mean predicted variance of a family's answers.
 

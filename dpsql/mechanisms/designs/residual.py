@@ -43,11 +43,13 @@ from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
+    AxisWorkloads,
     ChargeLine,
     DrawnMember,
     LinearRows,
     MeasuredAxis,
     MeasurementFacts,
+    MemberVariances,
     OwnParts,
     StatisticShare,
     asked_sets,
@@ -88,11 +90,7 @@ class Residual(OwnParts, LinearRows):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
     ) -> float:
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
@@ -245,7 +243,7 @@ def _charges(question: DesignProblem, counted: str) -> list[StatisticShare]:
     ]
 
 
-def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWorkload]) -> list[SetCharge]:
+def _sets(question: DesignProblem, counted: str, asked_axes: AxisWorkloads) -> list[SetCharge]:
     """The sets of one measure, each with its part of what the views spend on it."""
     shares = _shares(question, _charges(question, counted), asked_axes)
     remaining = SHARES - len(shares)
@@ -260,7 +258,7 @@ def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWo
 
 
 def _shares(
-    question: DesignProblem, charges: Sequence[StatisticShare], asked: Mapping[int, AxisWorkload]
+    question: DesignProblem, charges: Sequence[StatisticShare], asked: AxisWorkloads
 ) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error: by ranges of each axis half of the time, or by cells.
 
@@ -289,7 +287,7 @@ def _shares(
 
 
 def bounded_shares(
-    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: Mapping[int, AxisWorkload]
+    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: AxisWorkloads
 ) -> dict[Subset, float]:
     """As `best_shares`, where the variances of some sets are bounded.
 
@@ -319,7 +317,7 @@ def bounded_shares(
     return shares
 
 
-def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AxisWorkload]) -> dict[Subset, float]:
+def best_shares(sets: Mapping[Subset, float], asked: AxisWorkloads) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error over conjunctions of ranges.
 
     Args:

@@ -236,11 +236,7 @@ class AskedRows(measurement.OwnParts, measurement.LinearRows):
         return AskedVariance(self.classes, self.matrix / self.total)
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, measurement.AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Of a class that is known by itself; ranges on every axis were not asked, and most are not known."""
         return float(unit * np.diag(self._model.covariance_of_classes).mean())
