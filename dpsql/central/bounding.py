@@ -57,7 +57,6 @@ from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.contributions.statements import UNIT
 from dpsql.engines.counting import (
     Bound,
-    BoundedDigit,
     RowWeighting,
     Sampled,
     beyond_bound,
@@ -463,7 +462,7 @@ def units_beyond(scan: OpenSource, of: str, rows: PlacedRows) -> tuple[UnitsBeyo
     steps = [step for name in bounds if (step := plan.step(of, EXCESS, name)) is not None]
     digits = measure_digits(catalog, raw, statistics, MARGIN)
     measured = [
-        BoundedDigit(digits[step.measure].name, ends.lower, ends.upper, NEAR * ends.width)
+        (digits[step.measure].name, ends.lower, ends.upper, NEAR * ends.width)
         for step in steps for ends in [bounds[step.measure]]
     ]  # fmt: skip
     counted = replace(rows, measures=tuple(digits[step.measure] for step in steps))

@@ -379,11 +379,8 @@ class PeopleRows:
         return f"({stored_rows(self.rows, self.engine.dialect)}) AS placed"
 
 
-class DrawnPeople(NamedTuple):
-    """A statistic as it was drawn, with what was chosen on the way, and its noisy integers."""
-
-    statistic: PlannedStatistic
-    view: NoisyRows
+DrawnPeople = tuple[PlannedStatistic, NoisyRows]
+"""A statistic as it was drawn, with what was chosen on the way, and its noisy integers."""
 
 
 def draw_people(people: PeopleRows) -> dict[int, DrawnPeople]:
@@ -413,7 +410,7 @@ def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     view = statistic.measurement.draw(
         Exact(exact.reshape(shape)), statistic.terms(people.plan.axes), people.noise
     )
-    return DrawnPeople(statistic, view)
+    return (statistic, view)
 
 
 def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
@@ -427,7 +424,7 @@ def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     cells = prod(people.plan.axes[axis].axis.leaves for axis in own_axes)
     exact = gap_cells(gaps, cells, n)
     view = statistic.measurement.draw(exact, statistic.terms(people.plan.axes), people.noise)
-    return DrawnPeople(statistic, view)
+    return (statistic, view)
 
 
 def gap_sql(rows: str, own: str, leaf: str) -> str:
@@ -494,7 +491,7 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     terms = terms._replace(sensitivity=cell_reach(weights.bound, law))
     view = statistic.measurement.draw(exact, terms, people.noise)
     counted = replace(statistic, factor=weights.factor / UNIT, people_bounds=weights.bounds)
-    return DrawnPeople(counted, view)
+    return (counted, view)
 
 
 def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:

@@ -385,19 +385,14 @@ def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str
     )
 
 
-class BoundedDigit(NamedTuple):
-    """A measure of which values beyond its bounds are looked for.
+BoundedDigit = tuple[str, int, int, int]
+"""A measure of which values beyond its bounds are looked for.
 
-    Args:
-        name: of its digit, which reaches beyond the bounds.
-        lower, upper: the bounds.
-        near: the excess of a unit up to which it is near.
-    """
-
-    name: str
-    lower: int
-    upper: int
-    near: int
+Args:
+    name: of its digit, which reaches beyond the bounds.
+    lower, upper: the bounds.
+    near: the excess of a unit up to which it is near.
+"""
 
 
 def units_beyond_bounds(rows: PlacedRows, measures: Sequence[BoundedDigit], dialect: Dialect) -> str:

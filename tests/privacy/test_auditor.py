@@ -81,7 +81,7 @@ def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:
 
 def finding(name: str, plant: str) -> audit.AuditFinding:
     data = np.arange(CELLS)
-    pair = audit.NeighbourPair(data, data + np.eye(CELLS, dtype=np.int64)[0])
+    pair = (data, data + np.eye(CELLS, dtype=np.int64)[0])
     return audit.audit(strategy_sampler(STRATEGIES[name], plant), pair, float(EPSILON), SAMPLES)
 
 
@@ -109,6 +109,4 @@ def test_bounds_are_clopper_and_pearsons() -> None:
 
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(InterfaceError):
-        audit.audit(
-            lambda data, size: np.zeros((size, 1)), audit.NeighbourPair(np.zeros(1), np.ones(1)), 1.0, 50
-        )
+        audit.audit(lambda data, size: np.zeros((size, 1)), (np.zeros(1), np.ones(1)), 1.0, 50)

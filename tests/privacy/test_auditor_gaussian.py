@@ -124,7 +124,7 @@ def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.AuditFinding
     data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
     more = data.copy()
     more[dearest(name)] += REACH
-    return audit.audit_mu2(view_sampler(name, plant), audit.NeighbourPair(data, more), MU2, samples)
+    return audit.audit_mu2(view_sampler(name, plant), (data, more), MU2, samples)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_rare_delta_shows_little() -> None:
     data = REACH * np.arange(CELLS, dtype=np.int64)
     more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
     sampler = view_sampler("identity", "scaled by .6")
-    found = audit.audit_mu2(sampler, audit.NeighbourPair(data, more), MU2, SAMPLES, delta=small)
+    found = audit.audit_mu2(sampler, (data, more), MU2, SAMPLES, delta=small)
     assert mu2_of(Fraction(1), small) < MU2
     assert not found.violated
 
@@ -209,7 +209,7 @@ def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
     with pytest.raises(InterfaceError, match="delta"):
         audit.audit(
             lambda data, size: np.zeros((size, 1)),
-            audit.NeighbourPair(np.zeros(1), np.ones(1)),
+            (np.zeros(1), np.ones(1)),
             1.0,
             100,
             delta=delta,

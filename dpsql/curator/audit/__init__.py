@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -410,16 +410,13 @@ def forget_stored(path: Path, units: Collection[str]) -> int:
     return len(rows) - len(remaining)
 
 
-class Forgotten(NamedTuple):
-    """Erased data of some people.
+Forgotten = tuple[int, str]
+"""Erased data of some people.
 
-    Args:
-        erased: reports, or counts of batches.
-        said: in words.
-    """
-
-    erased: int
-    said: str
+Args:
+    erased: reports, or counts of batches.
+    said: in words.
+"""
 
 
 def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Forgotten:
@@ -439,17 +436,18 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
         if catalog is None:
             raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
         people_erased = stream.forget_people(load_catalog(catalog), held, people)
-        return Forgotten(
+        return (
             people_erased,
             f"erased the batch counts of {people_erased} of {number} people; no later batch admits them",
         )
     if beside(held, ".head").exists():
         tables = forget_sketches(held)
         if not tables:
-            return Forgotten(
-                0, "nothing to erase: the ledger contains no sketch of rows, and nothing else about people"
+            return (
+                0,
+                "nothing to erase: the ledger contains no sketch of rows, and nothing else about people",
             )
-        return Forgotten(
+        return (
             tables,
             f"erased the sketches of {tables} tables' rows, whoever is in them; the next charge makes new ones",
         )
@@ -458,9 +456,5 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
     elif is_state(held):
         erased = forget_tokens(held, people)
     else:
-        return Forgotten(
-            0, f"{held} contains sums over people and no row of any person: there is nothing to erase"
-        )
-    return Forgotten(
-        erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase"
-    )
+        return (0, f"{held} contains sums over people and no row of any person: there is nothing to erase")
+    return (erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase")

@@ -233,9 +233,9 @@ class UnaryEncodingAggregator(Oracle):
     def check(self, payloads: Bytes) -> Checked:
         """As many bytes as the items take, padded with zero bits."""
         if payloads.shape[1] != self.apart:
-            return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+            return (np.zeros(len(payloads), dtype=bool), "payload length")
         spare = 8 * self.apart - self.domain
-        return Checked((payloads[:, -1] & ((1 << spare) - 1)) == 0, "padding bits")
+        return ((payloads[:, -1] & ((1 << spare) - 1)) == 0, "padding bits")
 
     def count(self, payloads: Bytes) -> IntArray:
         """Ones per item; chunks are summed in bytes, which is eight times less to move."""

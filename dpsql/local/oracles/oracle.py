@@ -50,11 +50,8 @@ class Structure(NamedTuple):
         return np.asarray((left * self.diagonal) @ right.T - np.outer(left @ self.tilt, right @ self.tilt))
 
 
-class Checked(NamedTuple):
-    """Mask of valid payloads, and the faults of the others."""
-
-    sound: NDArray[np.bool_]
-    reason: str
+Checked = tuple[NDArray[np.bool_], str]
+"""Mask of valid payloads, and the faults of the others."""
 
 
 @dataclass(frozen=True)
@@ -278,11 +275,11 @@ LONGEST = 4
 def check_numbers(payloads: Bytes, limit: int, start: int = 0) -> Checked:
     """Mask of payloads that hold, after `start` bytes, a number below `limit` in its shortest form."""
     if not start < payloads.shape[1] <= start + LONGEST:
-        return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+        return (np.zeros(len(payloads), dtype=bool), "payload length")
     number = payloads[:, start:]
     shaped = (number[:, -1] < 128) & (number[:, :-1] >= 128).all(axis=1)
     shortest = (number[:, -1] > 0) | (number.shape[1] == 1)
-    return Checked(shaped & shortest & (varints(number) < limit), "value out of range")
+    return (shaped & shortest & (varints(number) < limit), "value out of range")
 
 
 def varints(number: Bytes) -> IntArray:
