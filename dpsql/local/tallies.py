@@ -106,13 +106,16 @@ class RespondentRows:
         return np.asarray(self.first[who + 1] - self.first[who])
 
 
-AxisItems = tuple[FloatArray, FloatArray]
-"""Items of a view about one axis.
+class AxisItems(NamedTuple):
+    """Items of a view about one axis.
 
-Args:
-    design: share of each cell as a linear function of leaves (and of "no row" at the end), shape (cells, leaves).
-    items: the cells as sums of the view's items, shape (cells, items).
-"""
+    Args:
+        design: share of each cell as a linear function of leaves (and of "no row" at the end), shape (cells, leaves).
+        items: the cells as sums of the view's items, shape (cells, items).
+    """
+
+    design: FloatArray
+    items: FloatArray
 
 
 class ItemLayout(NamedTuple):
@@ -296,11 +299,11 @@ def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Axi
     if layout.bits is not None:
         items[:, layout.bits] = inside
     if measure is not None or not any(view.empty for view in plan.views):
-        return (design, items)
+        return AxisItems(design, items)
     silence = np.isin(np.arange(view.domain), layout.silent).astype(np.float64)
     padded = np.pad(design, ((0, 1), (0, 1)))
     padded[-1, -1] = 1.0
-    return (padded, np.vstack([items, silence]))
+    return AxisItems(padded, np.vstack([items, silence]))
 
 
 def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisItems | None:
@@ -309,7 +312,7 @@ def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> AxisI
         return None
     blur = wave_matrix(SquareWaveAggregator(view.domain, plan.own, view.extra))
     even = np.full((len(blur), int(any(view.empty for view in plan.views))), 1 / len(blur))
-    return (np.hstack([blur, even]), np.eye(len(blur)))
+    return AxisItems(np.hstack([blur, even]), np.eye(len(blur)))
 
 
 _cell_of_slot = partial(_slot_items, cells_of=_grid_cells)

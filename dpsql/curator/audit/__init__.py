@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -410,13 +410,16 @@ def forget_stored(path: Path, units: Collection[str]) -> int:
     return len(rows) - len(remaining)
 
 
-Forgotten = tuple[int, str]
-"""Erased data of some people.
+class Forgotten(NamedTuple):
+    """Erased data of some people.
 
-Args:
-    erased: reports, or counts of batches.
-    said: in words.
-"""
+    Args:
+        erased: reports, or counts of batches.
+        said: in words.
+    """
+
+    erased: int
+    said: str
 
 
 def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Forgotten:
@@ -436,18 +439,17 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
         if catalog is None:
             raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
         people_erased = stream.forget_people(load_catalog(catalog), held, people)
-        return (
+        return Forgotten(
             people_erased,
             f"erased the batch counts of {people_erased} of {number} people; no later batch admits them",
         )
     if beside(held, ".head").exists():
         tables = forget_sketches(held)
         if not tables:
-            return (
-                0,
-                "nothing to erase: the ledger contains no sketch of rows, and nothing else about people",
+            return Forgotten(
+                0, "nothing to erase: the ledger contains no sketch of rows, and nothing else about people"
             )
-        return (
+        return Forgotten(
             tables,
             f"erased the sketches of {tables} tables' rows, whoever is in them; the next charge makes new ones",
         )
@@ -456,5 +458,9 @@ def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Fo
     elif is_state(held):
         erased = forget_tokens(held, people)
     else:
-        return (0, f"{held} contains sums over people and no row of any person: there is nothing to erase")
-    return (erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase")
+        return Forgotten(
+            0, f"{held} contains sums over people and no row of any person: there is nothing to erase"
+        )
+    return Forgotten(
+        erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase"
+    )
