@@ -474,7 +474,7 @@ def with_views(
     if table is not None:
         changes += _other_summaries(text, table[1], summaries, unused)
         summed = any(f"{people}.{name}" in view["measures"] for view in views.values() for name in summaries)
-        if summed and _entry(table[1], "excess_share") is None:
+        if summed and _section(table[1], "excess_share") is None:
             changes.append(_first(table[1], f"excess_share: {float(EXCESS_SHARE)}"))
     for start, stop, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[stop:]
