@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from dpsql.catalog import Catalog
     from dpsql.central.central import Published
     from dpsql.contributions.rehearsal import Guess
-    from dpsql.curator.audit import AuditReport
+    from dpsql.curator.audit import AuditReport, Forgotten
     from dpsql.curator.certificate import Certificate
     from dpsql.curator.design import CatalogDesign
     from dpsql.curator.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
     from dpsql.curator.forecast import PlanReport
-    from dpsql.curator.forget import Forgotten
     from dpsql.engines.frames import Frames
     from dpsql.ledger.store import BudgetReport
     from dpsql.local.forecast import CollectionForecast
@@ -76,7 +75,7 @@ def publish(
     """
     from dpsql.central.central import publish_release
     from dpsql.curator.frames import curated
-    from dpsql.ledger.memory import memory_of_this_computer
+    from dpsql.ledger.identity import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
 
     entropy = os_entropy()
@@ -114,7 +113,7 @@ def buy(
     """
     from dpsql.central.central import publish_release
     from dpsql.curator.buy import read_purchase
-    from dpsql.ledger.memory import memory_of_this_computer
+    from dpsql.ledger.identity import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
 
     entropy, bought = os_entropy(), read_purchase(catalog, statements, epsilon, ledger, keys_of)
@@ -170,7 +169,7 @@ def append(
     **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
     """
     from dpsql.catalog import load_catalog
-    from dpsql.ledger.memory import memory_of_this_computer
+    from dpsql.ledger.identity import memory_of_this_computer
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.streams.publish import Chance, append_batch
 
@@ -324,7 +323,7 @@ def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | N
 
     **Privacy**: docs/privacy.md, "Erasing a person". Rows are erased in your own sources, and what was published stays.
     """
-    from dpsql.curator.forget import forget_people
+    from dpsql.curator.audit import forget_people
 
     return forget_people(Path(held), people, None if catalog is None else Path(catalog))
 

@@ -25,13 +25,7 @@ import yaml
 from dpsql.matrices.model import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
 from dpsql.release.reports import LocalMeta
-from dpsql.release.write import (
-    ARRAYS,
-    AxisPart,
-    ReleaseBuilder,
-    StatisticContent,
-    StatisticPart,
-)
+from dpsql.release.write import ARRAYS, AxisPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.tree import kary_tree
 
 Row = dict[str, Any]

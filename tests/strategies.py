@@ -9,14 +9,14 @@ import numpy as np
 
 from dpsql.central.bounding import DeclaredBound, OpenSource, TableDraw
 from dpsql.central.placed_rows import CountedCells
-from dpsql.matrices.circulant import half_angles
+from dpsql.matrices.intervals import half_angles
 from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view
 from dpsql.mechanisms.axis import WHOLE, axis_strategy
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, Word
 from dpsql.mechanisms.designs.adaptive import AdaptiveRelease, unbiased_cells
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
+from dpsql.mechanisms.offers import AxisChoice, AxisProblem, Word
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, Workload
 

@@ -19,12 +19,7 @@ import numpy as np
 
 from dpsql.mechanisms.continual.prefixes import fenwick_nodes
 from dpsql.mechanisms.continual.spectral import ending_rows, lasting_rows
-from dpsql.mechanisms.continual.time_strategy import (
-    StreamProblem,
-    TimeStrategy,
-    question_of,
-    share_variance,
-)
+from dpsql.mechanisms.continual.time_tree import StreamProblem, TimeStrategy, question_of, share_variance
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory

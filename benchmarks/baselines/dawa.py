@@ -29,9 +29,9 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
-from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.designs.adaptive import tapered_strategy
 from dpsql.mechanisms.distribution import LAPLACE, NoisyView
+from dpsql.mechanisms.offers import draw_view, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray
 

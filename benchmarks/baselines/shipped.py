@@ -14,13 +14,13 @@ from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
 from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy
 from dpsql.mechanisms.designs import adaptive
 from dpsql.mechanisms.designs.adaptive import tapered_strategy
 from dpsql.mechanisms.designs.diffhr import cell_estimates, draw_diffhr
+from dpsql.mechanisms.offers import draw_view, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 from tests.strategies import adaptive_cells, by_word

@@ -23,15 +23,15 @@ from dpsql.mechanisms.axis.dense import (
     dense_strategy,
     matrix_root,
     optimal_gram,
+    sine_strategy,
     workload_gram,
     zero_sum_strategy,
 )
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.sine import sine_strategy
-from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tree import equal_strategy
 from dpsql.mechanisms.designs.measurement import AxisWorkload, StatisticShare, mean_error
 from dpsql.mechanisms.designs.residual import RESIDUAL, best_shares
+from dpsql.mechanisms.offers import expected_error
 from dpsql.tree import kary_tree
 from tests.strategies import by_word, svd_bound
 

@@ -16,9 +16,10 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.strategy import leaf_estimates
-from dpsql.mechanisms.designs.measurement import DrawParameters, draw_together
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.question import draw_together
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
+from dpsql.mechanisms.offers import leaf_estimates
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.tree import Exact, FloatArray
 

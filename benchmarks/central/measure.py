@@ -26,8 +26,8 @@ from benchmarks.baselines.dawa import dawa_tapered
 from benchmarks.central import datasets
 from benchmarks.central.ranges import FIRST_SEED, drawn_error
 from benchmarks.figures import Figures
-from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.designs.adaptive import SIGNAL_SHARE, draw_adaptive
+from dpsql.mechanisms.offers import expected_error
 from tests.strategies import adaptive_cells
 
 PROMISED = ("NETTRACE", "SEARCHLOGS", "HEPTH", "INCOME")

@@ -17,8 +17,8 @@ from dpsql.matrices import mean_variance
 from dpsql.matrices.strategy import Strategy, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import JointCells, draw_view
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
+from dpsql.mechanisms.offers import JointCells, draw_view
 from dpsql.noise import ExactNoise, Noise, os_entropy
 from dpsql.tree import Exact
 

@@ -22,9 +22,9 @@ from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.figures import Figures
 from dpsql.matrices.reconcile import nonnegative, signal_tree
 from dpsql.mechanisms.axis import AUTO
+from dpsql.mechanisms.designs import Family, choose_families
 from dpsql.mechanisms.designs.adaptive import ADAPTIVE
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
-from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 
 EPSILON, RUNS, RANGES = Fraction(1, 10), 20, 2000

@@ -28,10 +28,10 @@ from benchmarks.central.ranges import FIRST_SEED
 from benchmarks.central.unseen_lines import diamonds, lahman, nyc, planned
 from benchmarks.figures import Figures
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
+from dpsql.mechanisms.designs import Family
 from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.measurement import DrawnMember, DrawParameters
-from dpsql.mechanisms.designs.registry import Family
+from dpsql.mechanisms.offers import draw_view, leaf_estimates
 from dpsql.noise import Noise
 
 EPSILONS = (Fraction(1, 10), Fraction(1))

@@ -27,11 +27,10 @@ from benchmarks.peers.protocol import rho
 from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.central import publish_release
-from dpsql.central.key_plans import KeyPlan, key_plans
 from dpsql.central.placed_rows import prepare_tables
+from dpsql.central.plan import KeyPlan, key_plans
 from dpsql.central.selection import Key, KeyScan, ListedKeys, choose_keys, listed_keys, open_selection
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import Engine, open_engine
 from dpsql.noise import ExactNoise, os_entropy
 
 IntArray = npt.NDArray[np.int64]

@@ -130,14 +130,13 @@ dpsql/ledger/identity.py
   what stands before the first entry is any constant
     GENESIS = "0" * 64
       64  ->  65
+  a pause between two tries of a lock
+    time.sleep(0.02)
+      0.02  ->  1.02
 dpsql/ledger/rules.py
   the name of a hidden file, which only its writer reads
     return folder / f".dpsql-{store.fingerprint('mark')[:16]}"
       16  ->  17
-dpsql/ledger/memory.py
-  a pause between two tries of a lock
-    time.sleep(0.02)
-      0.02  ->  1.02
 dpsql/ledger/files.py
   the name of a file until it is whole
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -43,7 +43,7 @@ DEFECTS: tuple[tuple[str, Any], ...] = (
     ("dpsql.engines.postgresql.table_places", _as_typed),
     ("dpsql.engines.postgresql.table_places", _by_name),
     ("dpsql.central.central.table_digests", lambda *_: ()),
-    ("dpsql.ledger.memory.LedgerMemory.check", lambda *_: None),
+    ("dpsql.ledger.identity.LedgerMemory.check", lambda *_: None),
     ("dpsql.ledger.publish._marks", lambda table, digests: tuple(digests.get(table.name, ()))),
 )
 """Rules and what stands in their place: names as typed, no table oid, no digests of rows, no memory, rows alone."""

@@ -15,11 +15,10 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis.joint_tree import TOTAL
-from dpsql.mechanisms.axis.strategy import JointCells
 from dpsql.mechanisms.continual import choose
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
-from dpsql.mechanisms.continual.time_tree import joint_time_strategy
+from dpsql.mechanisms.continual.time_tree import StreamProblem, TimeStrategy, joint_time_strategy, question_of
 from dpsql.mechanisms.distribution import LAPLACE, Laplace
+from dpsql.mechanisms.offers import JointCells
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
 

@@ -21,7 +21,7 @@ from dpsql.catalog import load_catalog
 from dpsql.catalog.private_columns import reported_columns
 from dpsql.client.plan import read_plan
 from dpsql.local.mechanisms.channel import Channel, channel_of
-from dpsql.local.reported import ReportProvenance, plan_of, write_items
+from dpsql.local.survey import ReportProvenance, plan_of, write_items
 
 LEVEL = 0.95
 

@@ -19,7 +19,7 @@ better of two afterwards would only promise twice the delta.
 **Units**: budgets as integers over a common denominator. A row r of a strategy gets s_r units: the noise on the integer
 H_r x is discrete Laplace of rate s_r / t. Adding or removing one count in cell l changes row r by H_rl, so the release
 is (max_l sum_r |H_rl| s_r / t)-DP: the largest *path sum* must not exceed the cap, which strategies check when they are
-made and audits check on what a file holds (`NoiseDistribution.largest_column`). A measure with sensitivity M multiplies
+made and audits check on what a file holds (`Laplace.largest_column`). A measure with sensitivity M multiplies
 t, not s.
 
 **Source**: docs/method/rows.md, "From epsilon and delta to mu^2".
@@ -31,7 +31,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -67,53 +67,15 @@ class Promised(NamedTuple):
     mu2: Fraction | None = None
 
 
-class Currency(Protocol):
-    """Currency of a lineage: amounts that add up to the promise of all its releases together.
-
-    **Source**: docs/method/rows.md, "How budgets add up".
-    """
-
-    @property
-    def name(self) -> str:
-        """Name in files."""
-
-    @property
-    def delta(self) -> Fraction:
-        """The delta at which every epsilon is meant."""
-
-    @property
-    def at_delta(self) -> str:
-        """Suffix of an epsilon in a sentence."""
-
-    def counted(self, epsilon: Fraction, /) -> Fraction:
-        """The largest amount that implies an epsilon, by the conversion that releases use."""
-
-    def epsilon(self, amount: Fraction, /) -> Fraction:
-        """The epsilon that an amount implies, rounded up."""
-
-    def payable(self, amount: Fraction, /) -> Fraction:
-        """The largest epsilon of one more release that an amount still holds, rounded down."""
-
-    def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
-        """The amount that noise may be drawn for, one unit added or removed, if a charge covers all neighbours.
-
-        **Privacy**: a chain of `moves` steps that each cost at most this costs at most the charge.
-        """
-
-    def promise(self, amount: Fraction) -> Promised:
-        """Promise of a release that spent an amount."""
-
-
 @dataclass(frozen=True)
 class Epsilon:
-    """Pure differential privacy: epsilons add up."""
+    """Pure differential privacy: epsilons add up. Amounts are epsilons; methods as of `Mu2`."""
 
     name: ClassVar[str] = "epsilon"
     delta: ClassVar[Fraction] = Fraction(0)
     at_delta: ClassVar[str] = ""
 
     def counted(self, amount: Fraction, /) -> Fraction:
-        """The same: amounts are epsilons."""
         return amount
 
     epsilon = payable = counted
@@ -148,25 +110,37 @@ class Mu2:
         """` at delta 1e-06`."""
         return f" at delta {float(self.delta):g}"
 
-    def counted(self, epsilon: Fraction) -> Fraction:
+    def counted(self, epsilon: Fraction, /) -> Fraction:
+        """The largest amount that implies an epsilon, by the conversion that releases use."""
         return mu2_of(epsilon, self.delta - self.key_delta)
 
-    def epsilon(self, amount: Fraction) -> Fraction:
+    def epsilon(self, amount: Fraction, /) -> Fraction:
+        """The epsilon that an amount implies, rounded up."""
         return epsilon_of(amount, self.delta - self.key_delta)
 
-    def payable(self, amount: Fraction) -> Fraction:
-        """In steps of 10^-9."""
+    def payable(self, amount: Fraction, /) -> Fraction:
+        """The largest epsilon of one more release that an amount still holds, rounded down to steps of 10^-9."""
         room = Fraction(math.floor(self.epsilon(amount) * _ROOM_GRAIN), _ROOM_GRAIN)
         return room if room <= 0 or self.counted(room) <= amount else room - Fraction(1, _ROOM_GRAIN)
 
     def drawn(self, charge: Fraction, neighbours: Neighbours) -> Fraction:
-        """Costs grow with the square of the moves."""
+        """The amount that noise may be drawn for, one unit added or removed, if a charge covers all neighbours.
+
+        **Privacy**: costs grow with the square of the moves: a chain of `moves` steps that each cost at most this costs
+        at most the charge.
+        """
         return charge / neighbours.moves**2
 
     def promise(self, amount: Fraction) -> Promised:
-        """Epsilon at delta, and the mu^2 that implies one at every other delta too."""
+        """Promise of a release that spent an amount: epsilon at delta, and mu^2, which implies one at every delta."""
         return Promised(self.epsilon(amount), self.delta, amount)
 
+
+Currency: TypeAlias = Epsilon | Mu2
+"""Currency of a lineage: amounts that add up to the promise of all its releases together.
+
+**Source**: docs/method/rows.md, "How budgets add up".
+"""
 
 GRAINS = 2**40 * 3**4 * 5**20
 """Parts of 1 that ledgers count: about 8e27, so that the largest cap, 10^4, stays far inside HUGEINT (1.7e38)."""

@@ -115,7 +115,7 @@ CONTROL = "".join(
 
 
 def is_key(text: str, length: int, other: str) -> bool:
-    r"""True if a text may be shown as a key; engines decide the same by `engines.key_counts.key_sql`.
+    r"""True if a text may be shown as a key; engines decide the same by `engines.summaries.key_sql`.
 
     Args:
         text: of one row.

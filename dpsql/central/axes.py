@@ -23,14 +23,11 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.model import AxisSpec
 from dpsql.engines.duck import no_sources
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import Engine, open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.tree import Workload
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
-
-
 UNFORESEEN = 0.15
 
 CUTS = 64

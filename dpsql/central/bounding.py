@@ -16,28 +16,57 @@ A curator who knows that nobody owns more rows than `max_ids` writes `clipped_sh
 **Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows beyond tau is itself
 private: a unit changes it by at most `reach`, or the number of units with more by 1, never both. Their two draws have
 one line of the ledger, and each its whole spend.
-**Source**: docs/method/rows.md, "At most tau rows of a unit".
+
+A sum counts a value beyond its bounds as the nearest bound. `excess_share: 0.01` on a table spends one percent of its
+charges, for each measure that its views sum, on the number of units whose values lie beyond: above, below or both, and
+near or far by their excess, what a unit's values exceed the bounds by, added up over all its rows. Intervals reach as
+far as these may move sums and averages (`dpsql.intervals.excess`).
+
+At one percent of a pure epsilon a number has the error sqrt(2) / (.01 epsilon), 141 at epsilon 1, so an interval is 2.8
+times that times the mean excess longer even where nothing lies beyond. So `dpsql init` proposes bounds above the 99.9%
+value: the next but one of 1, 2 and 5 times a power of ten, never the largest value itself.
+
+| here | there | unit |
+|---|---|---|
+| `NEAR` | the excess up to which a unit is near | widths of the bounds |
+| `UnitsBeyond.units` | units above near, above far, below near, below far, both | units |
+
+**Privacy**: docs/privacy.md section 2, "Values beyond bounds": a unit is in at most one of a measure's numbers, so
+adding or removing it changes one by 1. Each measure has a draw and a line of the ledger.
+**Source**: docs/method/rows.md, "At most tau rows of a unit", "Values beyond the bounds".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
 
 from dpsql.catalog import Catalog
-from dpsql.central.excess import EXCESS, UnitsBeyond, units_beyond
-from dpsql.central.people import PeopleRows, draw_people, plan_people
-from dpsql.central.placed_rows import CountedCells, CountedRows, counted_rows
-from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, law_of, lowered, spend_of
+from dpsql.catalog.base import LARGEST_UNITS
+from dpsql.catalog.derived import PREFIX
+from dpsql.central import planned
+from dpsql.central.people import PeopleRows, draw_people
+from dpsql.central.placed_rows import CountedCells, CountedRows, counted_rows, measure_digits
 from dpsql.contributions.recipe import CLIPPINGS, Corrected, TableScale, settle_table
 from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.contributions.statements import UNIT
-from dpsql.engines.counting import Bound, EveryRow, RowWeighting, Sampled, beyond_bound, coefficients
-from dpsql.engines.engine import Engine
-from dpsql.mechanisms.designs.measurement import draw_together
+from dpsql.engines.counting import (
+    Bound,
+    RowWeighting,
+    Sampled,
+    beyond_bound,
+    coefficients,
+    units_beyond_bounds,
+)
+from dpsql.engines.joined_rows import PlacedRows
+from dpsql.engines.registry import Engine
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.designs.question import draw_together
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
@@ -70,7 +99,7 @@ class OpenSource(NamedTuple):
 
     catalog: Catalog
     raw: Engine
-    plan: ReleasePlan
+    plan: planned.ReleasePlan
     noise: Noise
     key: bytes
 
@@ -90,46 +119,12 @@ class DrawnTable(NamedTuple):
         corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
     """
 
-    statistics: dict[int, PlannedStatistic]
+    statistics: dict[int, planned.PlannedStatistic]
     views: dict[int, NoisyRows]
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyondBound, ...] = ()
     corrected: Mapping[int, Corrected] = NOTHING
     excess: tuple[UnitsBeyond, ...] = ()
-
-
-class Bounding(Protocol):
-    """Contribution bounding of one table's rows."""
-
-    @property
-    def of(self) -> str:
-        """The counted table."""
-
-    @property
-    def tau(self) -> int:
-        """Rows of one unit that count; 0 where publishing chooses."""
-
-    @property
-    def unit(self) -> int:
-        """Planned integers that make a row: 1, or 2^20 where rows have weights."""
-
-    @property
-    def people(self) -> bool:
-        """True if weights are chosen at publish, by what people own in all views of the table."""
-
-    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
-        """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
-
-        Args:
-            catalog: of the release.
-            statistics: all its statistics.
-        """
-
-    def draw(self, run: TableDraw) -> DrawnTable:
-        """Draw the table's statistics.
-
-        **Privacy**: spends the table's lines, each once.
-        """
 
 
 @dataclass(frozen=True)
@@ -160,7 +155,8 @@ class DeclaredBound:
     """The catalog says how many rows of a unit count.
 
     Args:
-        of, tau: as of `Bounding`.
+        of: the counted table.
+        tau: rows of one unit that count.
         weighs: whether all rows count, those of one unit for min(1, tau / rows of the unit); else tau rows of each
             unit count, by systematic sampling, and all rows where every row is a unit.
         share: part of the table's charges that measures the rows beyond tau.
@@ -176,24 +172,35 @@ class DeclaredBound:
 
     @property
     def unit(self) -> int:
+        """Planned integers that make a row: 1, or 2^20 where rows have weights."""
         return UNIT if self.weighs else 1
 
-    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[planned.PlannedStatistic]) -> Divided:
+        """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
+
+        Args:
+            catalog: of the release.
+            statistics: all its statistics.
+        """
         if not self.share:
             return Divided([], list(statistics))
         charge = self.share * sum((s.charge for s in statistics if s.of == self.of), Fraction(0))
-        step = Step(self.of, BEYOND, "", spend_of(catalog, charge, self.law), charge)
-        return Divided([step], lowered(catalog, statistics, self.of, self.share))
+        step = planned.Step(self.of, BEYOND, "", planned.spend_of(catalog, charge, self.law), charge)
+        return Divided([step], planned.lowered(catalog, statistics, self.of, self.share))
 
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
         scan, counted = run.scan, run.counted
-        bound: Bound = EveryRow()
+        bound: Bound = RowWeighting(0)  # every row is a unit
         if counted.rows.unit is not None:
             bound = RowWeighting(self.tau) if self.weighs else Sampled(self.tau, coefficients(scan.key))
         return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)
 
     def draw(self, run: TableDraw) -> DrawnTable:
+        """Draw the table's statistics.
+
+        **Privacy**: spends the table's lines, each once.
+        """
         beyond = rows_beyond(run, self)
         drawn = draw_cells(run.scan, self.of, self.cells(run))
         return DrawnTable(run.scan.plan.row_statistics(self.of), drawn, (), beyond)
@@ -203,8 +210,10 @@ class DeclaredBound:
 class Auto:
     """Weights, bounds and one factor are chosen at publish from noisy numbers: see `dpsql.contributions`.
 
+    Weights follow from what people own in all views of the table.
+
     Args:
-        of: as of `Bounding`.
+        of: the counted table.
         public_rows: whether the number of rows may be told.
     """
 
@@ -214,7 +223,7 @@ class Auto:
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
 
-    def divide(self, catalog: Catalog, statistics: Sequence[PlannedStatistic]) -> Divided:
+    def divide(self, catalog: Catalog, statistics: Sequence[planned.PlannedStatistic]) -> Divided:
         """The recipe's steps.
 
         Raises:
@@ -228,10 +237,14 @@ class Auto:
         return Divided(steps, [reduced_at.get(i, s) for i, s in enumerate(statistics)])
 
     def draw(self, run: TableDraw) -> DrawnTable:
+        """Draw the table's statistics. **Privacy**: spends the table's lines, each once."""
         scan = run.scan
         relations = scan.raw.relations(f"choosing bounds for {self.of}")
         drawn = settle_table(placed_table(relations, scan.plan, self.of, run.counted, scan.noise))
         return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected)
+
+
+Bounding: TypeAlias = DeclaredBound | Auto
 
 
 def bounding_of(catalog: Catalog, of: str) -> Bounding:
@@ -245,7 +258,7 @@ def bounding_of(catalog: Catalog, of: str) -> Bounding:
     if not max_ids:
         return Auto(of, catalog.privacy.rows.told)
     weighs = table.unit is not None and word.weighs
-    return DeclaredBound(of, max_ids, weighs, share, law_of(catalog))
+    return DeclaredBound(of, max_ids, weighs, share, planned.law_of(catalog))
 
 
 class DrawnRelease(NamedTuple):
@@ -260,7 +273,7 @@ class DrawnRelease(NamedTuple):
         corrected: as of `DrawnTable`.
     """
 
-    plan: ReleasePlan
+    plan: planned.ReleasePlan
     views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...] = ()
     beyond: tuple[RowsBeyondBound, ...] = ()
@@ -282,7 +295,19 @@ def draw_release(scan: OpenSource, progress: Progress) -> DrawnRelease:
     for done, of in enumerate(names, 1):
         progress(Stage("bounding, counting and drawing", of, done=done, total=len(names)))
         run = TableDraw(scan, of)
-        tables += [draw(run) for asked, draw in TABLE_DRAWS if asked(run)]
+        # rows by their bounding, people, values beyond bounds: each where the plan asks for it
+        if scan.plan.row_statistics(of):
+            tables.append(run.bounding.draw(run))
+        if scan.plan.unit_statistics(of):
+            # all people that are placed, however many rows are theirs
+            people = draw_people(PeopleRows(scan.raw, scan.plan, of, run.counted.rows, scan.noise))
+            tables.append(
+                DrawnTable(
+                    {i: s for i, (s, _) in people.items()}, {i: view for i, (_, view) in people.items()}
+                )
+            )
+        if (of, EXCESS) in [(step.of, step.kind) for step in scan.plan.steps]:
+            tables.append(DrawnTable({}, {}, excess=units_beyond(scan, of, run.counted.rows)))
     statistics = {i: s for table in tables for i, s in table.statistics.items()}
     views = {i: view for table in tables for i, view in table.views.items()}
     return DrawnRelease(
@@ -293,40 +318,6 @@ def draw_release(scan: OpenSource, progress: Progress) -> DrawnRelease:
         {i: each for table in tables for i, each in table.corrected.items()},
         tuple(measure for table in tables for measure in table.excess),
     )
-
-
-def draw_table_people(run: TableDraw) -> DrawnTable:
-    """The people behind a table's rows: all that are placed, however many are theirs.
-
-    **Privacy**: spends the lines of the table's people, each once.
-    """
-    scan = run.scan
-    drawn = draw_people(PeopleRows(scan.raw, scan.plan, run.of, run.counted.rows, scan.noise))
-    return DrawnTable({i: s for i, (s, _) in drawn.items()}, {i: view for i, (_, view) in drawn.items()})
-
-
-def draw_excess(run: TableDraw) -> DrawnTable:
-    """The units with values beyond the bounds of the table's measures.
-
-    **Privacy**: spends the steps of these measures, each once.
-    """
-    scan = run.scan
-    relations, law = scan.raw.relations("counting"), law_of(scan.catalog)
-    drawn = units_beyond(
-        scan.catalog, scan.raw, scan.plan, run.counted.rows, run.of, relations, law, scan.noise
-    )
-    return DrawnTable({}, {}, excess=drawn)
-
-
-TABLE_DRAWS: tuple[tuple[Callable[[TableDraw], bool], Callable[[TableDraw], DrawnTable]], ...] = (
-    (lambda run: bool(run.scan.plan.row_statistics(run.of)), lambda run: run.bounding.draw(run)),
-    (lambda run: bool(run.scan.plan.unit_statistics(run.of)), draw_table_people),
-    (lambda run: (run.of, EXCESS) in [(step.of, step.kind) for step in run.scan.plan.steps], draw_excess),
-)
-"""What is drawn of a table, each where the plan asks for it: rows by their bounding, people, values beyond bounds."""
-
-UNIT_PLANS: tuple[Callable[[UnitQuery], tuple[list[PlannedStatistic], list[Step]]], ...] = (plan_people,)
-"""What is planned of the units behind a table's rows; the statistics and steps of each are drawn by `TABLE_DRAWS`."""
 
 
 def draw_cells(scan: OpenSource, of: str, cells: CountedCells) -> dict[int, NoisyRows]:
@@ -378,3 +369,109 @@ def rows_beyond(run: TableDraw, bounding: DeclaredBound) -> tuple[RowsBeyondBoun
         units=int(units.value[0]), units_stderr=bounding.law.bounded_noise(1, step.spend),
     )  # fmt: skip
     return (measured,)
+
+
+EXCESS = "values beyond bounds"
+
+NEAR = 3
+"""Widths of the bounds up to which a unit's excess is near. More classes would each add the noise of a number."""
+
+MARGIN = NEAR + 1
+"""Widths beyond the bounds up to which a value is read: past `NEAR`, so that what is far is seen to be."""
+
+EXCESS_SHARE = Fraction(1, 100)
+"""What drafts and designs propose: bounds that were read from rows, or typical ones of a person's rows, cut some."""
+
+MOST_SPENT = Fraction(1, 2)
+"""Of a table's charges, by all of its measures."""
+
+
+@dataclass(frozen=True)
+class UnitsBeyond:
+    """Units with values of one measure beyond its bounds, measured.
+
+    Args:
+        of, measure: the counted table and the measure.
+        bounds: its bounds.
+        units: noisy numbers: above the upper bound alone near and far, below the lower alone near and far, both; the
+            last is left out where every row is a unit.
+        stderr: standard error of each.
+    """
+
+    of: str
+    measure: str
+    bounds: planned.Bounds
+    units: tuple[int, ...]
+    stderr: float
+
+
+def measured_bounds(statistics: Sequence[planned.PlannedStatistic], of: str) -> dict[str, planned.Bounds]:
+    """The measures of a table whose values beyond the bounds can be measured, by name.
+
+    Squares are left out, since those of a value just beyond its bounds are near at once; bounds that wide too.
+    """
+    return {
+        s.measure.name: s.bounds
+        for s in statistics
+        if s.of == of and s.bounds is not None and not s.measure.column.startswith(PREFIX)
+        and max(map(abs, (s.bounds.wider(MARGIN).lower, s.bounds.wider(MARGIN).upper))) < LARGEST_UNITS
+    }  # fmt: skip
+
+
+def excess_steps(
+    catalog: Catalog, of: str, statistics: Sequence[planned.PlannedStatistic], law: NoiseDistribution
+) -> Divided:
+    """Take the `excess_share` of a table out of the charges of its statistics, once for each of its measures.
+
+    Args:
+        catalog: the catalog.
+        of: the counted table.
+        statistics: all statistics of the release.
+        law: the noise of these numbers.
+
+    Raises:
+        CatalogError: the measures together take more than half of the table's charges.
+    """
+    share = catalog.tables[of].excess_share or Fraction(0)
+    names = measured_bounds(statistics, of) if share else {}
+    if not names:
+        return Divided([], list(statistics))
+    if share * len(names) > MOST_SPENT:
+        raise CatalogError(
+            f"tables.{of}.excess_share: {share} for each of {len(names)} measures is more than half of the budget",
+            hint="lower it",
+        )
+    charge = share * sum((s.charge for s in statistics if s.of == of), Fraction(0))
+    steps = [planned.Step(of, EXCESS, name, planned.spend_of(catalog, charge, law), charge) for name in names]
+    return Divided(steps, planned.lowered(catalog, statistics, of, share * len(names)))
+
+
+def units_beyond(scan: OpenSource, of: str, rows: PlacedRows) -> tuple[UnitsBeyond, ...]:
+    """Count the units with values beyond the bounds of a table's measures, and draw their numbers.
+
+    Args:
+        scan: the release being made.
+        of: the counted table.
+        rows: its placed rows.
+
+    **Privacy**: the spends of the table's steps of this kind; sensitivity 1 each, in L1 and in L2.
+    """
+    catalog, raw, plan, law = scan.catalog, scan.raw, scan.plan, planned.law_of(scan.catalog)
+    statistics = [s for s in plan.statistics if s.of == of]
+    bounds = measured_bounds(statistics, of)
+    steps = [step for name in bounds if (step := plan.step(of, EXCESS, name)) is not None]
+    digits = measure_digits(catalog, raw, statistics, MARGIN)
+    measured = [
+        (digits[step.measure].name, ends.lower, ends.upper, NEAR * ends.width)
+        for step in steps for ends in [bounds[step.measure]]
+    ]  # fmt: skip
+    counted = replace(rows, measures=tuple(digits[step.measure] for step in steps))
+    columns = raw.relations("counting").fetch(units_beyond_bounds(counted, measured, raw.dialect))
+    exact = np.array([columns[f"v{i}"][0] for i in range(len(columns))], np.int64).reshape(len(steps), -1)
+    drawn_measures = []
+    for step, numbers in zip(steps, exact, strict=True):
+        drawn = law.draw_bounded(Exact(numbers), 1, step.spend, scan.noise)
+        drawn_measures.append(
+            UnitsBeyond(of, step.measure, bounds[step.measure], tuple(drawn.value.tolist()), drawn.sd)
+        )
+    return tuple(drawn_measures)

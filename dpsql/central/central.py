@@ -32,21 +32,23 @@ from typing import Any
 
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.private_columns import reported_columns
 from dpsql.catalog.source import Source, expand, files_read
 from dpsql.central.bounding import DrawnRelease, OpenSource, draw_release
 from dpsql.central.content import release_content
-from dpsql.central.hybrid import asked_supplements, counted_catalog
+from dpsql.central.hybrid import ChannelInputs, attach_reports, counted_catalog, invert_channel
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.planned import ReleasePlan
-from dpsql.central.selection import listed_keys, open_selection, spend_lines
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine, places, table_digests
+from dpsql.central.row_pairs import draw_squares
+from dpsql.central.selection import listed_keys, open_selection
+from dpsql.engines.registry import Engine, open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger.files import signing_seed
 from dpsql.ledger.identity import (
     Label,
+    LedgerMemory,
     Lineage,
     Receipt,
     ReleaseSpend,
@@ -54,7 +56,6 @@ from dpsql.ledger.identity import (
     SpendLine,
     new_release_id,
 )
-from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.publish import Draft, Order, publish_file, published_before
 from dpsql.ledger.rules import RowComparison
 from dpsql.noise import Noise
@@ -206,10 +207,10 @@ def publish_release(
     published = published_before(ledger_path(catalog), name, target)
     if published is not None:
         return _published_before(published)
-    supplements, inside = asked_supplements(catalog), counted_catalog(catalog)
+    inside = counted_catalog(catalog)
     with_raw = open_engine(inside)
     try:
-        attached = [(extra, extra.attach(catalog, with_raw)) for extra in supplements]
+        attached = attach_reports(catalog, with_raw) if reported_columns(catalog) else []
         for table, lines in with_raw.left_out.items():
             progress(
                 Stage("left out of", table, {"lines that are not rows (exact, for the curator alone)": lines})
@@ -222,7 +223,7 @@ def publish_release(
         spend = release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
         currency = spend.lineage.currency.name
-        free = tuple(SpendLine(meta.line, Fraction(0), currency) for _, metas in attached for meta in metas)
+        free = tuple(SpendLine(meta.line, Fraction(0), currency) for meta in attached)
         spend = replace(spend, reported=free)
 
         def prepare() -> None:
@@ -240,8 +241,9 @@ def publish_release(
             drawn(release_drawn)
             progress(Stage("estimating and writing", target.name))
             release = release_content(release_drawn, draft.release_id, insecure=noise.insecure)
-            for extra, metas in attached:
-                release = extra.released(release, scan, catalog, metas)
+            if reported_columns(catalog):
+                squares = draw_squares(scan, release)
+                release = invert_channel(release, ChannelInputs(catalog, plan_drawn, squares, attached))
             promise = replace(release.privacy, values=declared_values(inside))
             replace(release, privacy=promise, keys=keys).write(draft.file, seed, draft=True)
 
@@ -316,7 +318,7 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap,
         privacy.key_delta,
     )  # fmt: skip
-    return ReleaseSpend(lineage, plan.charge, spend_lines(plan), source_tables(catalog, raw))
+    return ReleaseSpend(lineage, plan.charge, plan.lines, source_tables(catalog, raw))
 
 
 def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:

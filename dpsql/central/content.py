@@ -31,8 +31,7 @@ from itertools import combinations
 from math import isinf, prod
 
 from dpsql.catalog import spec_hash
-from dpsql.central.bounding import DrawnRelease, bounding_of, unmeasured
-from dpsql.central.excess import UnitsBeyond
+from dpsql.central.bounding import DrawnRelease, UnitsBeyond, bounding_of, unmeasured
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.factors import Relative, TotalsFactor
 from dpsql.contributions.recipe import TableScale
@@ -288,7 +287,7 @@ def planned_release(
         json.loads(catalog.to_json()),
         spec_hash(catalog),
         promise,
-        [SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in plan.lines],
+        [SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in plan.lines],
         insecure,
         axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=assembled.models,

@@ -11,16 +11,7 @@ Noise, sensitivity, ledger and storage are those of any other column: a unit's r
 post-processing of it. The stored reports never leave the curator.
 **Source**: docs/method/local.md, "The channel".
 
-Supplements of a catalog beside the curator's rows: entries of a list, each called where it is asked for.
-
-A plain publish finds none of them asked for and calls none. A supplement takes part in every step of a publish:
-
-    counted     the catalog of what the curator counts
-    attach      the raw side gains what stands in no table
-    planned     a part of the budget is set aside
-    released    what was counted becomes what analysts ask
-
-**Privacy**: a supplement that draws has lines in the plan, and draws each once.
+A catalog without reported columns calls none of these steps.
 """
 
 from __future__ import annotations
@@ -30,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -40,10 +31,9 @@ from dpsql.axis.model import Axis
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
-from dpsql.central.bounding import OpenSource
 from dpsql.central.planned import PlannedAxis, ReleasePlan
-from dpsql.central.row_pairs import COUNT, RowsOfPeople, draw_squares, hybrid_statistics, with_squares
-from dpsql.engines.engine import Engine, kind_of
+from dpsql.central.row_pairs import COUNT, RowsOfPeople, hybrid_statistics, with_squares
+from dpsql.engines.registry import Engine, kind_of
 from dpsql.engines.values import canonical_text
 from dpsql.errors import CatalogError, SourceError
 from dpsql.local.mechanisms.channel import Channel, channel_of
@@ -64,33 +54,6 @@ from dpsql.release.write import (
 from dpsql.row_expressions import identifier, literal
 from dpsql.scratch import scratch
 from dpsql.tree import FloatArray, IntArray
-
-
-class ReportedColumns:
-    """Columns that devices report. See `Supplement`."""
-
-    def asked(self, catalog: Catalog) -> bool:
-        """Column declared as `reported`."""
-        return bool(reported_columns(catalog))
-
-    def counted(self, catalog: Catalog) -> Catalog:
-        """Items in the place of reported values."""
-        return inner_catalog(catalog, lambda column: channel_of(*column.asked).items)
-
-    def attach(self, catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
-        return attach_reports(catalog, engine)
-
-    def planned(self, plan: ReleasePlan, counted: Catalog) -> ReleasePlan:
-        """Squares, which error bars need."""
-        return with_squares(plan, counted)
-
-    def released(
-        self, content: ReleaseBuilder, scan: OpenSource, catalog: Catalog, attached: list[ReportedMeta]
-    ) -> ReleaseBuilder:
-        """Values in the place of items."""
-        return invert_channel(
-            content, ChannelInputs(catalog, scan.plan, draw_squares(scan, content), attached)
-        )
 
 
 def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
@@ -208,7 +171,10 @@ def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilde
         if column is None:
             continue
         channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
-        axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
+        axis = shown_axis(catalog, plan.axes[number])
+        inner = builder.axes[number]
+        (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
+        axes[number] = axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.solver)
         remainder, share = split.table(np.eye(matrix.shape[1]))
@@ -257,11 +223,6 @@ def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
     return build_axis(catalog, replace(planned.resolved, spec=spec), {})
 
 
-def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
-    (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
-    return axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
-
-
 def _matrix(channel: Channel, leaves: int) -> FloatArray:
     """Matrix from items to values; special leaves stay as they are, shape (leaves, items and special leaves)."""
     special = leaves - channel.leaves
@@ -302,70 +263,18 @@ def _as_values(
     return StatisticPart(values_meta, content)
 
 
-class Supplement(Protocol):
-    """One thing that a catalog may ask for."""
-
-    def asked(self, catalog: Catalog) -> bool:
-        """True if a catalog asks for it."""
-
-    def counted(self, catalog: Catalog) -> Catalog:
-        """Part that the curator counts."""
-
-    def attach(self, catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
-        """Put it into the rows of the raw side.
-
-        Args:
-            catalog: as it was written.
-            engine: the raw side of what is counted.
-
-        Returns:
-            What the release says of each part of it.
-
-        Raises:
-            SourceError: it is not there.
-        """
-
-    def planned(self, plan: ReleasePlan, counted: Catalog) -> ReleasePlan:
-        """The plan with what it draws; charges add up to what they were."""
-
-    def released(
-        self, content: ReleaseBuilder, scan: OpenSource, catalog: Catalog, attached: list[ReportedMeta]
-    ) -> ReleaseBuilder:
-        """The release that analysts ask.
-
-        Args:
-            content: what was drawn of the counted catalog.
-            scan: the release being made.
-            catalog: as it was written.
-            attached: what `attach` returned.
-
-        **Privacy**: spends its own lines of the plan, each once.
-        """
-
-
-SUPPLEMENTS: tuple[Supplement, ...] = (ReportedColumns(),)
-
-
-def asked_supplements(catalog: Catalog) -> list[Supplement]:
-    """Those that a catalog asks for."""
-    return [supplement for supplement in SUPPLEMENTS if supplement.asked(catalog)]
-
-
 def counted_catalog(catalog: Catalog) -> Catalog:
-    """Catalog of what the curator counts: the catalog itself where it asks for nothing else."""
-    counted = catalog
-    for supplement in asked_supplements(catalog):
-        counted = supplement.counted(counted)
-    return counted
+    """Catalog of what the curator counts: items in the place of reported values."""
+    if not reported_columns(catalog):
+        return catalog
+    return inner_catalog(catalog, lambda column: channel_of(*column.asked).items)
 
 
 def supplemented(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
-    """A plan with what supplements draw.
+    """A plan with the squares that error bars of reported columns need.
 
     Args:
         plan: of what is counted.
         catalog: as it was written, or what is counted of it.
     """
-    for supplement in asked_supplements(catalog):
-        plan = supplement.planned(plan, plan.catalog)
-    return plan
+    return with_squares(plan, plan.catalog) if reported_columns(catalog) else plan

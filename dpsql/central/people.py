@@ -50,8 +50,8 @@ from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
 from dpsql.contributions.histogram import NoisyHistogram, cleaned, doubling_edges, draw_histogram
 from dpsql.engines.counting import stored_rows
-from dpsql.engines.engine import Engine
 from dpsql.engines.joined_rows import PlacedRows
+from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError
 from dpsql.matrices.distinct import GapReading, PeopleBounds, TouchedReading, gaps_of
 from dpsql.matrices.kronecker import ProductReading
@@ -379,11 +379,8 @@ class PeopleRows:
         return f"({stored_rows(self.rows, self.engine.dialect)}) AS placed"
 
 
-class DrawnPeople(NamedTuple):
-    """A statistic as it was drawn, with what was chosen on the way, and its noisy integers."""
-
-    statistic: PlannedStatistic
-    view: NoisyRows
+DrawnPeople = tuple[PlannedStatistic, NoisyRows]
+"""A statistic as it was drawn, with what was chosen on the way, and its noisy integers."""
 
 
 def draw_people(people: PeopleRows) -> dict[int, DrawnPeople]:
@@ -413,7 +410,7 @@ def _draw_own(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     view = statistic.measurement.draw(
         Exact(exact.reshape(shape)), statistic.terms(people.plan.axes), people.noise
     )
-    return DrawnPeople(statistic, view)
+    return (statistic, view)
 
 
 def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
@@ -427,7 +424,7 @@ def _draw_gaps(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     cells = prod(people.plan.axes[axis].axis.leaves for axis in own_axes)
     exact = gap_cells(gaps, cells, n)
     view = statistic.measurement.draw(exact, statistic.terms(people.plan.axes), people.noise)
-    return DrawnPeople(statistic, view)
+    return (statistic, view)
 
 
 def gap_sql(rows: str, own: str, leaf: str) -> str:
@@ -477,7 +474,13 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     assert step is not None
     most, cells = prod(statistic.measurement.facts.listed.values()), prod(people.plan.shape(statistic))
     edges = doubling_edges(1, most.bit_length() + 1)
-    histogram = draw_histogram(_per_bin(people, touched, edges), edges, step.spend, law, people.noise)
+    # Number of people by the number of cells they touch, shape (bins + 1,)
+    touches = people.engine.relations("counting").fetch(
+        f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d"
+    )
+    counts = np.zeros(len(edges) + 1, np.int64)
+    np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
+    histogram = draw_histogram(Exact(counts), edges, step.spend, law, people.noise)
     terms = statistic.terms(people.plan.axes)
 
     def cell_error(bound: int) -> float:
@@ -488,7 +491,7 @@ def _draw_cells(people: PeopleRows, statistic: PlannedStatistic) -> DrawnPeople:
     terms = terms._replace(sensitivity=cell_reach(weights.bound, law))
     view = statistic.measurement.draw(exact, terms, people.noise)
     counted = replace(statistic, factor=weights.factor / UNIT, people_bounds=weights.bounds)
-    return DrawnPeople(counted, view)
+    return (counted, view)
 
 
 def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
@@ -499,16 +502,6 @@ def _touched_sql(people: PeopleRows, statistic: PlannedStatistic) -> str:
         "SELECT o, min(c) OVER (PARTITION BY unit) AS c, count(*) OVER (PARTITION BY unit) AS d "
         f"FROM (SELECT unit, {wide} AS o, min({own_number}) AS c FROM {people.placed} GROUP BY unit, {wide}) AS t"
     )
-
-
-def _per_bin(people: PeopleRows, touched: str, edges: Sequence[int]) -> Exact:
-    """Number of people by the number of cells they touch, shape (bins + 1,)."""
-    touches = people.engine.relations("counting").fetch(
-        f"SELECT d, count(*) AS cells FROM ({touched}) AS s GROUP BY d"
-    )
-    counts = np.zeros(len(edges) + 1, np.int64)
-    np.add.at(counts, np.searchsorted(edges, touches["d"]), touches["cells"] // touches["d"])
-    return Exact(counts)
 
 
 def _weighted_cells(people: PeopleRows, touched: str, statistic: PlannedStatistic, bound: int) -> Exact:

@@ -41,11 +41,11 @@ from dpsql.catalog.summaries import summaries_of, summary_inputs, tables_read
 from dpsql.catalog.tables import Summary
 from dpsql.central.planned import Bounds, PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.engines.counting import LARGEST, Bound, Sampled, StatisticGroup, Value, coefficients, stored_rows
-from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine, kind_of, missing_column
+from dpsql.engines.duck import RawSide, missing_column
 from dpsql.engines.expressions import Ends, leaf, measure
-from dpsql.engines.joined_rows import ROW, Digit, JoinSide, PlacedRows, Relations, UnitKey
-from dpsql.engines.key_counts import key_sql
+from dpsql.engines.joined_rows import ROW, Digit, JoinSide, PlacedRows, UnitKey
+from dpsql.engines.registry import Engine, Relations, kind_of
+from dpsql.engines.summaries import key_sql
 from dpsql.errors import InternalError, SourceError
 from dpsql.row_expressions import identifier
 from dpsql.tree import Exact, IntArray
@@ -114,10 +114,10 @@ def check_public_key(raw: Engine, table: str, key: str) -> None:
     Raises:
         SourceError: it does.
     """
-    check = raw.check_key(table, key)
-    if check.null:
+    null, repeated = raw.check_key(table, key)
+    if null:
         raise SourceError(f"tables.{table}.key: {key} contains NULL", hint="a dimension's key names its rows")
-    if check.repeated:
+    if repeated:
         raise SourceError(
             f"tables.{table}.key: {key} has duplicates, which would multiply facts",
             hint="remove them, or use a SELECT DISTINCT statement as the source of the table",

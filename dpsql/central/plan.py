@@ -6,50 +6,68 @@ and so every predicted error; publishing then only fills in numbers.
 **Privacy**: the statistics' charges add up to at most the catalog's epsilon (the mu^2 of its epsilon and delta, or an
 equal share of the cap), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a
 quarter of the mu^2 that is charged.
+
+Private keys have a budget, chances and a largest length of a list, all public facts. A release that is charged the part
+p of the cap has p `key_delta`, shared alike by its columns. Where one key of a person counts a column has one round,
+else two, with three and seven tenths of it. A column's part of mu^2 is 1/20, or 1/10 where one key of a person counts;
+views share the rest, half at least, since beyond that little remains to hide keys. Every view is planned with lists of
+no key and of `most` keys before the first draw, so that no list makes a view fail afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
+from typing import NamedTuple
 
-from dpsql.axis.model import Axis
+from dpsql.axis.model import Axis, KeyListRule
+from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
+from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, people_at, slot_table
 from dpsql.catalog.catalog import Catalog, StarView
-from dpsql.catalog.graph import ResolvedMeasure, sums_rows
+from dpsql.catalog.columns import LARGEST_LIST
+from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import View
-from dpsql.catalog.private_columns import keys_share, reported_columns
+from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns, reported_columns
 from dpsql.central.axes import AxisMaker
-from dpsql.central.bounding import UNIT_PLANS, bounding_of
-from dpsql.central.excess import excess_steps
-from dpsql.central.key_plans import key_plans
+from dpsql.central.bounding import bounding_of, excess_steps
+from dpsql.central.people import plan_people
 from dpsql.central.planned import (
     AxisPlanner,
     Bounds,
     PlannedStatistic,
     ReleasePlan,
+    Step,
     UnitQuery,
     charged,
+    currency_of,
     law_of,
     set_name,
     spend_of,
 )
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.designs.measurement import joint_laws, too_many_tries
+from dpsql.mechanisms.designs import Family, choose_families
 from dpsql.mechanisms.designs.product import PRODUCT
-from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyDesign, FamilyView, Grains
-from dpsql.mechanisms.designs.registry import Family, choose_families
+from dpsql.mechanisms.designs.question import (
+    DesignProblem,
+    FamilyAxis,
+    FamilyDesign,
+    FamilyView,
+    Grains,
+    joint_laws,
+    too_many_tries,
+)
 from dpsql.mechanisms.distribution import NoiseDistribution
+from dpsql.mechanisms.offers import Word
 from dpsql.noise.discrete import HEADROOM
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
 STREAM_ROW_BITS = 32
 """Rows that a stream may ever count; beyond, sums that do not fit whole weights wrap, which costs no privacy."""
-
 
 ROOM = 16
 """Noise is hardly ever wider than sixteen times its scale."""
@@ -94,9 +112,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
             query = UnitQuery(
                 catalog, table, views, tuple(statistics), planner, _question(catalog, of, planner)
             )
-            for plan_units in UNIT_PLANS:
-                unit_statistics, unit_steps = plan_units(query)
-                statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
+            unit_statistics, unit_steps = plan_people(query)
+            statistics, steps = [*statistics, *unit_statistics], [*steps, *unit_steps]
     plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
     return plan.refined()
 
@@ -112,7 +129,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> DesignProblem:
             FamilyView(
                 view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
                 view.spec.may_select,
-                {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
+                {measure.name: _share(catalog, view.name, measure.share) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
             )
@@ -256,11 +273,6 @@ def _grains(catalog: Catalog) -> Grains:
     return Grains(min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest))
 
 
-def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
-    """Charge of one measure of a view."""
-    return _share(catalog, name, measure.share)
-
-
 def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
     """Charge of a part of a view."""
     return charged(catalog.privacy) * (1 - keys_share(catalog)) * catalog.shares[name] * share
@@ -283,9 +295,15 @@ def _of_view(
     following = design.following or design.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
-        charge = _charge(catalog, name, measure)
+        charge = _share(catalog, name, measure.share)
         if bounds is not None:
-            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), bounding.unit, charge)
+            # estimates are 64-bit integers of 2^-20; a unit's part and its noise leave room for others'
+            most = bounds.reach * max(bounding.tau, 1)
+            if not fits(most, bounding.unit, charge):
+                raise CatalogError(
+                    f"views.{name}.measures: sums of {measure.name} and their noise may not fit 64 bits",
+                    hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
+                )
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(axes)), law, spend_of(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
@@ -295,24 +313,8 @@ def _of_view(
     return statistics
 
 
-def _check_fits(view: str, measure: str, most: int, unit: int, charge: Fraction) -> None:
-    """Estimates are 64-bit integers of 2^-20; a unit's part and its noise must leave room for other people's.
-
-    Args:
-        view, measure: for the error.
-        most: the most that a unit changes a sum, in units of the measure's scale.
-        unit: drawn integers that make one of these.
-        charge: what the statistic spends, epsilon or mu^2.
-    """
-    if not fits(most, unit, charge):
-        raise CatalogError(
-            f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
-            hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
-        )
-
-
 def fits(most: int, unit: int, charge: Fraction) -> bool:
-    """True if 64 bits hold a sum with its noise: see `_check_fits`."""
+    """True if 64 bits hold a sum with its noise: see `_of_view`."""
     noise = most * max(Fraction(1), 1 / charge)
     return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
 
@@ -325,3 +327,164 @@ def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
             f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
             hint="cut the axes wider (`cuts`), drop an axis, or raise `cells`",
         )
+
+
+class KeyRound(NamedTuple):
+    """One round of a column's step.
+
+    Args:
+        charge: what the ledger is charged, mu^2.
+        delta: what the ledger is charged; half of it pays for slots, half for keys of one unit alone.
+        keys: keys of one unit that count, k.
+        price: of each slot.
+        table: chances of 1, 2, .. people, multiples of 2^-64.
+    """
+
+    charge: Fraction
+    delta: Fraction
+    keys: int
+    price: SlotPrice
+    table: tuple[int, ...]
+
+
+class KeyPlan(NamedTuple):
+    """Plan for the keys of one column: a function of the catalog."""
+
+    column: PrivateColumn
+    rounds: tuple[KeyRound, ...]
+
+    def steps(self) -> list[Step]:
+        """A line of the ledger for each round."""
+        return [
+            Step(
+                self.column.table,
+                f"keys of {self.column.column}, round {i}",
+                "",
+                step.charge,
+                step.charge,
+                step.delta,
+            )
+            for i, step in enumerate(self.rounds, start=1)
+        ]
+
+
+def key_plans(catalog: Catalog) -> tuple[KeyPlan, ...]:
+    """Budget of each column with private keys, in the catalog's order; none without such columns.
+
+    Raises:
+        PrivacyError: so little is left for a key that none would ever be shown.
+
+    **Privacy**: a column's rounds are charged its share of the release; the deltas of all of them add up to the part of
+    `key_delta` that the release's charge is of the cap. Slots are priced by what remains of the release's own charge
+    after all key rounds, in every round and column alike: keys come before every other draw.
+    """
+    columns, privacy = private_columns(catalog), catalog.privacy
+    if not columns:
+        return ()
+    currency, charge = currency_of(privacy), charged(privacy)
+    whole = key_delta_of(charge, currency.counted(privacy.cap), privacy.key_delta)
+    searched = sum(bool(column.rounds) for column in columns)
+    delta = _rounded_down(whole / max(1, searched), KEY_GRAINS)
+    room = _rounded_down(charge * (1 - keys_share(catalog)), GRAIN)
+    plans = []
+    for column in columns:
+        rounds = []
+        for part, keys in column.rounds:
+            round_charge, round_delta = charge * column.share * part, _rounded_down(delta * part, KEY_GRAINS)
+            # To replace a unit is to take one away and to add one: twice the slots, the new keys of either alone.
+            slots = NEIGHBOURS[privacy.neighbours].moves * keys
+            price = (
+                _rounded_down(round_charge / slots, GRAIN),
+                _rounded_down(round_delta / (2 * slots), KEY_GRAINS),
+                room,
+            )
+            first = math.floor(CHANCES * round_delta / (2 * keys))
+            rounds.append(KeyRound(round_charge, round_delta, keys, price, slot_table(price, first)))
+        plans.append(KeyPlan(column, tuple(rounds)))
+    return tuple(plans)
+
+
+def _rounded_down(amount: Fraction, grains: int) -> Fraction:
+    return Fraction(math.floor(amount * grains), grains)
+
+
+class KeyForecast(NamedTuple):
+    """Forecast of the keys of a column that will be shown.
+
+    Args:
+        column: `table.column`.
+        supposed: keys that the plan supposes.
+        share: of the budget that finds them, in percent.
+        people: at which a key is shown with chance .5 and .98, by the last round alone; none where all keys were
+            listed before.
+    """
+
+    column: str
+    supposed: int
+    share: float
+    people: tuple[int, ...]
+
+
+EVEN, SURE = Fraction(1, 2), Fraction(98, 100)
+"""Chances whose numbers of people a plan states."""
+
+
+def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
+    """The forecast of each list: from the catalog's budget alone.
+
+    Args:
+        catalog: a checked catalog.
+        lists: `table.column` -> keys that the plan supposes.
+    """
+    forecasts = []
+    for plan in key_plans(catalog):
+        column = plan.column
+        if not plan.rounds:
+            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
+            continue
+        people = tuple(people_at(plan.rounds[-1].table, chance) for chance in (EVEN, SURE))
+        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
+    return tuple(forecasts)
+
+
+def list_limits(catalog: Catalog, make_axis: AxisMaker) -> dict[str, int]:
+    """Most keys that each list may hold: what the catalog writes, else what the cells of its views allow.
+
+    Args:
+        catalog: a checked catalog.
+        make_axis: builds axes with empty lists.
+
+    Raises:
+        CatalogError: there is no room for a key, or for those that are listed already.
+    """
+    limits = {}
+    for column in private_columns(catalog):
+        limit = min([column.keys.most or LARGEST_LIST, *_cells_left(catalog, column, make_axis)])
+        if limit < max(1, column.keys.most or 0, len(column.keys.always)):
+            raise CatalogError(
+                f"tables.{column.table}.columns.{column.column}.categories: `most` does not fit the `cells` of views "
+                f"{', '.join(column.views)}: {max(limit, 0)} keys do",
+                hint="lower `most`, drop an axis, cut others wider, or raise `cells`",
+            )
+        limits[column.name] = limit
+    return limits
+
+
+def _cells_left(catalog: Catalog, column: PrivateColumn, make_axis: AxisMaker) -> Iterator[int]:
+    """For each view how many keys its cells allow, its private axes alike."""
+    for name in column.views:
+        view = catalog.star.views[name]
+        axes = [make_axis(resolved) for resolved in view.meant]
+        private = [axis for axis in axes if isinstance(axis.rule, KeyListRule)]
+        listed = math.prod(axis.leaves for axis in axes if axis not in private)
+        special = max(len(axis.special) for axis in private)
+        each = _root(view.spec.cells // listed, len(private))
+        yield each - special
+
+
+def _root(value: int, degree: int) -> int:
+    """The largest whole number whose power is at most a value."""
+    root = 1
+    while (root + 1) ** degree <= value and root < LARGEST_LIST:
+        root += 1
+    return root if value > 0 else 0

@@ -28,18 +28,19 @@ from dpsql.catalog.catalog import Catalog, StarTable, StarView
 from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, sums_rows
 from dpsql.catalog.model import AxisSpec, Privacy
 from dpsql.central.axes import AxisMaker, declared_workload
+from dpsql.ledger.identity import SpendLine
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.distinct import PeopleBounds
 from dpsql.matrices.estimated import partner_of
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reading import Together
 from dpsql.matrices.strategy import Strategy, axis_budgets
-from dpsql.mechanisms.axis.strategy import AxisChoice
+from dpsql.mechanisms.designs import Family
 from dpsql.mechanisms.designs.measurement import DrawParameters, MeasuredAxis, Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyChoice, Grains
-from dpsql.mechanisms.designs.registry import Family
 from dpsql.mechanisms.distribution import NoiseDistribution, as_laplace, law_for
+from dpsql.mechanisms.offers import AxisChoice
 from dpsql.tree import Workload
 
 
@@ -207,14 +208,6 @@ class Step:
         return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
 
 
-class PlannedLine(NamedTuple):
-    """A line of the ledger: what for, the charge, and what is charged of the lineage's `key_delta`."""
-
-    purpose: str
-    charge: Fraction
-    delta: Fraction = Fraction(0)
-
-
 def set_name(of: str, axes: Sequence[str], cubes: Sequence[str] = ()) -> str:
     """The name of a set that no view names; no declared view can be called so.
 
@@ -242,7 +235,7 @@ class PlannedStatistic:
         sensitivity: the most that one unit changes the statistic, in the measure's own units, rounded up.
         unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
         factor: what the drawn integers are multiplied by to estimate the answer.
-        grain: what exact integers are multiplied by before the draw (`NoiseDistribution.noise_refinement`).
+        grain: what exact integers are multiplied by before the draw (`Laplace.noise_refinement`).
         noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
         people_bounds: between which lines the people of a cell lie, of cells whose people have weights.
@@ -416,10 +409,12 @@ class ReleasePlan:
         return sum(prod(self.shape(statistic)) for statistic in self.statistics)
 
     @property
-    def lines(self) -> list[PlannedLine]:
+    def lines(self) -> tuple[SpendLine, ...]:
         """Everything that is drawn, charged in the release's currency."""
-        lines = [PlannedLine(step.purpose, step.charge, step.delta) for step in self.steps]
-        return lines + [PlannedLine(*line) for draw in self.draws for line in self.lines_of(draw)]
+        drawn = [(step.purpose, step.charge, step.delta) for step in self.steps]
+        drawn += [(*line, Fraction(0)) for draw in self.draws for line in self.lines_of(draw)]
+        currency = self.currency.name
+        return tuple(SpendLine(purpose, amount, currency, delta) for purpose, amount, delta in drawn)
 
     def draw_of(self, i: int) -> list[int]:
         """That of `draws` which holds a statistic."""

@@ -38,17 +38,15 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.private_columns import KeyUse, PrivateColumn, private_columns
 from dpsql.central.axes import AxisMaker, axis_maker
 from dpsql.central.hybrid import supplemented
-from dpsql.central.key_plans import EVEN, KeyPlan, KeyRound, key_plans, list_limits
 from dpsql.central.placed_rows import carried, counted_rows, key_kind, leaf_of_row, require_columns
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import EVEN, KeyPlan, KeyRound, key_plans, list_limits, plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.counting import coefficients, with_offsets
-from dpsql.engines.engine import Engine, kind_of
-from dpsql.engines.joined_rows import JoinSide, PlacedRows, Relations, UnitKey
-from dpsql.engines.key_counts import counts_statement, key_sql, pairs_statement
+from dpsql.engines.joined_rows import JoinSide, PlacedRows, UnitKey
+from dpsql.engines.registry import Engine, Relations, kind_of
+from dpsql.engines.summaries import counts_statement, key_sql, pairs_statement
 from dpsql.errors import CatalogError, InternalError
 from dpsql.ledger.files import file_hash
-from dpsql.ledger.identity import SpendLine
 from dpsql.ledger.store import ledger_entries
 from dpsql.matrices.reading import READINGS
 from dpsql.noise import Noise
@@ -283,12 +281,6 @@ def _source(scan: KeyScan, column: PrivateColumn, use: KeyUse, number: int) -> P
     return PlacedRows(tuple(sides), tuple(digits), (), unit, f"k{number}s", (value,))
 
 
-def spend_lines(plan: ReleasePlan) -> tuple[SpendLine, ...]:
-    """The lines of a plan as the ledger keeps them."""
-    currency = plan.currency.name
-    return tuple(SpendLine(line.purpose, line.charge, currency, line.delta) for line in plan.lines)
-
-
 def empty_lists(catalog: Catalog) -> dict[str, KeyList]:
     """Lists without keys."""
     return {column.name: _sorted_list(column, {}) for column in private_columns(catalog)}
@@ -405,7 +397,7 @@ def _within_charge(plan: ReleasePlan) -> ReleasePlan:
     Raises:
         InternalError: they add up to more.
     """
-    if sum((line.charge for line in plan.lines), Fraction(0)) > plan.charge:
+    if sum((line.amount for line in plan.lines), Fraction(0)) > plan.charge:
         raise InternalError("a plan costs more than its catalog is charged")
     return plan
 

@@ -69,9 +69,9 @@ from dpsql.contributions.statements import (
 )
 from dpsql.matrices.kronecker import ProductReading, Spread, parts_of
 from dpsql.matrices.strategy import axis_budgets, measure_view
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyView
+from dpsql.mechanisms.offers import draw_view
 from dpsql.tree import Exact, FloatArray
 
 

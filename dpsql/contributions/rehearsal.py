@@ -47,8 +47,8 @@ from dpsql.central.planned import Bounds, PlannedStatistic, ReleasePlan, Step
 from dpsql.contributions.recipe import CLIPPINGS, DrawnRecipe, settle_table
 from dpsql.contributions.selection import ROWS, RecipeTable, is_sticky
 from dpsql.engines.duck import no_sources
-from dpsql.engines.engine import Engine
 from dpsql.engines.joined_rows import ROW
+from dpsql.engines.registry import Engine
 from dpsql.errors import InterfaceError
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release.write import registered

@@ -55,7 +55,7 @@ from dpsql.contributions.histogram import (
 from dpsql.contributions.statements import clipped_total, make_people, people_per_bin, typical_square
 from dpsql.contributions.tail import ClippedTotal, Tail, best_clip, public_total, read_tail, unclipped
 from dpsql.engines.counting import LARGEST, stored_rows
-from dpsql.engines.joined_rows import Relations
+from dpsql.engines.registry import Relations
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.noise import Noise

@@ -56,7 +56,8 @@ from dpsql.central.placed_rows import CountedCells, CountedRows
 from dpsql.central.planned import ReleasePlan
 from dpsql.engines.counting import StatisticGroup, cell_numbers, counts, cut
 from dpsql.engines.dialect import Dialect
-from dpsql.engines.joined_rows import Digit, PlacedRows, Relations, common_table, packed_value, with_tables
+from dpsql.engines.joined_rows import Digit, PlacedRows, common_table, packed_value, with_tables
+from dpsql.engines.registry import Relations
 from dpsql.errors import InternalError
 from dpsql.matrices.strategy import Strategy, gathers
 from dpsql.tree import Exact

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.central.bounding import BEYOND, reach, unmeasured
+from dpsql.central.bounding import BEYOND, EXCESS, UnitsBeyond, measured_bounds, reach, unmeasured
 from dpsql.central.content import excess_meta
-from dpsql.central.excess import EXCESS, UnitsBeyond, measured_bounds
 from dpsql.central.planned import ReleasePlan, law_of
 from dpsql.contributions.rehearsal import Guess
 from dpsql.executor.engine import HALF

@@ -169,7 +169,15 @@ def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> 
         priced = priced_plan(scaffold, planning_maker(scaffold, public))
     finally:
         public.close()
-    needed = _needed(priced, statements)
+    # Needs of the statements, table by table
+    needs: dict[str, list[Needed]] = {}
+    with dry_answerer(priced) as answerer:
+        for text in statements:
+            for block in split_statement(parse(text, ""), answerer.schema, text).blocks:
+                terms = list(dict.fromkeys(term for value in block.values for term in value.terms))
+                if terms:
+                    needs.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
+    needed = [_together(table_needs) for table_needs in needs.values()]
     views = _views(priced, needed, 2 if catalog.privacy.delta else 1)
     privacy = catalog.privacy.model_copy(update={"epsilon": epsilon, "releases": None})
     bought = catalog.model_copy(update={"views": views, "privacy": privacy})
@@ -213,18 +221,6 @@ def _scaffold(catalog: Catalog) -> Catalog:
             "views: none are declared", hint="declare the axes that statements may be about in a view"
         )
     return catalog.model_copy(update={"views": views})
-
-
-def _needed(priced: Priced, statements: Sequence[str]) -> list[Needed]:
-    """Needs of the statements, table by table."""
-    needs: dict[str, list[Needed]] = {}
-    with dry_answerer(priced) as answerer:
-        for text in statements:
-            for block in split_statement(parse(text, ""), answerer.schema, text).blocks:
-                terms = list(dict.fromkeys(term for value in block.values for term in value.terms))
-                if terms:
-                    needs.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
-    return [_together(table_needs) for table_needs in needs.values()]
 
 
 def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Needed:

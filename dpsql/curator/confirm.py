@@ -23,9 +23,8 @@ import yaml
 from dpsql.catalog import Catalog, parse_catalog
 from dpsql.catalog.catalog import catalog_text
 from dpsql.catalog.columns import Column, Cuts, bin_starts
-from dpsql.catalog.tables import Measure, Table
-from dpsql.curator.design.axes import widths
-from dpsql.curator.design.text import flow, quoted
+from dpsql.catalog.tables import Measure
+from dpsql.curator.design.axes import flow, quoted, widths
 from dpsql.curator.draft.domains import natural_bounds, outward, round_width
 from dpsql.errors import InterfaceError
 
@@ -89,18 +88,16 @@ def _marks(catalog: Catalog) -> Iterator[Mark]:
         yield Mark((PROMISE,), shown, {})
     for name, table in catalog.tables.items():
         if table.confirm:
-            yield Mark(("tables", name), _table_words(table), {})
+            links = ", ".join(f"{column} -> {key.references}" for column, key in table.foreign_keys.items())
+            seen = (
+                "anybody may see its rows" if table.is_public else "which columns are ids, empty or free text"
+            )
+            yield Mark(("tables", name), (f"{seen}; {links}" if links else seen), {})
         for kind, specs in table.marked.items():
             for column, spec in specs.items():
                 if spec.confirm:
                     path = ("tables", name, kind, column)
                     yield Mark(path, _spec_words(spec), rounder_bounds(column, spec))
-
-
-def _table_words(table: Table) -> str:
-    links = ", ".join(f"{column} -> {key.references}" for column, key in table.foreign_keys.items())
-    seen = "anybody may see its rows" if table.is_public else "which columns are ids, empty or free text"
-    return f"{seen}; {links}" if links else seen
 
 
 def _spec_words(spec: Column | Measure) -> str:

@@ -28,8 +28,7 @@ from dpsql.central.axes import AxisMaker
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import descriptions, notes, planned_release, release_content
 from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_at, supplemented
-from dpsql.central.key_plans import key_plans
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import key_plans, plan_release
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.central.row_pairs import COUNT, hybrid_statistics
 from dpsql.central.selection import ListedKeys, fixed_list, list_part
@@ -45,22 +44,15 @@ from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.designs.measurement import MOST_TRIES, drawn_bounds, mean_tries, own_components
+from dpsql.mechanisms.designs.measurement import own_components
 from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import MOST_TRIES, drawn_bounds, mean_tries
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
 from dpsql.noise.knorm import MOST_DRAWN
-from dpsql.release import Release
+from dpsql.release import Release, write
 from dpsql.release.format import UNIT, ScaleMeta
 from dpsql.release.read import filled_release
 from dpsql.release.reports import SquareMeta
-from dpsql.release.write import (
-    KeyListPart,
-    ReleaseBuilder,
-    Statistic,
-    StatisticContent,
-    StatisticPart,
-    without_numbers,
-)
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import random_boxes
 
@@ -91,8 +83,8 @@ class GuessedSquares:
 
 
 def foreseen(
-    builder: ReleaseBuilder, catalog: Catalog, plan: ReleasePlan, guess: Guess | None
-) -> ReleaseBuilder:
+    builder: write.ReleaseBuilder, catalog: Catalog, plan: ReleasePlan, guess: Guess | None
+) -> write.ReleaseBuilder:
     """A planned release of items as one of values, with the people of a guess; nobody without one.
 
     Args:
@@ -118,7 +110,7 @@ def foreseen(
         trees = [builder.axes[axis].tree for axis in statistic.meta.axes]
         nodes = node_sums(np.rint(even * UNIT).astype(np.int64), trees)
         empty = statistic.content.value
-        statistics[i] = StatisticPart(statistic.meta, StatisticContent(empty, empty, nodes))
+        statistics[i] = write.StatisticPart(statistic.meta, write.StatisticContent(empty, empty, nodes))
     channel_inputs = ChannelInputs(catalog, plan, GuessedSquares(plan, guess), ())
     return invert_channel(replace(builder, statistics=statistics), channel_inputs)
 
@@ -149,12 +141,12 @@ class Rehearsal:
             many times as large.
     """
 
-    parts: Mapping[int, tuple[StatisticPart, FloatArray]]
+    parts: Mapping[int, tuple[write.StatisticPart, FloatArray]]
     spreads: Mapping[int, AxisVariance | Together]
     scales: tuple[ScaleMeta, ...]
     stands_for: Mapping[str, int]
 
-    def put_into(self, builder: ReleaseBuilder) -> ReleaseBuilder:
+    def put_into(self, builder: write.ReleaseBuilder) -> write.ReleaseBuilder:
         """A dry release with these statistics in the place of its own."""
         models, statistics = list(builder.models), list(builder.statistics)
         for i, (part, _) in self.parts.items():
@@ -162,7 +154,7 @@ class Rehearsal:
             if i in self.spreads:
                 numbers = (*numbers[:-1], len(models))
                 models.append(self.spreads[i])
-            statistics[i] = StatisticPart(replace(part.meta, id=i, models=numbers), part.content)
+            statistics[i] = write.StatisticPart(replace(part.meta, id=i, models=numbers), part.content)
         return replace(builder, models=models, statistics=statistics, scales=self.scales)
 
     @property
@@ -351,7 +343,7 @@ def dry_release(
     catalog: Catalog | None = None,
     guess: Guess | None = None,
     rehearsal: Rehearsal | None = None,
-) -> ReleaseBuilder:
+) -> write.ReleaseBuilder:
     """The planned release without estimates: axes and variance models alone.
 
     Args:
@@ -364,8 +356,8 @@ def dry_release(
     """
     plan = priced.plan
     known = replace(plan, statistics=tuple(one_row(s) for s in plan.statistics))
-    statistics = list(map(Statistic, descriptions(known), _foreseen(priced, known)))
-    builder = planned_release(known, "dry", without_numbers(statistics, priced.models), insecure=True)
+    statistics = list(map(write.Statistic, descriptions(known), _foreseen(priced, known)))
+    builder = planned_release(known, "dry", write.without_numbers(statistics, priced.models), insecure=True)
     builder = replace(
         builder, bounding=[*builder.bounding, *expected_beyond(plan, guess)], keys=tuple(_fixed_lists(plan)),
         excess=list(no_excess(plan, guess)),
@@ -375,7 +367,7 @@ def dry_release(
     return foreseen(builder, catalog or plan.catalog, plan, guess)
 
 
-def _fixed_lists(plan: ReleasePlan) -> Iterator[KeyListPart]:
+def _fixed_lists(plan: ReleasePlan) -> Iterator[write.KeyListPart]:
     """The lists that are there before a release is made: what they do not hold is refused or noted as it will be."""
     rules = {(axis.resolved.table, axis.resolved.column): axis.axis.rule for axis in plan.axes}
     for key_plan in key_plans(plan.catalog):

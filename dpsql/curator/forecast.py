@@ -27,7 +27,7 @@ from dpsql.catalog.private_columns import has_private_keys, reported_axes, repor
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
 from dpsql.central.hybrid import counted_catalog
-from dpsql.central.key_plans import KeyForecast, key_forecasts
+from dpsql.central.plan import KeyForecast, key_forecasts
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged, currency_of
 from dpsql.central.selection import NO_SIZES, planning_lists, planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess

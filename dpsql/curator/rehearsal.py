@@ -233,15 +233,6 @@ def _relative(answer: BoxAnswer) -> float | None:
     return float(np.median(answer.stderr[seen] / np.abs(answer.value[seen]))) if seen.any() else None
 
 
-def typical_of(seeds: Sequence[Sequence[ClassForecast]]) -> tuple[ClassForecast, ...]:
-    """The medians over rehearsals of the same questions."""
-    kinds = []
-    for each in zip(*seeds, strict=True):
-        means = _upper_middle([c.mean_error for c in each])
-        kinds.append(replace(each[0], error=_upper_middle([c.error for c in each]), mean_error=means))
-    return tuple(kinds)
-
-
 def _upper_middle(errors: Sequence[float | None]) -> float | None:
     """The upper median, None where that is no number."""
     known = sorted(error for error in errors if error is not None)
@@ -409,9 +400,14 @@ def foresee(
         return Foresight()
     asked = (ask(workload, guess, seed) for seed in range(1, SEEDS + 1))
     rehearsals, predictions, classes = zip(*asked, strict=True)
+    # The medians over rehearsals of the same questions
+    kinds = []
+    for each in zip(*classes, strict=True):
+        means = _upper_middle([c.mean_error for c in each])
+        kinds.append(replace(each[0], error=_upper_middle([c.error for c in each]), mean_error=means))
     return Foresight(
         tuple(_typical(of_statement) for of_statement in zip(*predictions, strict=True)),
-        typical_of(classes),
+        tuple(kinds),
         tuple(_blind(rehearsals)),
         max(rehearsals[0].stands_for.values()),
     )

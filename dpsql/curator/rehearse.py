@@ -40,7 +40,7 @@ from dpsql.catalog.model import MOST
 from dpsql.central.central import publish_release
 from dpsql.contributions.rehearsal import Guess, stated_guess
 from dpsql.curator.design import design_catalog
-from dpsql.curator.prove.layouts import OneFile
+from dpsql.curator.prove.layouts import ONE_FILE
 from dpsql.curator.prove.madeup import SPREAD, MadeUpStar, Manner, made_up
 from dpsql.errors import CatalogError, Error, InterfaceError
 from dpsql.federation.session import OpenReleases, open_session
@@ -322,7 +322,7 @@ def _written(star: MadeUpStar, law: Guess, place: Path) -> Catalog:
         own = _manner(int(rows), unit / law.units, Random(f"{star.seed} {unit}"))
         for table, made in star.rows_of(unit, own).items():
             table_rows.setdefault(table, []).extend(made)
-    return star.side(place, OneFile(), table_rows, crowd=False).catalog
+    return star.side(place, ONE_FILE, table_rows, crowd=False).catalog
 
 
 def _manner(rows: int, rank: float, rng: Random) -> Manner:
@@ -334,14 +334,6 @@ def _manner(rows: int, rank: float, rng: Random) -> Manner:
         return at(min(max(draws.gauss(centre, 0.25), 0.0), 1.0) ** 2)
 
     return SPREAD._replace(name=f"{rows} rows", where=where, times=0, more=rows)
-
-
-def _louder(catalog: Catalog) -> Catalog:
-    """The catalog with `LOUD` times its epsilon, as far as catalogs go."""
-    privacy, most = catalog.privacy, Fraction(MOST)
-    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
-    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
-    return catalog.model_copy(update={"privacy": privacy.model_copy(update=changes)})
 
 
 _Answer = tuple[Result, Grid, Grid]
@@ -399,7 +391,13 @@ def _ask(
     place: Path, written: Catalog, releases: int, workload: Sequence[str], *, first: int, loud: bool
 ) -> list[_Answers]:
     """Publish the rows of one law so often, each time with noise of its own, and ask every release everything."""
-    catalogs = [written] * releases + [_louder(written)] * loud
+    # The catalog with `LOUD` times its epsilon, as far as catalogs go
+    privacy, most = written.privacy, Fraction(MOST)
+    changes = {"cap": privacy.cap} | ({"epsilon": privacy.epsilon} if privacy.epsilon else {})
+    changes = {name: min(value * LOUD, most) for name, value in changes.items()}
+    catalogs = [written] * releases + [
+        written.model_copy(update={"privacy": privacy.model_copy(update=changes)})
+    ] * loud
     with ExitStack() as stack:
         sessions = list[OpenReleases]()
         for number, catalog in enumerate(catalogs, first):

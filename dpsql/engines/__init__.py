@@ -191,7 +191,10 @@ def open_sources(
             if isinstance(place, Query):
                 members = [_query(opening, table, place)]
             elif isinstance(place, Path):
-                members = _own_file(opening, table, place)
+                # A batch's own file: Parquet unless its ending says otherwise
+                if not place.exists():
+                    raise _nothing_there(table, place)
+                members = READERS.get(place.suffix.lower(), _parquet)(opening, table, (place.absolute(),))
             else:
                 members = place_of.members(opening, table, place, False)
             raw.members[table] = tuple(members)
@@ -303,13 +306,6 @@ def _read_by(opening: _Opening, table: str, place: str | Path | Query) -> str:
     if isinstance(place, Query) and (place.trusted or opening.use(table).public):
         return DATABASE
     return opening.places.stored_in
-
-
-def _own_file(opening: _Opening, table: str, file: Path) -> list[SchemaGroup]:
-    """A batch's own file: Parquet unless its ending says otherwise."""
-    if not file.exists():
-        raise _nothing_there(table, file)
-    return READERS.get(file.suffix.lower(), _parquet)(opening, table, (file.absolute(),))
 
 
 def _nothing_there(table: str, place: str | Path) -> SourceError:

@@ -13,7 +13,7 @@ weighted they are joined to units instead of rows.
 
 | here | there | unit |
 |---|---|---|
-| `EveryRow`, `Sampled`, `RowWeighting` | rows of a unit that count: all, tau of them, all for min(1, tau / n) | rows |
+| `Sampled`, `RowWeighting` | rows of a unit that count: tau of them, or all for min(1, tau / n) | rows |
 
 What comes back has the columns `view`, `cell`, `v0`, `v1` ..: the position of a group, a cell of it in row-major
 order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent.
@@ -192,29 +192,22 @@ class Bound(Protocol):
         """The statement that counts the groups of a table."""
 
 
-class EveryRow:
-    """All rows count: every row is a unit."""
-
-    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers = cell_numbers(rows, groups)
-        tables = [
-            *side_tables(rows, numbers, dialect),
-            common_table("t", placed_rows(rows, numbers), dialect),
-        ]
-        return with_tables(tables, counts("t", numbers, groups, "", dialect))
-
-
 @dataclass(frozen=True)
 class RowWeighting:
-    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down.
+    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down; whole where tau is 0.
 
-    **Privacy**: w n <= 2^20 tau, by the floor.
+    **Privacy**: w n <= 2^20 tau, by the floor. Without tau every row has to be a unit.
     """
 
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers, split = cell_numbers(rows, groups), by_unit(rows)
+        numbers = cell_numbers(rows, groups)
+        if not self.tau:
+            placed = common_table("t", placed_rows(rows, numbers), dialect)
+            tables = [*side_tables(rows, numbers, dialect), placed]
+            return with_tables(tables, counts("t", numbers, groups, "", dialect))
+        split = by_unit(rows)
         near, below = [n._replace(name=f"p{k}") for k, n in enumerate(numbers)], _parts(split.below, numbers)
         columns = [
             f"{part.name} + {number.name} AS {number.name}"
@@ -392,19 +385,14 @@ def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str
     )
 
 
-class BoundedDigit(NamedTuple):
-    """A measure of which values beyond its bounds are looked for.
+BoundedDigit = tuple[str, int, int, int]
+"""A measure of which values beyond its bounds are looked for.
 
-    Args:
-        name: of its digit, which reaches beyond the bounds.
-        lower, upper: the bounds.
-        near: the excess of a unit up to which it is near.
-    """
-
-    name: str
-    lower: int
-    upper: int
-    near: int
+Args:
+    name: of its digit, which reaches beyond the bounds.
+    lower, upper: the bounds.
+    near: the excess of a unit up to which it is near.
+"""
 
 
 def units_beyond_bounds(rows: PlacedRows, measures: Sequence[BoundedDigit], dialect: Dialect) -> str:

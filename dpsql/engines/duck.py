@@ -8,6 +8,20 @@ power cut it stays, closed to others, for the curator to remove.
 
 **Privacy**: sees raw rows, which may stand in the folder in clear text while the connection is open. Errors name files,
 tables and columns, never values, and are for the curator.
+
+An engine (`RawSide` here) stands between publishing and raw rows: it opens them, counts them, and lets cells out alone.
+
+    open      one state of the rows for a whole publish, read-only, nothing created where nothing may be
+    columns   names and types, from the schema; never from a row
+    keys      whether a public table's key names each of its rows once
+    relations run the statement of `dpsql.engines.counting` and return whole numbers
+
+DuckDB is the engine of files and of its own databases. Another one is a class with these methods and a `Dialect`;
+`dpsql.engines.registry` has them all. `tests/engines` is what each must pass.
+
+**Privacy**: sees raw rows. Only `public_rows` and `relations` hand any value out: the first of tables that the catalog
+declares public, the second cells, which go to mechanisms alone. Errors name the engine and the step; an engine's own
+words may quote a value and are never shown.
 """
 
 from __future__ import annotations
@@ -19,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import duckdb
 import numpy as np
@@ -28,7 +42,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derived import derived_sql, total_columns
 from dpsql.catalog.graph import roots
 from dpsql.engines.dialect import DUCK, Dialect, least_row_hashes
-from dpsql.engines.joined_rows import BATCH, NOTHING_HAPPENED, ROW, KeyCheck, Relations, engine_lost
+from dpsql.engines.joined_rows import BATCH, NOTHING_HAPPENED, ROW, engine_lost
 from dpsql.engines.schema_union import SchemaGroup, place_words, source_words, table_use
 from dpsql.engines.summaries import PersonLines, exact_values, people_rows, person_lines
 from dpsql.engines.values import exact_cast, type_word
@@ -144,18 +158,6 @@ def _limit(connection: duckdb.DuckDBPyConnection) -> None:
         ) from error
 
 
-class SourceView(NamedTuple):
-    """A view of a table as its source has it.
-
-    Args:
-        view: SQL name of the view.
-        columns: names, in the source's order.
-    """
-
-    view: str
-    columns: tuple[str, ...]
-
-
 @dataclass
 class RawSide:
     """An open raw side.
@@ -166,7 +168,7 @@ class RawSide:
         spill: where the connection puts what does not fit into memory; None if somebody else removes it.
         left_out: private table -> lines of its CSV file that are no rows; for the curator alone.
         from_csv: tables read from CSV files, whose columns are text because nobody said what else.
-        stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
+        stored: table -> SQL name of its view and its columns as the source has them, where `retyped` replaced them.
         key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
         members: table -> the rows that are read by one schema each.
         folders: private ones with rows that a library wrote, which go with the connection.
@@ -181,13 +183,19 @@ class RawSide:
     spill: SpillFolder | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     from_csv: set[str] = field(default_factory=set)
-    stored: dict[str, SourceView] = field(default_factory=dict)
+    stored: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     key_types: dict[str, str] = field(default_factory=dict)
     members: dict[str, tuple[SchemaGroup, ...]] = field(default_factory=dict)
     folders: list[SpillFolder] = field(default_factory=list)
 
     def rows(self, catalog: Catalog, table: str) -> str:
-        """See `Engine`: what an expression cannot make of a row is NULL there."""
+        """FROM item for the rows of a table, with its derived columns.
+
+        What an expression cannot make of a row is NULL there.
+
+        Raises:
+            SourceError: the engine cannot derive them.
+        """
         view = f"raw.{identifier(table)}"
         if catalog.tables[table].summaries:
             lines = person_lines(self, catalog)
@@ -229,7 +237,15 @@ class RawSide:
         return derived
 
     def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
-        """See `Engine`: a table of the connection, in memory."""
+        """FROM item for a public table of (key, leaf).
+
+        A table of the connection, in memory.
+
+        Args:
+            name: a name for it, not quoted.
+            kind: type of the keys, where it is known.
+            keys, leaf: of one length; no key stands twice.
+        """
         key = f"CAST($1 AS {kind}[])" if kind else "$1"
         query = f"SELECT unnest({key}) AS key, unnest(CAST($2 AS INTEGER[])) AS leaf"
         table = identifier(name)
@@ -239,45 +255,80 @@ class RawSide:
         return table
 
     def public_rows(self, table: str) -> list[tuple[object, ...]]:
+        """All rows of a public table, their columns as in `columns`."""
         with self.step(f"reading the public table {table}"):
             return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
 
-    def check_key(self, table: str, key: str) -> KeyCheck:
+    def check_key(self, table: str, key: str) -> tuple[bool, bool]:
+        """(NULL somewhere, repeated): the faults of the key of a public table."""
         column = identifier(key)
         with self.step(f"checking the key of {table}"):
             counts = self.connection.execute(
                 f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
             ).fetchall()
         total, present, distinct = counts[0]
-        return KeyCheck(present < total, distinct < present)
+        return present < total, distinct < present
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
-        """See `Engine`: the sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost."""
-        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
-        present = {name.lower(): identifier(name) for name in stored.columns}
+        """Fingerprint by which a copy of a table is recognised in the same engine, whatever the order of its rows.
+
+        The sum of 64-bit hashes of the rows as the source has them; hashing is most of its cost.
+
+        Args:
+            table: a table.
+            columns: those that count, in lower case and sorted.
+
+        Returns:
+            A text; None for a table without rows, or where the engine cannot say.
+
+        **Privacy**: of raw rows; the ledger keeps a keyed hash of it.
+        """
+        view, names = self.stored.get(table) or (f"raw.{identifier(table)}", tuple(self.columns[table]))
+        present = {name.lower(): identifier(name) for name in names}
         hashed = ", ".join(present[name] for name in columns if name in present) or "0"
-        statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
+        statement = f"SELECT count(*), sum(hash({hashed})) FROM {view}"
         with self.step(f"taking the fingerprint of {table}"):
             rows, total = self.connection.execute(statement).fetchall()[0]
         return f"{self.name} {rows} {total}" if rows else None
 
     def least_row_hashes(self, table: str, key: str, number: int) -> list[str]:
-        """See `Engine`: of every column that the source has."""
-        stored = self.stored.get(table) or SourceView(f"raw.{identifier(table)}", tuple(self.columns[table]))
-        columns = [identifier(name) for name in sorted(stored.columns, key=str.lower)]
+        """The least keyed hashes of the different rows of a table, whatever their order and that of its columns.
+
+        Of every column that the source has.
+
+        Args:
+            table: a table.
+            key: 32 bytes in hex digits.
+            number: how many hashes; all of them where the table has fewer different rows.
+
+        Returns:
+            Hex digits, the least first.
+
+        **Privacy**: of raw rows; the ledger keeps 64 of them beside its secret.
+        """
+        view, names = self.stored.get(table) or (f"raw.{identifier(table)}", tuple(self.columns[table]))
+        columns = [identifier(name) for name in sorted(names, key=str.lower)]
         with self.step(f"taking the sketch of {table}"):
-            (rows,) = self.connection.execute(f"SELECT count(*) FROM {stored.view}").fetchall()[0]
-            for query in least_row_hashes(DUCK, stored.view, columns, key, number, rows):
+            (rows,) = self.connection.execute(f"SELECT count(*) FROM {view}").fetchall()[0]
+            for query in least_row_hashes(DUCK, view, columns, key, number, rows):
                 hashes = [str(row[0]) for row in self.connection.execute(query).fetchall()]
                 if len(hashes) == number:
                     break
         return hashes
 
     def places(self, table: str) -> tuple[str, ...]:
-        """See `Engine`: paths say where files are."""
+        """Canonical places of a private table on a server, as it resolves the name, and of tables that a view
+        reads.
+
+        Paths say where files are.
+
+        Returns:
+            Places, without those of public tables; none of files and DuckDB, whose paths say it (`engines.registry`).
+        """
         return ()
 
     def value_words(self, catalog: Catalog) -> dict[str, str]:
+        """Table -> how its source's values were compared and rounded, from schemas and the catalog alone."""
         uses = {table: table_use(catalog, table) for table in self.members}
         return {
             table: source_words(place_words(members, uses[table]), self.columns[table], uses[table])
@@ -300,15 +351,34 @@ class RawSide:
         except duckdb.Error as error:
             raise engine_lost(self.name, step, type(error).__name__, hint) from None
 
-    def relations(self, step: str) -> Relations:
-        """See `Engine`: temporary tables of the connection."""
+    def relations(self, step: str) -> StoredRelations:
+        """Statements over the rows, and queries that later ones read by name, for bounds that are chosen.
+
+        Temporary tables of the connection.
+
+        Args:
+            step: what they are for, for messages.
+
+        **Privacy**: they fetch raw cells.
+        """
         return StoredRelations(self, step)
 
     def as_duckdb(self, what: str) -> RawSide:
+        """The engine as DuckDB, where rows that count may be stored and changed: streams, reported columns.
+
+        Args:
+            what: the catalog's words that need it.
+
+        Raises:
+            CatalogError: it is another engine.
+        """
         return self
 
     def close(self) -> None:
-        """Forget the connection, all temporary tables and what they left on disk."""
+        """Forget the rows, and whatever was stored on the way.
+
+        Forget the connection, all temporary tables and what they left on disk.
+        """
         self.connection.close()
         for folder in (*self.folders, *([] if self.spill is None else [self.spill])):
             folder.cleanup()
@@ -322,7 +392,7 @@ def no_sources() -> RawSide:
 
 @dataclass(frozen=True)
 class StoredRelations:
-    """Temporary tables of DuckDB.
+    """Temporary tables of DuckDB; methods as of `CommonRelations`.
 
     Args:
         raw: the engine.
@@ -367,5 +437,18 @@ def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) ->
     values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
     raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
     raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
-    raw.stored.setdefault(table, SourceView(f"raw.{stored}", tuple(raw.columns[table])))
+    raw.stored.setdefault(table, (f"raw.{stored}", tuple(raw.columns[table])))
     raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}
+
+
+def missing_column(table: str, column: str, present: int) -> SourceError:
+    """A source without a column that the catalog names. Names that a source has are not shown: they may be a row.
+
+    Args:
+        table, column: as the catalog writes them.
+        present: how many columns the source has.
+    """
+    return SourceError(
+        f"tables.{table}: the source has no column `{column}`",
+        hint=f"it has {present} columns; if it is a CSV file, does it have a header?",
+    )

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
@@ -352,52 +352,12 @@ def repacked(number: Packed, words: Sequence[Packed], parts: Sequence[Packed], d
 Fetch = Callable[[str], Mapping[str, IntArray]]
 
 
-class KeyCheck(NamedTuple):
-    """Fault of a public key."""
-
-    null: bool
-    repeated: bool
-
-
 NOTHING_HAPPENED = f"{NOTHING} and nothing was left behind"
 
 
 def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
     """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
     return EngineLost(f"{engine}: {step} failed ({why})", hint=told(hint))
-
-
-class Relations(Protocol):
-    """Named queries of one engine."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """Dialect of the relations."""
-
-    def make(self, name: str, query: str) -> str:
-        """Name a query, which may read the ones before it; returns what stands after FROM for it.
-
-        Raises:
-            EngineLost: the engine was lost.
-        """
-
-    def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """Whole numbers of a SELECT over named queries, by column.
-
-        Raises:
-            EngineLost: the engine was lost, or did not answer in time.
-
-        **Privacy**: raw.
-        """
-
-    def batches(self, statement: str) -> Iterator[list[tuple[str | int, int]]]:
-        """Pairs of a SELECT, some at a time: a value and a whole number.
-
-        Raises:
-            EngineLost: the engine was lost, or did not answer in time.
-
-        **Privacy**: raw values, the only ones of private rows that leave an engine; `publishing.selection` alone asks.
-        """
 
 
 BATCH = 50_000
@@ -420,16 +380,32 @@ class CommonRelations:
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
     def make(self, name: str, query: str) -> str:
+        """Name a query, which may read the ones before it; returns what stands after FROM for it.
+
+        Raises:
+            EngineLost: the engine was lost.
+        """
         table = self.dialect.identifier(name)
         self._queries.pop(table, None)  # a query that is named again stands after what it reads
         self._queries[table] = query
         return table
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
-        """See `Relations`: a common table that no other one reads is not computed."""
+        """Whole numbers of a SELECT over named queries, by column; a common table that no other one reads is not
+        computed.
+
+        Raises:
+            EngineLost: the engine was lost, or did not answer in time.
+
+        **Privacy**: raw.
+        """
         return self.run(self._whole(statement))
 
     def batches(self, statement: str) -> Iterator[list[tuple[str | int, int]]]:
+        """Pairs of a SELECT, some at a time: a value and a whole number. Errors as of `fetch`.
+
+        **Privacy**: raw values, the only ones of private rows that leave an engine; `central.selection` alone asks.
+        """
         return self.stream(self._whole(statement))
 
     def _whole(self, statement: str) -> str:

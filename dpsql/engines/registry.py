@@ -30,13 +30,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import key_of, roots
 from dpsql.catalog.source import DELTA, DUCKDB, ICEBERG, POSTGRESQL, SPARK, Source, SourceKind, query_of
 from dpsql.engines import files_of, open_tables
-from dpsql.engines.duck import RawSide, retyped
-from dpsql.engines.engine import Engine
+from dpsql.engines.duck import RawSide, StoredRelations, retyped
+from dpsql.engines.joined_rows import CommonRelations
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerEngine, ServerSession
 from dpsql.engines.spark import SparkSession
@@ -44,6 +45,19 @@ from dpsql.engines.values import EMPTY, exact_cast, family, type_word, widest
 from dpsql.errors import SourceError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.rowlocal import is_select
+
+Engine: TypeAlias = RawSide | ServerEngine
+"""Whatever holds the raw rows of one catalog; one state of them from opening to closing. Methods as of `RawSide`."""
+
+Relations: TypeAlias = StoredRelations | CommonRelations
+"""Named queries of one engine. Methods as of `CommonRelations`."""
+
+
+def kind_of(engine: Engine, table: str, column: str) -> str | None:
+    """Type of a column, however it is written; None for one that DuckDB derives."""
+    columns = (*engine.columns[table].items(), *engine.made.get(table, {}).items())
+    return next((kind for name, kind in columns if name.lower() == column.lower()), None)
+
 
 KeyColumn = tuple[str, str, str, str]
 """A column that holds keys of a group: its table and name, its DuckDB type, and how messages name it."""

@@ -26,9 +26,9 @@ from dpsql.catalog.graph import roots
 from dpsql.catalog.source import expand, files_read, query_of
 from dpsql.catalog.tables import Measure
 from dpsql.engines.dialect import Dialect, least_row_hashes
-from dpsql.engines.engine import missing_column
+from dpsql.engines.duck import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
-from dpsql.engines.joined_rows import ROW, CommonRelations, KeyCheck, Relations
+from dpsql.engines.joined_rows import ROW, CommonRelations
 from dpsql.engines.schema_union import TableUse, source_words, table_use, unlisted
 from dpsql.engines.summaries import people_rows, person_lines
 from dpsql.engines.values import (
@@ -145,7 +145,15 @@ class ServerEngine:
         self.made: dict[str, dict[str, str]] = {}
         self._columns: dict[str, dict[str, SourceColumn]] = {}
         for name in names:
-            self._refuse_derived_keys(catalog, name)
+            table = catalog.tables[name]
+            derived = {column.lower() for column in expressions(table)}
+            for column in (*table.foreign_keys, *([table.key] if table.key else [])):
+                if column.lower() in derived:
+                    raise SourceError(
+                        f"tables.{name}.derive.{column}: {self.name} reads keys from columns of the schema",
+                        hint="make the column in a view, name the view, "
+                        "and vouch for it by `trusted: true` in `source`",
+                    )
             stored = self._stored(catalog, name)
             use = table_use(catalog, name)
             query = query_of(catalog.raw_source(), catalog.tables, name)  # over one private table
@@ -176,7 +184,7 @@ class ServerEngine:
         }
 
     def rows(self, catalog: Catalog, table: str) -> str:
-        """See `Engine`: derived columns are total expressions."""
+        """See `RawSide`: derived columns are total expressions."""
         quoted, derived = self.dialect.identifier, self._derived[table]
         columns = (f"{column.sql} AS {quoted(name)}" for name, column in self._columns[table].items())
         rows = f"(SELECT {', '.join(columns)} FROM {self._places[table]})"
@@ -188,7 +196,7 @@ class ServerEngine:
         return f"(SELECT {quoted(ROW)}.*{made} FROM {rows} AS {quoted(ROW)})"
 
     def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
-        """See `Engine`: a text in the statement, since nothing may be created."""
+        """See `RawSide`: a text in the statement, since nothing may be created."""
         pairs = [
             {"key": str(key) if isinstance(key, Decimal) else key, "leaf": at}
             for key, at in zip(keys, leaf.tolist(), strict=True)
@@ -201,14 +209,14 @@ class ServerEngine:
         query = f"SELECT {', '.join(columns)} FROM {self._places[table]}"
         return self._session.rows(query, f"reading the public table {table}")
 
-    def check_key(self, table: str, key: str) -> KeyCheck:
+    def check_key(self, table: str, key: str) -> tuple[bool, bool]:
         column = self._sql_of(table, key)
         query = f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM {self._places[table]}"
         total, present, distinct = self._session.rows(query, f"checking the key of {table}")[0]
-        return KeyCheck(present < total, distinct < present)
+        return present < total, distinct < present
 
-    def relations(self, step: str) -> Relations:
-        """See `Engine`: common tables, since nothing may be created."""
+    def relations(self, step: str) -> CommonRelations:
+        """See `RawSide`: common tables, since nothing may be created."""
         session = self._session
         return CommonRelations(
             self.dialect, lambda sql: session.columns(sql, step), lambda sql: session.batches(sql, step)
@@ -221,7 +229,7 @@ class ServerEngine:
         )
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
-        """See `Engine`: the sum of the server's own 64-bit hashes."""
+        """See `RawSide`: the sum of the server's own 64-bit hashes."""
         present = {name.lower(): column.sql for name, column in self._columns[table].items()}
         hashed = [present[name] for name in columns if name in present] or ["0"]
         total = self.dialect.total(self._session.row_hash(hashed), True)
@@ -230,7 +238,7 @@ class ServerEngine:
         return f"{self.name} {rows} {int(hash_sum)}" if rows else None
 
     def least_row_hashes(self, table: str, key: str, number: int) -> list[str]:
-        """See `Engine`: of the columns that the catalog names."""
+        """See `RawSide`: of the columns that the catalog names."""
         by_name = sorted(self._columns[table].items(), key=lambda named: named[0].lower())
         columns = [column.sql for _, column in by_name] or ["0"]
         what, place = f"taking the sketch of {table}", self._places[table]
@@ -242,7 +250,7 @@ class ServerEngine:
         return hashes
 
     def places(self, table: str) -> tuple[str, ...]:
-        """See `Engine`. A public view hides nothing: it may read private tables."""
+        """See `RawSide`. A public view hides nothing: it may read private tables."""
         resolved = self._resolved(table)
         public = {place for name in self._public for place in self._resolved(name)}
         return tuple(place for place in resolved if place not in public) or resolved
@@ -304,16 +312,6 @@ class ServerEngine:
                 self._derived[name][column], self.made[name][column] = narrow.sql, narrow.kind
         except CatalogError as error:
             raise SourceError(f"tables.{name}.{error}") from None
-
-    def _refuse_derived_keys(self, catalog: Catalog, name: str) -> None:
-        table = catalog.tables[name]
-        derived = {column.lower() for column in expressions(table)}
-        for column in (*table.foreign_keys, *([table.key] if table.key else [])):
-            if column.lower() in derived:
-                raise SourceError(
-                    f"tables.{name}.derive.{column}: {self.name} reads keys from columns of the schema",
-                    hint="make the column in a view, name the view, and vouch for it by `trusted: true` in `source`",
-                )
 
     def _type_keys(self, catalog: Catalog) -> None:
         """Keys and the foreign keys that name them are of one type: whole numbers become BIGINT, others are the same.

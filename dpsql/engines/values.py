@@ -23,7 +23,7 @@ rounded or collated: a value without a counterpart in its group's type is NULL.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -460,7 +460,13 @@ def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
     if families == {"integer"}:
         return "BIGINT" if all(sql_type in BITS for sql_type in real) else "HUGEINT"
     if families <= {"integer", "decimal"}:
-        return _wide_decimal(real) or "VARCHAR"
+        # a decimal holds every value of some whole and decimal types, but for 38 digits being too few
+        decimals = [
+            decimal_digits(sql_type) or Digits(len(str(1 << BITS.get(sql_type, 128))), 0) for sql_type in real
+        ]
+        places = max(decimal.places for decimal in decimals)
+        needed = max(decimal.whole - decimal.places for decimal in decimals) + places
+        return (f"DECIMAL({needed},{places})" if needed <= 38 else None) or "VARCHAR"
     if families == {"integer", "float"}:
         exact = declared.small or all(
             sql_type in FLOATS or BITS.get(sql_type, 128) <= FLOAT_BITS for sql_type in real
@@ -473,16 +479,6 @@ def common_type(kinds: Collection[str], declared: DeclaredType) -> str | None:
     if "text" in families or families <= {"integer", "decimal", "float"}:
         return "VARCHAR"
     return None
-
-
-def _wide_decimal(kinds: Sequence[str]) -> str | None:
-    """A decimal that holds every value of some whole and decimal types; None where 38 digits are too few."""
-    decimals = [
-        decimal_digits(sql_type) or Digits(len(str(1 << BITS.get(sql_type, 128))), 0) for sql_type in kinds
-    ]
-    places = max(decimal.places for decimal in decimals)
-    needed = max(decimal.whole - decimal.places for decimal in decimals) + places
-    return f"DECIMAL({needed},{places})" if needed <= 38 else None
 
 
 def key_type(kinds: Collection[str], declared_int: bool) -> str | None:

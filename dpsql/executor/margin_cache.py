@@ -7,7 +7,7 @@ are worked out each time, by the code that answers any statement.
 
 | a shape's sums | |
 |---|---|
-| of whole leaves, each in one group | from a margin in memory (`dpsql.release.margins`): the same integers |
+| of whole leaves, each in one group | from a margin in memory (`dpsql.release.structure`): the same integers |
 | of cut leaves, of weighted ones, of none, of people, of large margins | from the file, as any statement's |
 
 What is kept is bound to one open release, one set of settings and one role.
@@ -29,7 +29,7 @@ from dpsql.planner.axis_query import ask_axis, classes_taken
 from dpsql.planner.block import ShapePlans
 from dpsql.planner.plan import Box, ViewPlan
 from dpsql.release import Release
-from dpsql.release.margins import NodeTable
+from dpsql.release.structure import NodeTable
 
 IntArray = npt.NDArray[np.int64]
 MOST_BOXES = 2

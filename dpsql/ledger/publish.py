@@ -50,9 +50,9 @@ from dpsql.ledger.identity import (
     ENDED,
     RESERVED,
     SEALED,
-    ChargedTable,
     Label,
     LedgerEntry,
+    LedgerMemory,
     Lineage,
     Receipt,
     Recovery,
@@ -60,7 +60,6 @@ from dpsql.ledger.identity import (
     SourceTable,
     canonical,
 )
-from dpsql.ledger.memory import LedgerMemory
 from dpsql.ledger.rules import RowComparison, check_marks, check_sketches, write_marks
 from dpsql.ledger.store import Store
 
@@ -376,10 +375,10 @@ def _built(draft: Draft, build: Callable[[Draft], None], kill_point: KillPoint) 
 
 def _charged(
     store: Store, spend: ReleaseSpend, digests: Mapping[str, tuple[str, ...]]
-) -> tuple[ChargedTable, ...]:
+) -> tuple[SourceTable, ...]:
     """The raw tables as the ledger keeps them."""
     return tuple(
-        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
+        SourceTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
         for table in spend.tables
     )
 
@@ -391,7 +390,7 @@ def _marks(table: SourceTable, digests: Mapping[str, tuple[str, ...]]) -> tuple[
     return (*places, *(f"rows {digest}" for digest in digests.get(table.name, ())))
 
 
-def _row(spend: ReleaseSpend, order: Order, tables: tuple[ChargedTable, ...], release_id: str) -> LedgerEntry:
+def _row(spend: ReleaseSpend, order: Order, tables: tuple[SourceTable, ...], release_id: str) -> LedgerEntry:
     """The ledger's row of a release; its state, and the fields that `Store.commit` fills in, are empty."""
     lineage, name = spend.lineage, order.name
     return LedgerEntry(

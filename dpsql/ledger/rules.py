@@ -40,50 +40,39 @@ from typing import NamedTuple
 from dpsql.budget import GRAINS, KEY_GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.faults import UNCHARGED, machine
+from dpsql.ledger import identity
 from dpsql.ledger.files import beside, file_hash, held, holds, private_log, write_json
-from dpsql.ledger.identity import (
-    ENDED,
-    SEALED,
-    ChargedTable,
-    Label,
-    LedgerEntry,
-    Lineage,
-    Receipt,
-    ReleaseSpend,
-    charge_grains,
-    limit_grains,
-)
 from dpsql.ledger.store import RESTORE, Store
 
 
-def find(store: Store, name: Label) -> LedgerEntry | None:
+def find(store: Store, name: identity.Label) -> identity.LedgerEntry | None:
     """The release that a lineage's label stands for, reserved or sealed, if there is one.
 
     Raises:
         ReleaseExists: the label stands for another specification.
     """
-    found = next((entry for entry in named(store, name) if entry.state != ENDED), None)
+    found = next((entry for entry in named(store, name) if entry.state != identity.ENDED), None)
     if found is not None and found.spec_hash != name.spec_hash:
-        done = "published" if found.state == SEALED else "reserved"
+        done = "published" if found.state == identity.SEALED else "reserved"
         raise ReleaseExists(
             f"label {name.label!r} was {done} with another specification", hint="choose a new label"
         )
     return found
 
 
-def named(store: Store, name: Label) -> list[LedgerEntry]:
+def named(store: Store, name: identity.Label) -> list[identity.LedgerEntry]:
     """All releases of a lineage's label as they stand; of those that ended there may be several."""
     standing = store.standing().values()
     return [entry for entry in standing if (entry.lineage, entry.label) == (name.lineage, name.label)]
 
 
-def earlier(store: Store, entry: LedgerEntry, target: Path) -> Receipt:
+def earlier(store: Store, entry: identity.LedgerEntry, target: Path) -> identity.Receipt:
     """The release that a label already names, or the reason why it cannot be it."""
     lineage = store.counters[entry.lineage].lineage
     for path in (target, Path(entry.target)):
         if holds(path, entry.sha256):
             remaining = lineage.limit - store.spent(entry.lineage)
-            return Receipt(
+            return identity.Receipt(
                 entry.release_id, path, entry.sha256, False, Fraction(0), remaining, lineage.currency
             )
     raise ReleaseExists(
@@ -123,7 +112,7 @@ def check_release_id(store: Store, release_id: str) -> None:
         raise InternalError("this release id was charged before", hint="take one from new_release_id()")
 
 
-def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None) -> None:
+def check_spend(store: Store, spend: identity.ReleaseSpend, reserved: identity.LedgerEntry | None) -> None:
     """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap.
 
     Args:
@@ -144,7 +133,7 @@ def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None)
     if reserved is not None:
         remaining += Fraction(reserved.grains(), GRAINS)
         spent -= reserved.key_grains()
-    if charge_grains(cost) > limit_grains(remaining):
+    if identity.charge_grains(cost) > identity.limit_grains(remaining):
         # what buys the cap is rounded down, and 3.99999 left of an untouched 4 would read as a spend
         left = lineage.cap if remaining >= lineage.limit else currency.payable(max(remaining, Fraction(0)))
         raise BudgetExceeded(
@@ -159,7 +148,7 @@ def check_spend(store: Store, spend: ReleaseSpend, reserved: LedgerEntry | None)
         )
 
 
-def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable]) -> None:
+def check_copies(store: Store, lineage: identity.Lineage, tables: Iterable[identity.SourceTable]) -> None:
     """Refuse a table whose rows another lineage has published from another place.
 
     **Privacy**: the refusal tells the curator, who holds both tables, that their rows are the same.
@@ -173,7 +162,10 @@ def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable])
 
 
 def _others(
-    store: Store, lineage: Lineage, marks: Sequence[str], marks_of: Callable[[ChargedTable], Sequence[str]]
+    store: Store,
+    lineage: identity.Lineage,
+    marks: Sequence[str],
+    marks_of: Callable[[identity.SourceTable], Sequence[str]],
 ) -> Iterator[str]:
     """Other lineages whose charged tables have one of some marks."""
     for entry in store.entries:
@@ -183,7 +175,7 @@ def _others(
             yield entry.lineage
 
 
-def _check_identity(lineage: Lineage, recorded: Lineage) -> None:
+def _check_identity(lineage: identity.Lineage, recorded: identity.Lineage) -> None:
     if not recorded.key_delta and lineage.key_delta:
         raise LineageError(
             f"lineage {lineage.name!r} was opened without `key_delta`, so it has no delta for private keys",
@@ -332,7 +324,7 @@ class _Sketch(NamedTuple):
     hashes: frozenset[str]
 
 
-def check_sketches(store: Store, spend: ReleaseSpend, comparison: RowComparison) -> None:
+def check_sketches(store: Store, spend: identity.ReleaseSpend, comparison: RowComparison) -> None:
     """Refuse a table whose rows another lineage has been charged for, and keep the sketches of those that are charged.
 
     Args:
@@ -381,7 +373,10 @@ def forget_sketches(ledger: Path) -> int:
     with machine("nothing was erased", UNCHARGED), held(beside(ledger, ".lock")):
         store = Store(ledger)
         try:
-            if not _has_sketches(store):
+            # the table of sketches is there from the first publish on
+            some = "SELECT COUNT(*) > 0 FROM duckdb_tables() WHERE table_name = 'row_sketch'"
+            kept = "SELECT COUNT(*) > 0 FROM row_sketch WHERE hashes <> '[]'"
+            if not all(store.connection.execute(sql).fetchall() == [(True,)] for sql in (some, kept)):
                 return 0  # the file stays as it is
             private_log(store.path)
             erased = store.connection.execute("DELETE FROM row_sketch WHERE hashes <> '[]'").fetchall()
@@ -389,13 +384,6 @@ def forget_sketches(ledger: Path) -> int:
         finally:
             store.close()
     return int(erased[0][0])
-
-
-def _has_sketches(store: Store) -> bool:
-    """True if any hashes are kept; their table is there from the first publish on."""
-    some = "SELECT COUNT(*) > 0 FROM duckdb_tables() WHERE table_name = 'row_sketch'"
-    kept = "SELECT COUNT(*) > 0 FROM row_sketch WHERE hashes <> '[]'"
-    return all(store.connection.execute(sql).fetchall() == [(True,)] for sql in (some, kept))
 
 
 def _judge(store: Store, table: str, sketch: _Sketch, stranger: _Sketch, reason: str) -> None:

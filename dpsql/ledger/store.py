@@ -43,9 +43,9 @@ from dpsql.ledger.identity import (
     GENESIS,
     RESERVED,
     SEALED,
-    ChargedTable,
     LedgerEntry,
     Lineage,
+    SourceTable,
     SpendLine,
     limit_grains,
 )
@@ -394,7 +394,7 @@ class EntryReport:
     epsilon: Fraction
     lines: tuple[SpendLine, ...]
     present: bool
-    tables: tuple[ChargedTable, ...]
+    tables: tuple[SourceTable, ...]
 
     @property
     def unshown(self) -> str:

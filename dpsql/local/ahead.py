@@ -149,11 +149,6 @@ def box_groups(rounds: Sequence[AheadRound], own: int) -> list[ViewReports]:
     return groups
 
 
-def positive_boxes(rounds: Sequence[AheadRound]) -> FloatArray:
-    """AHEAD's own estimate: proper histograms round by round, together by inverse variance, cut at zero."""
-    return normsub(finest_shares(rounds))
-
-
 def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Generator) -> FloatArray:
     """Products of errors of `positive_boxes` when every round is redrawn around it, (boxes, boxes).
 
@@ -162,7 +157,7 @@ def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Genera
         own: integer weight of the truth.
         rng: source of pseudo-random numbers; this is post-processing and protects nobody.
     """
-    shares, groups = positive_boxes(rounds), box_groups(rounds, own)
+    shares, groups = normsub(finest_shares(rounds)), box_groups(rounds, own)
     total = np.zeros((shares.size, shares.size))
     for _ in range(REDRAWS):
         again = []
@@ -172,7 +167,7 @@ def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Genera
             again.append(
                 close_round(done.boxes, cells + noise * rng.standard_normal(cells.size), done.reports)
             )
-        off = positive_boxes(again) - shares
+        off = normsub(finest_shares(again)) - shares
         total += np.outer(off, off) / REDRAWS
     return total
 
@@ -332,7 +327,7 @@ def boxes_of(collection: CountedCollection) -> tuple[list[AheadRound], ShareEsti
         )
     rounds = [*earlier_rounds(plan), round_of(collection)]
     # Boxes follow from reports of other people, so given the boxes every round is unbiased.
-    unbiased, positive = blue(box_groups(rounds, plan.own)), positive_boxes(rounds)
+    unbiased, positive = blue(box_groups(rounds, plan.own)), normsub(finest_shares(rounds))
     even = max(EVEN / EVEN_MORE ** (len(plan.axes) - 1), 1.0)
     return rounds, unbiased, positive, np.maximum(unbiased.shares, positive) ** 2 / even
 

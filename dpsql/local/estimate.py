@@ -325,11 +325,8 @@ def rest(covariance: FloatArray) -> FloatArray:
     return np.asarray(covariance - np.outer(with_total, with_total) / total)
 
 
-class NoisyCells(NamedTuple):
-    """Independent cells of one variance, and what each leaf of each axis has of them, (leaves, cells)."""
-
-    variance: float
-    spreads: list[FloatArray]
+NoisyCells = tuple[float, list[FloatArray]]
+"""Variance of independent cells, and what each leaf of each axis has of them, (leaves, cells)."""
 
 
 class Seen(NamedTuple):
@@ -350,7 +347,7 @@ def _through(grid: Seen, steps: Sequence[FloatArray]) -> Seen:
     """One view's grid through an operator on each axis."""
     ((variance, spreads),) = grid.noises
     stepped = [step @ spread for step, spread in zip(steps, spreads, strict=True)]
-    return Seen(spread_over(grid.table, steps), [NoisyCells(variance, stepped)], grid.edges)
+    return Seen(spread_over(grid.table, steps), [(variance, stepped)], grid.edges)
 
 
 def interaction(collection: CountedCollection, axes: Sequence[int], measure: int | None) -> Seen | None:
@@ -375,7 +372,7 @@ def interaction(collection: CountedCollection, axes: Sequence[int], measure: int
         noise = float(cells.noise(np.full(1, 1 / cells.counts.size), cells.fan)[0])
         edges = [view.edges[view.axes.index(a)] for a in axes]
         spreads = [_even_spread(e, collection.plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
-        grids.append(Seen(spread_over(seen, spreads), [NoisyCells(noise, spreads)], edges))
+        grids.append(Seen(spread_over(seen, spreads), [(noise, spreads)], edges))
     if not grids:
         return None
     chains = [sorted({grid.edges[i] for grid in grids}, key=len) for i in range(len(axes))]
@@ -395,10 +392,12 @@ def interaction(collection: CountedCollection, axes: Sequence[int], measure: int
 def _pooled(grids: Sequence[Seen]) -> tuple[FloatArray, list[NoisyCells]]:
     """Mean of one grid or several over leaves, each with noise of its own, and its errors."""
     own = [noise for grid in grids for noise in grid.noises]
-    sizes = [np.prod([(s**2).sum() for s in noise.spreads]) for noise in own]
-    weights = weights_of(np.array([n.variance * size for n, size in zip(own, sizes, strict=True)]))
+    sizes = [np.prod([(s**2).sum() for s in spreads]) for _, spreads in own]
+    weights = weights_of(np.array([variance * size for (variance, _), size in zip(own, sizes, strict=True)]))
     table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))
-    return table, [NoisyCells(float(w**2) * n.variance, n.spreads) for w, n in zip(weights, own, strict=True)]
+    return table, [
+        (float(w**2) * variance, spreads) for w, (variance, spreads) in zip(weights, own, strict=True)
+    ]
 
 
 def _step(chain: Sequence[tuple[int, ...]], level: int) -> FloatArray:

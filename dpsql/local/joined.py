@@ -344,7 +344,10 @@ def view_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> 
         of_measure = strengths(sheet, sums.held, people, sums.measure)
         plain = {places: half**2 * s + shift**2 * plain[places] for places, s in of_measure.items()}
         seen = half**2 * signed + 2 * half * shift * products + shift**2 * squares
-    raised, factor = _raised(survey, sums, plain, seen), float(sheet.rows) ** 2
+    # By how much the boxes' exact variances are above the model's
+    splits = tuple(AxisSplit(PrefixVariance(even_model(survey.axes[a].leaves))) for a in sums.held)
+    model_variance = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
+    raised, factor = max(float(np.quantile(seen / model_variance, CAUTION)), 1.0), float(sheet.rows) ** 2
     components = {places: s * raised * factor for places, s in plain.items()}
     return FittedTable(sums.held, _in_order(sheet, sums, values) * sheet.rows, components, mid)
 
@@ -353,13 +356,6 @@ def _in_order(sheet: Sheet, sums: RunningSums, values: FloatArray) -> FloatArray
     """Axes from the order of services to the view's."""
     order = [a for service_axes in sheet.asked(sums.held, sums.measure).values() for a in service_axes]
     return np.moveaxis(values, range(len(order)), [sums.held.index(a) for a in order])
-
-
-def _raised(survey: Survey, sums: RunningSums, plain: Mapping[Positions, float], seen: FloatArray) -> float:
-    """By how much the boxes' exact variances are above the model's."""
-    splits = tuple(AxisSplit(PrefixVariance(even_model(survey.axes[a].leaves))) for a in sums.held)
-    model_variance = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
-    return max(float(np.quantile(seen / model_variance, CAUTION)), 1.0)
 
 
 def even_model(leaves: int) -> FloatArray:

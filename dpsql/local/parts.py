@@ -61,14 +61,7 @@ from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums, round_family
 from dpsql.mechanisms.distribution import nothing_drawn
-from dpsql.release.write import (
-    Assembled,
-    Description,
-    Statistic,
-    StatisticContent,
-    StatisticPart,
-    statistic_meta,
-)
+from dpsql.release import write
 from dpsql.tree import IntArray, Tree
 
 BOXES = 200
@@ -189,25 +182,20 @@ def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Int
     for axis in range(factor.ndim - 1):
         factor = factor - factor.mean(axis=axis, keepdims=True)
     factor = np.asarray(factor) * filled
-    strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
+    # A quantile, over random boxes, of the posterior variance in units of the axes' models
+    quantile = CAUTION if len(axes) == 2 else WIDE_CAUTION
+    sizes = factor.shape[:-1]
+    boxes = list(_boxes([np.arange(size + 1) for size in sizes], sizes, rng))
+    variances = np.array(
+        [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
+    )
+    strength = _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
     seen = interaction(estimates.collection, axes, measure)
     if seen is not None:
         if measure is None:
             estimates.cells[axes] = _cell_variance(values, factor, seen, rng)
         values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
     return Interaction(values, strength)
-
-
-def _posterior_strength(
-    factor: FloatArray, models: Sequence[FloatArray], quantile: float, rng: np.random.Generator
-) -> float:
-    """A quantile, over random boxes, of the posterior variance in units of the axes' models."""
-    sizes = factor.shape[:-1]
-    boxes = list(_boxes([np.arange(size + 1) for size in sizes], sizes, rng))
-    variances = np.array(
-        [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
-    )
-    return _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
 
 
 def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.random.Generator) -> float:
@@ -432,7 +420,7 @@ def by_pairs(
     factor: float,
     models: Sequence[AxisVariance],
     trees: Sequence[Tree],
-) -> Assembled:
+) -> write.Assembled:
     """The one statistic of a release: all pairs of its view.
 
     Args:
@@ -450,7 +438,7 @@ def by_pairs(
     positive = positive_tables(estimates, axes, unbiased, margins)
     errors = fitted_errors(estimates, axes, margins).scaled(factor)
     nothing = nothing_drawn(len(axes))
-    described = Description(
+    described = write.Description(
         view,
         survey.of,
         "count",
@@ -470,14 +458,14 @@ def by_pairs(
         model=errors,
     )
     every: list[AxisVariance | Together] = [*models, errors]
-    meta = statistic_meta(0, Statistic(described, estimated), every)
+    meta = write.statistic_meta(0, write.Statistic(described, estimated), every)
     view_trees = [trees[axis] for axis in axes]
     nodes, nonnegative = (
         _units({pair: shares * factor for pair, shares in tables.items()}, view_trees)
         for tables in (unbiased, positive)
     )
-    content = StatisticContent(nothing, nothing, nodes, nonnegative)
-    return Assembled([StatisticPart(meta, content)], every)
+    content = write.StatisticContent(nothing, nothing, nodes, nonnegative)
+    return write.Assembled([write.StatisticPart(meta, content)], every)
 
 
 def _units(tables: Tables, trees: Sequence[Tree]) -> IntArray:

@@ -37,19 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.local.estimate import (
-    AxisTable,
-    Interaction,
-    Parts,
-    Total,
-    axis_groups,
-    drift_of,
-    filled_share,
-    one_row_each,
-    rows_between,
-    told_of,
-    weights_of,
-)
+from dpsql.local import estimate
 from dpsql.local.mechanisms.blue import (
     ShareEstimate,
     ViewReports,
@@ -69,11 +57,11 @@ Influences = dict[int, FloatArray]
 
 def total_of(
     collection: CountedCollection,
-    known: Mapping[int, AxisTable],
+    known: Mapping[int, estimate.AxisTable],
     measure: int | None = None,
     half: float = 1.0,
     shift: float = 0.0,
-) -> Total:
+) -> estimate.Total:
     """The total of all rows, or of a measure, as a share of slots.
 
     Args:
@@ -94,10 +82,10 @@ def total_of(
         }
     covariance = _covariance(collection, list(influences.values()))
     estimates = [t.counts if measure is None else t.signed[measure] for t in known.values()]
-    weights = weights_of(np.diag(covariance))
+    weights = estimate.weights_of(np.diag(covariance))
     value = float(weights @ np.array([e.shares.sum() for e in estimates]))
-    drifting = 0.0 if measure is None else (value - shift) * drift_of(collection)
-    return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
+    drifting = 0.0 if measure is None else (value - shift) * estimate.drift_of(collection)
+    return estimate.Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
 def _covariance(collection: CountedCollection, influences: list[Influences]) -> FloatArray:
@@ -115,7 +103,7 @@ def _covariance(collection: CountedCollection, influences: list[Influences]) -> 
 
 
 def _influences(collection: CountedCollection, axis: int, measure: int | None = None) -> Influences:
-    view_estimates, leaves = told_of(collection, axis, measure), collection.plan.axes[axis].leaves
+    view_estimates, leaves = estimate.told_of(collection, axis, measure), collection.plan.axes[axis].leaves
     weights = (gains if measure is None else signed_gains)(
         [view_estimate.group for view_estimate in view_estimates]
     )
@@ -143,7 +131,7 @@ class Centre(NamedTuple):
     crossed: Mapping[int, FloatArray]
 
 
-def centre_of(collection: CountedCollection, known: Mapping[int, AxisTable], measure: int) -> Centre:
+def centre_of(collection: CountedCollection, known: Mapping[int, estimate.AxisTable], measure: int) -> Centre:
     """The centre around which a measure's sums err independently of counts, over all ranges of all axes.
 
     Args:
@@ -165,8 +153,12 @@ def centre_of(collection: CountedCollection, known: Mapping[int, AxisTable], mea
 
 
 def centred_on(
-    centre: Centre, known: Mapping[int, AxisTable], parts: Parts, counts: Parts, measure: int
-) -> tuple[dict[int, AxisTable], dict[tuple[int, ...], Interaction]]:
+    centre: Centre,
+    known: Mapping[int, estimate.AxisTable],
+    parts: estimate.Parts,
+    counts: estimate.Parts,
+    measure: int,
+) -> tuple[dict[int, estimate.AxisTable], dict[tuple[int, ...], estimate.Interaction]]:
     """A measure's tables and interactions in measure units around the centre.
 
     Args:
@@ -188,11 +180,11 @@ def centred_on(
         strength = sum(
             f**2 * p.strength for f, p in ((centre.half, signed), (centre.left, count)) if p is not None
         )
-        moved[key] = Interaction(np.asarray(values), strength)
+        moved[key] = estimate.Interaction(np.asarray(values), strength)
     return tables, moved
 
 
-def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[ShareEstimate, ...]:
+def _moved(centre: Centre, axis: int, table: estimate.AxisTable, measure: int) -> tuple[ShareEstimate, ...]:
     """The signed estimates of an axis with the measure's in measure units around the centre."""
     signed, together = table.signed[measure], centre.crossed[axis]
     shares = centre.half * signed.shares + centre.shift * table.counts.shares
@@ -204,10 +196,10 @@ def _moved(centre: Centre, axis: int, table: AxisTable, measure: int) -> tuple[S
     return (*table.signed[:measure], ShareEstimate(shares, covariance), *table.signed[measure + 1 :])
 
 
-def _crossed(collection: CountedCollection, axis: int, table: AxisTable, measure: int) -> FloatArray:
-    leaves, view_estimates = table.counts.shares.size, told_of(collection, axis)
+def _crossed(collection: CountedCollection, axis: int, table: estimate.AxisTable, measure: int) -> FloatArray:
+    leaves, view_estimates = table.counts.shares.size, estimate.told_of(collection, axis)
     groups = [t.group for t in view_estimates]
-    twins = {t.number: t.group for t in told_of(collection, axis, measure)}
+    twins = {t.number: t.group for t in estimate.told_of(collection, axis, measure)}
     shares = np.clip(table.counts.shares, 0, None)
     silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(table.counts.shares.sum()), 0.0))
     distribution = np.append(shares, silent)
@@ -244,7 +236,7 @@ class Scale:
         return self.slots * self.weight
 
 
-def row_scale(collection: CountedCollection, known: Mapping[int, AxisTable]) -> Scale:
+def row_scale(collection: CountedCollection, known: Mapping[int, estimate.AxisTable]) -> Scale:
     """People's slots, the weight of rows that tau left out, and which share of all rows those are.
 
     Args:
@@ -253,18 +245,18 @@ def row_scale(collection: CountedCollection, known: Mapping[int, AxisTable]) -> 
     """
     plan, first = collection.plan, row_reports_of(collection.plan)
     people = float(collection.accepted + (0 if first is None else first.reports))
-    if one_row_each(plan):
+    if estimate.one_row_each(plan):
         # Weighted views give shares of all rows; rows a person come from reports within tau and beyond it.
-        filled = filled_share(collection)
+        filled = estimate.filled_share(collection)
         rows_within = ValueWithError(filled.value * plan.tau, filled.error * plan.tau)
-        beyond = rows_between(collection, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
+        beyond = estimate.rows_between(collection, plan.tau, plan.rows_cap) or ValueWithError(0.0, 0.0)
         rows = rows_within.value + max(beyond.value, 0.0)
         relative, weight = float(np.hypot(rows_within.error, beyond.error)) / rows, rows / rows_within.value
         clipped = clipped_share(beyond, rows_within)
         return Scale(people * rows_within.value, weight, relative * weight, clipped)
     total = total_of(collection, known)
     rows_within = ValueWithError(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
-    counted = rows_between(collection, plan.rows_floor, plan.rows_cap)
+    counted = estimate.rows_between(collection, plan.rows_floor, plan.rows_cap)
     if counted is not None:
         mean = ValueWithError(plan.rows_floor + counted.value, counted.error)
         # The mean counts kept rows too, so what is lost errs against them.
@@ -286,7 +278,7 @@ def rows_moved(collection: CountedCollection, slots: float) -> float:
         slots: rows per unit of share (`Scale.factor`).
     """
     return slots * max(
-        axis_moved(axis_groups(collection, axis), described.leaves)
+        axis_moved(estimate.axis_groups(collection, axis), described.leaves)
         for axis, described in enumerate(collection.plan.axes)
     )
 

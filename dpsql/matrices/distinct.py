@@ -35,7 +35,6 @@ from math import prod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.matrices.model import (
     PERHAPS,
@@ -80,16 +79,6 @@ def gap_weights(n: int) -> IntArray:
     """
     before, after = gaps_of(n)
     return np.append(n + 1, (ALL - 1) * (after - before)).astype(np.int64)
-
-
-def range_number(i: npt.ArrayLike, j: npt.ArrayLike, n: int) -> IntArray:
-    """Index of the stored number of people of the range [i, j) of n leaves.
-
-    >>> range_number([0, 0, 1], [1, 2, 2], 2).tolist()
-    [0, 1, 2]
-    """
-    first, last = np.asarray(i, np.int64), np.asarray(j, np.int64)
-    return first * n - first * (first - 1) // 2 + last - first - 1
 
 
 def ranges_of(n: int) -> tuple[IntArray, IntArray]:
@@ -297,7 +286,9 @@ class GapReading(Reading):
         picked = np.zeros((len(masks[place]), self.listed[place]))
         for i, j, weight in _parts(masks[place]):
             nonempty = np.flatnonzero(j > i)
-            numbers = range_number(i[nonempty], j[nonempty], masks[place].shape[1])
+            # Index of the stored number of people of the range [i, j) of n leaves
+            first, last = np.asarray(i[nonempty], np.int64), np.asarray(j[nonempty], np.int64)
+            numbers = first * masks[place].shape[1] - first * (first - 1) // 2 + last - first - 1
             picked[nonempty, numbers] += weight[nonempty]
         picked_masks = [picked if axis == place else mask for axis, mask in enumerate(masks)]
         return (Sum("node_combination", tuple(picked_masks), listed=self.listed),)

@@ -14,30 +14,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dpsql.errors import InternalError
-from dpsql.matrices import (
-    blocks,
-    channel,
-    circulant,
-    distinct,
-    intervals,
-    kronecker,
-    max_entropy,
-    model,
-    tree,
-    workload,
+from dpsql.matrices import blocks, channel, distinct, intervals, kronecker, max_entropy, model, tree
+from dpsql.matrices.blocks import (
+    AskedReading,
+    AskedVariance,
+    BlockReading,
+    BlockVariance,
+    BoxReading,
+    BoxVariance,
+    shared_blocks,
 )
-from dpsql.matrices.blocks import BlockReading, BlockVariance, BoxReading, BoxVariance, shared_blocks
-from dpsql.matrices.channel import (
-    ChannelModel,
-    ChannelReading,
-    StackReading,
-    StackVariance,
-    shared_channel,
-)
+from dpsql.matrices.channel import ChannelModel, ChannelReading, StackReading, StackVariance, shared_channel
 from dpsql.matrices.kronecker import AxisSplit, ProductReading, ScaledReading, Spread
 from dpsql.matrices.max_entropy import EntropyReading, FittedErrors
 from dpsql.matrices.model import AxisVariance, Columns, Components, Reading, Shared
-from dpsql.matrices.workload import AskedReading, AskedVariance
 
 WHOLE, REAL = "BIGINT", "DOUBLE"
 """Types of a variance table's columns."""
@@ -58,8 +48,8 @@ Piece = AxisSplit | Together
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
     "identity": model.identity_from_columns, "prefix": model.dense_from_columns, "tree": tree.from_columns,
-    "levels": tree.levels_from_columns, "intervals": intervals.from_columns, "sine": circulant.sine_from_columns,
-    "filter": circulant.filter_from_columns,
+    "levels": tree.levels_from_columns, "intervals": intervals.from_columns, "sine": intervals.sine_from_columns,
+    "filter": intervals.filter_from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
@@ -70,7 +60,7 @@ MEASURED: dict[str, Callable[[int, Columns], set[tuple[int, int]]]] = {
 """The intervals that were measured, by the kind of a model; rows of other kinds are no single intervals."""
 
 TOGETHER: dict[str, Callable[[Columns], Together]] = {
-    AskedVariance.kind: workload.from_columns,
+    AskedVariance.kind: blocks.asked_from_columns,
     Spread.kind: kronecker.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
     distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
@@ -169,13 +159,11 @@ SHARED: dict[str, Callable[[Any, Any], Shared]] = {
 }
 """How two statistics of one view err together, by the name of their reading; all others err independently."""
 
-
 FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | None]] = {
     ProductReading.name: kronecker.of_one_family,
     ScaledReading.name: kronecker.scaled_family,
 }
 """How two views of one table and measure err together, by the name of both readings; others are measured alone."""
-
 
 BETWEEN: dict[str, Callable[..., Reading | Shared]] = {ProductReading.name: kronecker.of_two_families}
 """How statistics of two families err together that a release says so of, by the name of both readings."""

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -91,87 +91,14 @@ class NoisyView:
     sensitivity: int
 
 
-class NoiseDistribution(Protocol):
-    """A law of exact integer noise and what follows from it.
-
-    `axes` are the budgets of a view's axes, `spend` is epsilon or mu^2, `sensitivity` is M, the most that one privacy
-    unit changes the sum of |cells| in stored units.
-    """
-
-    @property
-    def name(self) -> str:
-        """The distribution's usual name."""
-
-    @property
-    def norm(self) -> int:
-        """The exponent of column sums."""
-
-    @property
-    def error_at_unit_budget(self) -> float:
-        """Variance of a row that has the whole budget, at epsilon 1 or sigma 1."""
-
-    @property
-    def seconds(self) -> float:
-        """About what one draw takes; measured on two cores."""
-
-    def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
-        """The integer budget of every row combination, shape (p_1, .., p_d).
-
-        Raises:
-            PrivacyError: spend or sensitivity leave no room for integer budgets.
-        """
-
-    def variance_at_unit_budget(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
-        """The `variance_at_unit_budget` of a draw, known before anything is drawn. Errors as of `budgets`."""
-
-    def noise_refinement(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
-        """Factor on exact integers before noise is drawn, so that being discrete costs next to nothing."""
-
-    def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
-        """The most that weighted column sums of budgets may reach for the spend to hold."""
-
-    def largest_column(
-        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
-    ) -> int:
-        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
-
-        Args:
-            budget: of every row combination, shape (p_1, .., p_d).
-            rows: of each axis.
-            axes: the axes' own budgets.
-            cap: `column_cap`; of leaves drawn together it gives the other levels' rates.
-        """
-
-    def draw(
-        self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
-    ) -> NoisyView:
-        """Add noise to exact rows, shape (p_1, .., p_d). Errors as of `budgets`.
-
-        **Privacy**: the spend, for neighbours that differ in one unit's rows.
-        """
-
-    def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
-        """Add noise to integers of which one unit changes a single one, by at most `bound`.
-
-        **Privacy**: the spend.
-        """
-
-    def bounded_noise(self, bound: int, spend: Fraction) -> float:
-        """The standard deviation of `draw_bounded`; of Laplace noise that of the continuous one, a little more."""
-
-    def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
-        """The largest spend within an amount of the currency whose law it is (`law_for`).
-
-        Raises:
-            PrivacyError: the currency pays for another law.
-        """
-
-
 @dataclass(frozen=True)
 class Laplace:
     """Discrete Laplace noise, and its joint draw for several numbers that the same rows move; spends epsilon.
 
     Numbers of one ledger line share one epsilon, so each of n numbers buys n times what it is charged.
+
+    Arguments of its methods: `axes` are the budgets of a view's axes, `spend` is epsilon (mu^2 of `Gaussian`),
+    `sensitivity` is M, the most that one privacy unit changes the sum of |cells| in stored units.
 
     Args:
         numbers: statistics of one ledger line; 1 for a statistic alone.
@@ -185,7 +112,7 @@ class Laplace:
     apart: bool = False
     counts: NullCount = NullCount.NEITHER
     norm: ClassVar[int] = 1
-    seconds: ClassVar[float] = 2.5e-6
+    seconds: ClassVar[float] = 2.5e-6  # about what one draw takes; measured on two cores
 
     @property
     def name(self) -> str:
@@ -220,6 +147,11 @@ class Laplace:
         return scaled_denominator(self.numbers * max(self.widest, sensitivity))
 
     def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
+        """The integer budget of every row combination, shape (p_1, .., p_d).
+
+        Raises:
+            PrivacyError: spend or sensitivity leave no room for integer budgets.
+        """
         budget = combine(self.column_cap(axes, spend, sensitivity), [axis[:2] for axis in axes])
         if not budget.all():
             raise PrivacyError(
@@ -229,7 +161,7 @@ class Laplace:
         return budget
 
     def variance_at_unit_budget(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
-        """See `NoiseDistribution`.
+        """Variance of a row of whole budget, known before anything is drawn. Errors as of `budgets`.
 
         Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
         floors' (averaged by precision) and the discreteness' (its largest, so never understated).
@@ -263,17 +195,28 @@ class Laplace:
         return self.widening * float(np.max(np.maximum(exact / unit, SMALLEST_RATIO)))
 
     def noise_refinement(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
-        """1: discrete Laplace noise is no dearer than continuous noise."""
+        """Factor on exact integers before noise is drawn, so that being discrete costs next to nothing.
+
+        1: discrete Laplace noise is no dearer than continuous noise.
+        """
         return 1
 
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
-        """Epsilon in units of 1/t."""
+        """The most that weighted column sums of budgets may reach for the spend to hold: epsilon in units of 1/t."""
         return cap_units(spend, self.denominator(sensitivity))
 
     def largest_column(
         self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget], cap: int
     ) -> int:
-        """The largest sum over rows of |H_r| s_r of any cell, and of the levels above leaves drawn together, exactly.
+        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
+
+        It is the largest sum over rows of |H_r| s_r of any cell, and of the levels above leaves drawn together.
+
+        Args:
+            budget: of every row combination, shape (p_1, .., p_d).
+            rows: of each axis.
+            axes: the axes' own budgets.
+            cap: `column_cap`; of leaves drawn together it gives the other levels' rates.
 
         Raises:
             InternalError: rows that are not written down.
@@ -299,7 +242,10 @@ class Laplace:
     def draw(
         self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
-        """See `NoiseDistribution`. **Privacy**: epsilon-DP."""
+        """Add noise to exact rows, shape (p_1, .., p_d). Errors as of `budgets`.
+
+        **Privacy**: epsilon-DP, for neighbours that differ in one unit's rows.
+        """
         if tree_of(axes) is not None:
             return self.draw_together([exact], axes, spend, [sensitivity], noise)[0]
         budget = self.budgets(axes, spend, sensitivity)
@@ -391,17 +337,27 @@ class Laplace:
         return Noisy(noisy.reshape(units.shape))
 
     def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
-        """See `NoiseDistribution`. **Privacy**: epsilon-DP."""
+        """Add noise to integers of which one unit changes a single one, by at most `bound`.
+
+        **Privacy**: epsilon-DP.
+        """
         t = scaled_denominator(bound)
         units = np.full(np.shape(exact), cap_units(spend, t), np.int64)
         sd = float(laplace_variance(units[:1], t * bound)[0]) ** 0.5
         return NoisyValues(self.draw_units(exact, units, t * bound, noise), sd)
 
     def bounded_noise(self, bound: int, spend: Fraction) -> float:
+        """The standard deviation of `draw_bounded`, here that of continuous noise, a little more."""
         return sqrt(2) * bound / float(spend)
 
     def affordable(self, amount: Fraction, currency: Currency) -> Fraction:
-        """An epsilon: of the whole draw, which each of its numbers pays a part of."""
+        """The largest spend within an amount of the currency whose law it is (`law_for`).
+
+        It is an epsilon of the whole draw, which each of its numbers pays a part of.
+
+        Raises:
+            PrivacyError: the currency pays for another law.
+        """
         if currency.delta:
             raise PrivacyError("Laplace noise is for delta 0", hint="remove privacy.delta, or write auto")
         return amount * self.numbers
@@ -409,7 +365,7 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Discrete Gaussian noise; spends mu^2."""
+    """Discrete Gaussian noise; spends mu^2. Methods as of `Laplace`."""
 
     name: ClassVar[str] = "Gaussian"
     norm: ClassVar[int] = 2
@@ -451,7 +407,7 @@ class Gaussian:
     def draw(
         self, exact: Exact, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
-        """See `NoiseDistribution`. **Privacy**: mu^2; the weighted L2 distance of neighbours is at most M B."""
+        """See `Laplace.draw`. **Privacy**: mu^2; the weighted L2 distance of neighbours is at most M B."""
         distance = prod(axis.total for axis in axes) * sensitivity
         return self.draw_at(exact, axes, Fraction(distance**2) / spend, sensitivity, noise)
 
@@ -491,7 +447,7 @@ class Gaussian:
         return Noisy(noise.gaussian(sigma2, exact.size, exact))
 
     def draw_bounded(self, exact: Exact, bound: int, spend: Fraction, noise: Noise) -> NoisyValues:
-        """See `NoiseDistribution`. **Privacy**: mu^2; rounding what is drawn refined is post-processing."""
+        """See `Laplace.draw_bounded`. **Privacy**: mu^2; rounding what is drawn refined is post-processing."""
         factor = self.noise_refinement((), spend, bound)
         sigma2 = gaussian_sigma2(spend, (factor * bound) ** 2)
         noisy = self.draw_spread(refined(exact, factor), sigma2, noise)
@@ -509,6 +465,7 @@ class Gaussian:
         return amount
 
 
+NoiseDistribution: TypeAlias = Laplace | Gaussian
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
 
 

@@ -28,12 +28,12 @@ from dpsql.matrices.max_entropy import EntropyReading, PairTables
 from dpsql.matrices.model import UNKNOWN, Reading, Shared
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
-from dpsql.release.margins import Margins
 from dpsql.release.promises import raised_min_people, stated_min_people
 from dpsql.release.request import check, executed
 from dpsql.release.signature import AsOf, Signer, check_signature, held, named_batch, signer_of, state_file
 from dpsql.release.structure import (
     AXIS,
+    Margins,
     check_alone,
     check_labels,
     check_objects,

@@ -32,8 +32,8 @@ import numpy as np
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
 from dpsql.ledger.files import beside, held, remove_aside
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.time_strategy import Emission, NodeRead, TimeStrategy
-from dpsql.mechanisms.designs.measurement import shared_law
+from dpsql.mechanisms.continual.time_tree import Emission, NodeRead, TimeStrategy
+from dpsql.mechanisms.designs.question import shared_law
 from dpsql.mechanisms.distribution import Laplace, NoiseDistribution, again, shaped, signed_sum, with_stored
 from dpsql.noise import Noise
 from dpsql.streams.public import (

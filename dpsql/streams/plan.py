@@ -56,13 +56,13 @@ from dpsql.errors import BatchOrderError, CatalogError, IntegrityError, Interfac
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.strategy import AxisChoice, JointCells
 from dpsql.mechanisms.continual import ALIKE, words
 from dpsql.mechanisms.continual import thaw as thaw_time
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeChoice, TimeStrategy, question_of
+from dpsql.mechanisms.continual.time_tree import StreamProblem, TimeChoice, TimeStrategy, question_of
+from dpsql.mechanisms.designs import DATA_DEPENDENT
 from dpsql.mechanisms.designs.question import MOST_NUMBERS
-from dpsql.mechanisms.designs.registry import DATA_DEPENDENT
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
+from dpsql.mechanisms.offers import AxisChoice, JointCells
 from dpsql.streams.append import StreamSpec, StreamStatistic
 
 Grain = Literal["hour", "day", "week", "month"]

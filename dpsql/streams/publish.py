@@ -43,8 +43,7 @@ from dpsql.engines.duck import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger.files import file_hash, holds, signing_seed, sync
-from dpsql.ledger.identity import Label, Receipt, new_release_id
-from dpsql.ledger.memory import LedgerMemory
+from dpsql.ledger.identity import Label, LedgerMemory, Receipt, new_release_id
 from dpsql.ledger.publish import Draft, Order, publish_file
 from dpsql.ledger.store import ledger_entries
 from dpsql.matrices.estimated import Estimated
@@ -59,14 +58,7 @@ from dpsql.release import open_release
 from dpsql.release.format import StreamMeta
 from dpsql.release.signature import MANIFEST, StreamSnapshot
 from dpsql.release.write import ReleaseBuilder, Statistic, assemble
-from dpsql.streams.append import (
-    KillPoint,
-    StreamNoise,
-    StreamStatistic,
-    no_kill,
-    opened_stream,
-    stream_lock,
-)
+from dpsql.streams.append import KillPoint, StreamNoise, StreamStatistic, no_kill, opened_stream, stream_lock
 from dpsql.streams.plan import (
     StreamPlan,
     batch_bounds,

@@ -44,8 +44,7 @@ from dpsql.catalog.graph import roots
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table
 from dpsql.central.placed_rows import place_rows, placed_cells, prepare_tables
-from dpsql.engines.duck import RawSide, retyped
-from dpsql.engines.engine import missing_column
+from dpsql.engines.duck import RawSide, missing_column, retyped
 from dpsql.engines.registry import open_star
 from dpsql.engines.schema_union import schema_of
 from dpsql.engines.values import canonical_text, exact_cast, family, type_word, widest

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpsql import errors
-from dpsql.errors import (
-    NotSupportedError,
-    NoViewError,
-    SqlSyntaxError,
-)
+from dpsql.errors import NotSupportedError, NoViewError, SqlSyntaxError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.planner.plan import disjoint_boxes
 from dpsql.planner.schema import Expression, Predicate, every, some

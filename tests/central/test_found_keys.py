@@ -19,10 +19,10 @@ from dpsql import api
 from dpsql.budget.curve import SlotPrice, slot_table
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.graph import ledger_path
-from dpsql.central import central, key_plans, selection
+from dpsql.central import central, selection
 from dpsql.central import placed_rows as rows
 from dpsql.central.central import publish_release
-from dpsql.central.key_plans import KeyForecast, KeyRound
+from dpsql.central.plan import KeyForecast, KeyPlan, KeyRound, key_plans
 from dpsql.curator.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.executor.engine import ReleaseEngine
@@ -225,9 +225,9 @@ def test_a_proof_finds_planted_defects(
     monkeypatch.setattr(madeup, "MANNERS", (manner,))
     monkeypatch.setattr(madeup, "NEW", madeup.DEAR._replace(name="once more"))
     if defect == "delta":
-        steps = key_plans.KeyPlan.steps
+        steps = KeyPlan.steps
         monkeypatch.setattr(
-            key_plans.KeyPlan,
+            KeyPlan,
             "steps",
             lambda plan: [replace(step, delta=step.delta / 3) for step in steps(plan)],
         )
@@ -235,7 +235,7 @@ def test_a_proof_finds_planted_defects(
         planted = {"a count left out": every_second, "room": whole_column, "half the keys": half_the_keys}[
             defect
         ]
-        monkeypatch.setattr(selection, "key_plans", with_rounds(key_plans.key_plans, planted))
+        monkeypatch.setattr(selection, "key_plans", with_rounds(key_plans, planted))
     assert not prove(load_catalog(shop.parent / "shop.yaml")).held
 
 

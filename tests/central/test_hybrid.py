@@ -27,7 +27,7 @@ from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger.store import ledger_entries
 from dpsql.local.mechanisms.channel import Channel, channel_of
-from dpsql.local.reported import ReportProvenance, plan_of, store_reports, write_items, write_reported_plan
+from dpsql.local.survey import ReportProvenance, plan_of, store_reports, write_items, write_reported_plan
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.tree import FloatArray

@@ -10,7 +10,7 @@ import pytest
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.forecast import PlanReport, plan_catalog
 from dpsql.interfaces.cli.plan import plan_text
-from dpsql.mechanisms.designs.measurement import mean_tries
+from dpsql.mechanisms.designs.question import mean_tries
 from dpsql.noise.knorm import expected_tries
 
 CATALOG = """

@@ -104,7 +104,7 @@ def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
         spent[s.view, s.measure.name] = s.drawn_sensitivity**2 * norm / variance
     assert len(spent) == 12
     assert (
-        whole * Fraction(999, 1000) < sum(spent.values()) <= sum(line.charge for line in plan.lines) <= whole
+        whole * Fraction(999, 1000) < sum(spent.values()) <= sum(line.amount for line in plan.lines) <= whole
     )
 
 

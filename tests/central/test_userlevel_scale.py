@@ -39,9 +39,9 @@ from dpsql.contributions.statements import (
     whiten,
 )
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs.weighted_leaves import ONE_LEVEL, shape_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
+from dpsql.mechanisms.offers import draw_view
 from dpsql.noise import ZeroNoise
 from tests.strategies import dense
 from tests.userlevel_star import open_table, write_star

@@ -16,7 +16,7 @@ from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.strategy import expected_error
+from dpsql.mechanisms.offers import expected_error
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.release import open_release
 from dpsql.tree import Workload

@@ -17,8 +17,8 @@ from dpsql.client.entropy import below
 from dpsql.client.oracles import block, grr, olh, oue, space_of, wave
 from dpsql.client.plan import read_plan
 from dpsql.errors import DataError
-from dpsql.local.reported import column_of
-from dpsql.local.reported import plan_of as collected_plan
+from dpsql.local.survey import column_of
+from dpsql.local.survey import plan_of as collected_plan
 from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]

@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.contributions.histogram import (
-    NoisyHistogram,
-    cleaned,
-    doubling_edges,
-    draw_histogram,
-    quantile,
-)
+from dpsql.contributions.histogram import NoisyHistogram, cleaned, doubling_edges, draw_histogram, quantile
 from dpsql.errors import InternalError
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise

@@ -11,8 +11,7 @@ import pytest
 
 from dpsql.catalog import parse_catalog
 from dpsql.curator.design import design_catalog
-from dpsql.curator.design.axes import new_summaries
-from dpsql.curator.design.text import with_views
+from dpsql.curator.design.axes import new_summaries, with_views
 from dpsql.noise import ZeroNoise
 from tests.releases import published, write_catalog
 

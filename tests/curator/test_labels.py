@@ -18,7 +18,7 @@ from dpsql.catalog.catalog import catalog_from_json
 from dpsql.catalog.graph import view_axes
 from dpsql.catalog.model import View
 from dpsql.central.axes import axis_maker
-from dpsql.curator.design.text import quoted
+from dpsql.curator.design.axes import quoted
 from dpsql.curator.draft import draft_from_source, leave_open
 from dpsql.engines.duck import no_sources
 from dpsql.errors import CatalogError

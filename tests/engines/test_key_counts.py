@@ -33,11 +33,11 @@ from dpsql.central.selection import (
     order_of,
     pairs_of,
 )
-from dpsql.engines import key_counts
+from dpsql.engines import summaries
 from dpsql.engines.counting import coefficients
 from dpsql.engines.dialect import DUCK
-from dpsql.engines.key_counts import key_sql
 from dpsql.engines.registry import open_engine
+from dpsql.engines.summaries import key_sql
 from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
 from tests.engines.servers import Server, new_schema
@@ -327,9 +327,9 @@ class TestPlanted:
         assert unlike_python(tmp_path) == set()
 
     def test_keys_of_bounded_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        shipped = key_counts._keys
+        shipped = summaries._keys
         monkeypatch.setattr(
-            key_counts,
+            summaries,
             "_keys",
             lambda *given: f"SELECT * FROM ({shipped(*given)}) AS b QUALIFY {KEYS_OF_BOUNDED_ROWS}",
         )

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dpsql.central.central import publish_release
-from dpsql.engines.engine import kind_of
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import kind_of, open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.noise import ZeroNoise
 from tests.engines.catalogs import KEY, catalog, measured, server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpsql.engines import values
-from dpsql.engines.engine import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import SourceError
 from tests.engines.servers import Server, new_schema
 from tests.privacy.source_star import cells, opened, star

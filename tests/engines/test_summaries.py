@@ -13,8 +13,7 @@ import pytest
 from dpsql.catalog import Catalog, parse_catalog
 from dpsql.catalog.base import EPOCH
 from dpsql.engines import summaries as lines
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine, open_star
+from dpsql.engines.registry import Engine, open_engine, open_star
 from tests.engines.servers import Server, new_schema
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 

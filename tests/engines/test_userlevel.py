@@ -36,9 +36,8 @@ from dpsql.contributions.statements import (
 )
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.duck import RawSide
-from dpsql.engines.engine import Engine
 from dpsql.engines.joined_rows import CommonRelations
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import Engine, open_engine
 from dpsql.matrices.strategy import gathers
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise

@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.time_strategy import NodeRead
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import NodeRead, tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, Group, StreamNoise, StreamSpec, StreamStatistic, opened_stream

@@ -17,8 +17,8 @@ import dpsql
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import LineageError
-from dpsql.ledger import memory as memory_module
-from dpsql.ledger.memory import MOST_ROWS, LedgerMemory, memory_of_this_computer
+from dpsql.ledger import identity as memory_module
+from dpsql.ledger.identity import MOST_ROWS, LedgerMemory, memory_of_this_computer
 from dpsql.ledger.store import budget_report
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command

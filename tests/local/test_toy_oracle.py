@@ -103,7 +103,7 @@ class OneByte(Oracle):
         return farthest(gain / gap + (gain @ (silent - shares))[:, None])
 
     def check(self, payloads: Bytes) -> Checked:
-        return Checked((payloads < self.domain).all(axis=1) & (payloads.shape[1] == 1), "no byte of an item")
+        return ((payloads < self.domain).all(axis=1) & (payloads.shape[1] == 1), "no byte of an item")
 
     def count(self, payloads: Bytes) -> IntArray:
         return np.bincount(payloads[:, 0], minlength=self.domain)

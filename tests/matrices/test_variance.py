@@ -10,13 +10,11 @@ import pytest
 
 from dpsql.errors import InternalError
 from dpsql.matrices import covariance, mean_variance
-from dpsql.matrices.circulant import SineVariance, column_norm
-from dpsql.matrices.intervals import IntervalVariance
+from dpsql.matrices.intervals import IntervalVariance, SineVariance, column_norm
 from dpsql.matrices.reading import from_columns
 from dpsql.matrices.tree import TreeVariance
-from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, sine_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy, lue_dptree
 from dpsql.mechanisms.distribution import GAUSSIAN

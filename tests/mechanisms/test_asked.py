@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from dpsql.budget import scaled_denominator
 from dpsql.budget.curve import SLACK
 from dpsql.errors import CatalogError, InternalError
-from dpsql.matrices.workload import AskedVariance, from_columns
+from dpsql.matrices.blocks import AskedVariance, asked_from_columns
 from dpsql.mechanisms.axis.dense import matrix_root
-from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.designs.measurement import DrawParameters
 from dpsql.mechanisms.designs.question import DesignProblem, FamilyAxis, FamilyView, Grains
 from dpsql.mechanisms.designs.workload_matrix import AskedRows, best_rows, classes_of, held_cells, offers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyView
-from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.offers import Refusal, Word
 from dpsql.noise import ExactNoise, insecure_test_entropy
 
 
@@ -98,7 +97,7 @@ def test_answers_are_unbiased_and_as_noisy_as_the_model_says(law):
 def test_the_model_comes_back_from_its_columns_and_knows_what_was_asked():
     questions = rectangles(2, 5)
     model = made(questions, GAUSSIAN).facts.model
-    again = from_columns(model.columns())
+    again = asked_from_columns(model.columns())
     assert np.array_equal(again.classes, model.classes) and np.array_equal(again.rows, model.rows)
     held = held_cells(questions, (12, 12)).reshape(-1, 12, 12)
     for boxes in questions:

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from dpsql.matrices import mean_variance
 from dpsql.mechanisms.axis import WHOLE, auto_strategy, optimised_tree
-from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
-from dpsql.mechanisms.axis.sine import sine_strategy
-from dpsql.mechanisms.axis.strategy import AxisProblem
+from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, sine_strategy, workload_gram
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
+from dpsql.mechanisms.offers import AxisProblem
 from dpsql.tree import Workload
 from tests.strategies import svd_bound
 

@@ -12,10 +12,10 @@ import pytest
 from dpsql.central.placed_rows import CountedCells
 from dpsql.contributions.histogram import NoisyHistogram, draw_histogram
 from dpsql.mechanisms import distribution
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs.adaptive import AdaptedView
-from dpsql.mechanisms.designs.blocks import DrawnBlocks
-from dpsql.mechanisms.designs.measurement import DrawReplay, Measurement
+from dpsql.mechanisms.designs.blocks import Blocks, DrawnBlocks
+from dpsql.mechanisms.designs.measurement import Measurement
+from dpsql.mechanisms.offers import draw_view
 from dpsql.release.write import StatisticContent
 from dpsql.streams.append import StreamStatistic
 from dpsql.streams.public import NoisyNode
@@ -111,8 +111,8 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
     ("takes", "argument", "kind"),
     [
         (Measurement.draw, "cells", Exact),
-        (distribution.NoiseDistribution.draw, "exact", Exact),
-        (distribution.NoiseDistribution.draw_bounded, "exact", Exact),
+        (distribution.Laplace.draw, "exact", Exact),
+        (distribution.Laplace.draw_bounded, "exact", Exact),
         (distribution.Laplace.draw_units, "exact", Exact),
         (distribution.Gaussian.draw_at, "exact", Exact),
         (distribution.Gaussian.draw_spread, "exact", Exact),
@@ -122,7 +122,7 @@ def test_a_draw_elsewhere_is_seen(breach: str) -> None:
         (StreamStatistic.noised, "exact", Exact),
         (StreamStatistic.noised, "return", Noisy),
         (CountedCells.of, "return", list[Exact]),
-        (DrawReplay.restored, "value", Noisy),
+        (Blocks.restored, "value", Noisy),
         (distribution.NoisyView, "value", Noisy),
         (distribution.NoisyValues, "value", Noisy),
         (DrawnBlocks, "value", Noisy),

@@ -8,16 +8,22 @@ import pytest
 from dpsql.central.axes import with_unforeseen
 from dpsql.errors import InterfaceError
 from dpsql.matrices import mean_variance
-from dpsql.matrices.circulant import column_norm, transform
+from dpsql.matrices.intervals import column_norm, transform
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
+from dpsql.mechanisms.axis.dense import (
+    dense_strategy,
+    matrix_root,
+    optimal_gram,
+    sine_strategy,
+    table,
+    workload_gram,
+)
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels, optimise_nodes, share_loss
-from dpsql.mechanisms.axis.sine import sine_strategy, table
-from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tree import cut_tree, log_borders, lue_dptree, tree_strategy
 from dpsql.mechanisms.axis.tree_loss import all_range_loss, asked_loss, asked_ranges, range_loss
 from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
+from dpsql.mechanisms.offers import expected_error
 from dpsql.tree import Workload, kary_tree
 from tests.strategies import svd_bound
 

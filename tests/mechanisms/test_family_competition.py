@@ -10,9 +10,9 @@ from math import isfinite
 import pytest
 
 from dpsql.errors import CatalogError
+from dpsql.mechanisms import designs
 from dpsql.mechanisms.axis import AUTO
-from dpsql.mechanisms.axis.strategy import Word
-from dpsql.mechanisms.designs import product, registry
+from dpsql.mechanisms.designs import Family, choose_families, product
 from dpsql.mechanisms.designs.adaptive import ADAPTIVE, full_error, largest_error
 from dpsql.mechanisms.designs.blocks import Blocks
 from dpsql.mechanisms.designs.question import (
@@ -24,9 +24,8 @@ from dpsql.mechanisms.designs.question import (
     NamedFamily,
     Proposal,
 )
-from dpsql.mechanisms.designs.registry import Family, choose_families
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import Offer, Refusal, Word
 
 
 def table(
@@ -130,7 +129,7 @@ class Selecting:
 
 @pytest.mark.parametrize(("times", "taken"), [(1.09, True), (1.11, False)])
 def test_the_bar_is_a_tenth(monkeypatch: pytest.MonkeyPatch, times: float, taken: bool) -> None:
-    monkeypatch.setattr(registry, "DATA_DEPENDENT", (Selecting(times),))
+    monkeypatch.setattr(designs, "DATA_DEPENDENT", (Selecting(times),))
     (family,) = choose_families(table(LAPLACE, (64,), ((0,), AUTO, True)))
     assert (family.choice.name == "selecting") == taken
     assert ("selecting" in refusals(family)) != taken
@@ -139,7 +138,7 @@ def test_the_bar_is_a_tenth(monkeypatch: pytest.MonkeyPatch, times: float, taken
 
 def test_of_several_the_first_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Selecting(1.05), Selecting(1.0)
-    monkeypatch.setattr(registry, "DATA_DEPENDENT", (first, second))
+    monkeypatch.setattr(designs, "DATA_DEPENDENT", (first, second))
     (family,) = choose_families(table(LAPLACE, (64,), ((0,), AUTO, True)))
     (_, least), *_ = family.choice.runners_up
     assert family.choice.expected_error == pytest.approx(1.05 * least)
@@ -147,15 +146,15 @@ def test_of_several_the_first_in_the_registry(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_family_of_the_rest_is_priced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two views of one axis tell each other's totals; apart they lose that, and no bound below 1.1 makes up for it."""
-    monkeypatch.setattr(registry, "DATA_DEPENDENT", (Selecting(1.0),))
+    monkeypatch.setattr(designs, "DATA_DEPENDENT", (Selecting(1.0),))
     together = table(LAPLACE, (8, 8), ((0, 1), AUTO, True), ((0,), AUTO, False))
     alone = choose_families(table(LAPLACE, (8, 8), ((0, 1), AUTO, True)))
     assert alone[0].choice.name == "selecting"
     split = [
-        sum(0.5**-1 * registry._independent(table(LAPLACE, (8, 8), view)).expected_error for view in views)
+        sum(0.5**-1 * designs._independent(table(LAPLACE, (8, 8), view)).expected_error for view in views)
         for views in [(((0, 1), AUTO, False), ((0,), AUTO, False))]
     ]
-    least = registry._independent(together).expected_error
+    least = designs._independent(together).expected_error
     families = choose_families(together)
     assert (len(families) == 2) == (split[0] <= 1.1 * least)
     if len(families) == 1:
@@ -163,7 +162,7 @@ def test_the_family_of_the_rest_is_priced_too(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_of_two_views_one_may_leave_and_the_other_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "DATA_DEPENDENT", (Selecting(1.05),))
+    monkeypatch.setattr(designs, "DATA_DEPENDENT", (Selecting(1.05),))
     families = choose_families(table(LAPLACE, (64, 64), ((0,), AUTO, False), ((1,), AUTO, True)))
     assert [[view.name for view in family.question.views] for family in families] == [["v0"], ["v1"]]
     assert [family.choice.name == "selecting" for family in families] == [False, True]

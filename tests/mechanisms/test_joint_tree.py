@@ -13,9 +13,9 @@ from dpsql.matrices.strategy import LevelShares, axis_budgets
 from dpsql.mechanisms.axis import auto_strategy, thaw
 from dpsql.mechanisms.axis.joint_tree import TOTAL, _shapes, joint_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import JointCells, draw_view
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, Laplace
+from dpsql.mechanisms.offers import JointCells, draw_view
 from dpsql.noise import ZeroNoise
 from dpsql.tree import Exact, Workload
 from tests.releases import seeded

@@ -15,7 +15,6 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.tree import TreeVariance, blue
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import Word
 from dpsql.mechanisms.axis.tree import (
     Containing,
     best_struct_construct,
@@ -29,6 +28,7 @@ from dpsql.mechanisms.axis.tree import (
     tree_strategy,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
+from dpsql.mechanisms.offers import Word
 from dpsql.tree import Tree, Workload, coverage, kary_tree, tree_from_arrays
 from tests.strategies import by_word, column_bound, error_before_blue
 

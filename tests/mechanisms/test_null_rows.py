@@ -10,7 +10,8 @@ import pytest
 from dpsql.errors import InternalError
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.mechanisms.axis import auto_strategy
-from dpsql.mechanisms.designs.measurement import DrawParameters, draw_together, drawn_numbers, joint_laws
+from dpsql.mechanisms.designs.measurement import DrawParameters
+from dpsql.mechanisms.designs.question import draw_together, drawn_numbers, joint_laws
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Exact

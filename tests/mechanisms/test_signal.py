@@ -10,8 +10,8 @@ import pytest
 from dpsql.errors import PrivacyError
 from dpsql.matrices.reconcile import signal_tree
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.designs import adaptive
+from dpsql.mechanisms.offers import draw_view
 from dpsql.noise import ZeroNoise
 from tests.releases import seeded
 from tests.strategies import adaptive_cells, column_bound

@@ -15,8 +15,7 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import spectral
 from dpsql.mechanisms.continual.spectral import spectral_strategy
-from dpsql.mechanisms.continual.time_strategy import StreamProblem, TimeStrategy, question_of
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import StreamProblem, TimeStrategy, question_of, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.tree import FloatArray
 from tests.time_forms import asking, ending, lasting, mean_error

@@ -11,12 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
-from dpsql.matrices.circulant import transform
+from dpsql.matrices.intervals import transform
 from dpsql.matrices.strategy import check_sensitivity, estimate, measure
 from dpsql.mechanisms.axis import thaw
-from dpsql.mechanisms.axis.dense import dense_rows, dense_strategy, zero_sum_strategy
+from dpsql.mechanisms.axis.dense import (
+    convolve,
+    dense_rows,
+    dense_strategy,
+    sine_strategy,
+    table,
+    zero_sum_strategy,
+)
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.sine import convolve, sine_strategy, table
 from dpsql.mechanisms.axis.tents import interval_strategy, tents
 from dpsql.mechanisms.axis.tree import equal_strategy, lue_dptree, stored_nodes, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN

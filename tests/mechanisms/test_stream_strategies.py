@@ -12,8 +12,7 @@ from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual import prefixes
 from dpsql.mechanisms.continual.prefixes import fda_strategy, node_budgets
-from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, question_of
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import UNIT, TimeStrategy, question_of, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from tests.time_forms import asking, mean_error
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.matrices import covariance, mean_variance
 from dpsql.matrices.intervals import IntervalVariance, factorise, interval_rows
-from dpsql.mechanisms.axis.strategy import expected_error
 from dpsql.mechanisms.axis.tents import graded_hats, half_widths, hat, level_starts, tents
+from dpsql.mechanisms.offers import expected_error
 from dpsql.tree import Workload
 from tests.strategies import by_word, column_bound
 

@@ -19,9 +19,17 @@ from dpsql.errors import InternalError
 from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.strategy import Strategy, rows_of_ones
 from dpsql.mechanisms import axis
-from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, Word, alone
 from dpsql.mechanisms.distribution import LAWS, NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import (
+    AxisProblem,
+    Candidate,
+    NamedAxisMechanism,
+    Offer,
+    Proposal,
+    Refusal,
+    Word,
+    alone,
+)
 from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from dpsql.tree import FloatArray
 from tests.releases import published, write_catalog

@@ -21,7 +21,7 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import Strategy
-from dpsql.mechanisms.designs import registry
+from dpsql.mechanisms import designs
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
@@ -168,7 +168,7 @@ class Toy:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy in the closed registry."""
-    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy()))
+    monkeypatch.setattr(designs, "MECHANISMS", (*designs.MECHANISMS, Toy()))
 
 
 @pytest.mark.usefixtures("publishes")

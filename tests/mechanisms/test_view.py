@@ -10,14 +10,13 @@ import pytest
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.reconcile import component_variances
 from dpsql.matrices.strategy import axis_budgets
-from dpsql.mechanisms.axis.dense import dense_strategy, workload_gram
+from dpsql.mechanisms.axis.dense import dense_strategy, sine_strategy, workload_gram
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.sine import sine_strategy
-from dpsql.mechanisms.axis.strategy import draw_view, law_of, leaf_estimates
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import lue_dptree
 from dpsql.mechanisms.designs.measurement import mean_square
 from dpsql.mechanisms.distribution import GAUSSIAN
+from dpsql.mechanisms.offers import draw_view, law_of, leaf_estimates
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import Workload, kary_tree
 from tests.thinned import by_default

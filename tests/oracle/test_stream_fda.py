@@ -11,8 +11,7 @@ import pytest
 
 from dpsql.mechanisms.axis.tree import path_sums, split
 from dpsql.mechanisms.continual.prefixes import NoiseNodes, fda_strategy, fenwick_nodes, node_budgets
-from dpsql.mechanisms.continual.time_strategy import UNIT, TimeStrategy, exponent, share_variance
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import UNIT, TimeStrategy, exponent, share_variance, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN as G
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.mechanisms.distribution import NoiseDistribution

@@ -21,7 +21,7 @@ from dpsql import engines
 from dpsql.budget import Mu2
 from dpsql.catalog import catalog, source
 from dpsql.catalog.source import Csv
-from dpsql.central import bounding, excess, placed_rows
+from dpsql.central import bounding, placed_rows
 from dpsql.central.planned import Bounds
 from dpsql.contributions import recipe, selection
 from dpsql.engines import values
@@ -190,7 +190,7 @@ PLANTS = (
     ),
     Plant(  # a unit counts once for each of its rows with a value beyond the bounds
         "units with values beyond bounds are counted row by row",
-        (excess, "units_beyond_bounds"),
+        (bounding, "units_beyond_bounds"),
         lambda was: lambda rows, measures, dialect: was(replace(rows, unit=None), measures, dialect),
         by_name("values beyond the bounds are measured"),
     ),

@@ -15,8 +15,7 @@ from dpsql.central.axes import axis_maker
 from dpsql.central.bounding import OpenSource
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
-from dpsql.engines.engine import Engine
-from dpsql.engines.registry import open_engine
+from dpsql.engines.registry import Engine, open_engine
 from dpsql.noise import ZeroNoise
 from tests.strategies import declared_cells
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -24,15 +25,13 @@ from benchmarks.promises.stars import VICTIM, Pair, random_star
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.source import Source
 from dpsql.curator.prove.layouts import (
-    CsvFiles,
-    DatabaseFile,
-    Folders,
-    OneFile,
+    LAYOUTS,
     RawRows,
-    SeveralFiles,
     SourceLayout,
     Tables,
+    database_file,
     load_tables,
+    several_files,
     stored_columns,
 )
 from dpsql.curator.prove.madeup import LATER, NeighbourSide, measure_pair
@@ -157,11 +156,11 @@ FRAMES: Mapping[str, Callable[[duckdb.DuckDBPyRelation], object]] = {
 }
 
 SOURCES: dict[str, Callable[[int], SourceLayout]] = {
-    "one file": lambda seed: OneFile(),
-    "several files": lambda seed: SeveralFiles(DIFFERING),
-    "DuckDB file": lambda seed: DatabaseFile(("NOCASE", "NFC", "NOACCENT")[seed % 3]),
-    "CSV": lambda seed: CsvFiles(),
-    "folders": lambda seed: Folders(),
+    **{layout.name: lambda seed, layout=layout: layout for layout in LAYOUTS},  # type: ignore[misc]
+    "several files": lambda seed: SourceLayout("several files", partial(several_files, types=DIFFERING)),
+    "DuckDB file": lambda seed: LAYOUTS[2]._replace(
+        write=partial(database_file, collation=("NOCASE", "NFC", "NOACCENT")[seed % 3])
+    ),
     **{name: lambda seed, name=name: DataFrames(name) for name in FRAMES},  # type: ignore[misc]
     "PostgreSQL": Postgresql,
 }

@@ -14,10 +14,10 @@ from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import best_struct_construct, equal_strategy, tree_strategy
 from dpsql.mechanisms.designs import adaptive
+from dpsql.mechanisms.offers import draw_view
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 from tests.strategies import by_word
@@ -81,7 +81,7 @@ def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:
 
 def finding(name: str, plant: str) -> audit.AuditFinding:
     data = np.arange(CELLS)
-    pair = audit.NeighbourPair(data, data + np.eye(CELLS, dtype=np.int64)[0])
+    pair = (data, data + np.eye(CELLS, dtype=np.int64)[0])
     return audit.audit(strategy_sampler(STRATEGIES[name], plant), pair, float(EPSILON), SAMPLES)
 
 
@@ -109,6 +109,4 @@ def test_bounds_are_clopper_and_pearsons() -> None:
 
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(InterfaceError):
-        audit.audit(
-            lambda data, size: np.zeros((size, 1)), audit.NeighbourPair(np.zeros(1), np.ones(1)), 1.0, 50
-        )
+        audit.audit(lambda data, size: np.zeros((size, 1)), (np.zeros(1), np.ones(1)), 1.0, 50)

@@ -19,10 +19,9 @@ from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.curator.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import Strategy, measure
-from dpsql.mechanisms.axis.dense import dense_strategy, zero_sum_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy, sine_strategy, zero_sum_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.sine import sine_strategy
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.weighted_leaves import shape_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
@@ -125,7 +124,7 @@ def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.AuditFinding
     data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
     more = data.copy()
     more[dearest(name)] += REACH
-    return audit.audit_mu2(view_sampler(name, plant), audit.NeighbourPair(data, more), MU2, samples)
+    return audit.audit_mu2(view_sampler(name, plant), (data, more), MU2, samples)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_a_rare_delta_shows_little() -> None:
     data = REACH * np.arange(CELLS, dtype=np.int64)
     more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
     sampler = view_sampler("identity", "scaled by .6")
-    found = audit.audit_mu2(sampler, audit.NeighbourPair(data, more), MU2, SAMPLES, delta=small)
+    found = audit.audit_mu2(sampler, (data, more), MU2, SAMPLES, delta=small)
     assert mu2_of(Fraction(1), small) < MU2
     assert not found.violated
 
@@ -210,7 +209,7 @@ def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
     with pytest.raises(InterfaceError, match="delta"):
         audit.audit(
             lambda data, size: np.zeros((size, 1)),
-            audit.NeighbourPair(np.zeros(1), np.ones(1)),
+            (np.zeros(1), np.ones(1)),
             1.0,
             100,
             delta=delta,

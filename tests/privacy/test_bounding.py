@@ -113,7 +113,7 @@ def test_a_declared_bound_is_measured_unless_the_catalog_says_no(tmp_path: Path,
     catalog = load_catalog(file)
     plan = plan_release(catalog, axis_maker(catalog, open_engine(catalog)))
     assert catalog.star.tables["sales"].bounding.clipped_share == Fraction(share)
-    lines = {line.purpose: line.charge for line in plan.lines}
+    lines = {line.purpose: line.amount for line in plan.lines}
     assert not any(line.delta for line in plan.lines)
     assert lines.get("sales: rows beyond max_ids", 0) == Fraction(share)
     assert sum(lines.values()) == 1

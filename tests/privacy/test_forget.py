@@ -18,7 +18,7 @@ from dpsql.client import Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
 from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.interfaces.cli import all_commands, cli
-from dpsql.local.reported import ReportProvenance, read_items, write_items
+from dpsql.local.survey import ReportProvenance, read_items, write_items
 from dpsql.noise import ZeroNoise
 from tests.local_plans import write_survey
 from tests.privacy.test_canaries import published

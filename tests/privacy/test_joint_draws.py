@@ -14,8 +14,8 @@ import pytest
 
 from dpsql.central import plan
 from dpsql.matrices.tree import level_moments
-from dpsql.mechanisms.designs import measurement
-from dpsql.mechanisms.designs.measurement import DrawnNumbers, drawn_numbers, joint_laws
+from dpsql.mechanisms.designs import question
+from dpsql.mechanisms.designs.question import DrawnNumbers, drawn_numbers, joint_laws
 from dpsql.mechanisms.distribution import Laplace
 from dpsql.noise import TreeNoise, insecure_test_entropy, knorm
 from dpsql.tree import Exact
@@ -197,7 +197,7 @@ NULL_DEFECTS = {
 @pytest.mark.parametrize("name", NULL_DEFECTS)
 def test_a_defect_of_rows_with_null_is_found(name: str, tmp_path: Path) -> None:
     attribute, broken, measures, row = NULL_DEFECTS[name]
-    module = measurement if attribute == "drawn_numbers" else plan
+    module = question if attribute == "drawn_numbers" else plan
     was = Laplace.draw_together
 
     def draw(self, exacts, *args):

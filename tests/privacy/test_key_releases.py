@@ -21,10 +21,11 @@ import pytest
 from dpsql.budget import NEIGHBOURS
 from dpsql.budget.curve import CHANCES
 from dpsql.catalog.private_columns import private_columns
-from dpsql.central import key_plans, selection
-from dpsql.central.key_plans import KeyPlan, KeyRound
+from dpsql.central import plan as planning
+from dpsql.central import selection
+from dpsql.central.plan import KeyPlan, KeyRound
 from dpsql.central.selection import Key, KeyScan
-from dpsql.engines import key_counts
+from dpsql.engines import summaries
 from dpsql.errors import InternalError, MachineFault
 from dpsql.noise import ExactNoise, ZeroNoise, chances_of, os_entropy
 from dpsql.noise.discrete import full_words
@@ -194,7 +195,7 @@ def by_count(made: Callable[..., str]) -> Callable[..., str]:
     return broken
 
 
-SLOTS, SHARE = (key_plans, "slot_table"), (key_plans, "keys_share")
+SLOTS, SHARE = (planning, "slot_table"), (planning, "keys_share")
 STEP, COUNTS = (selection, "key_statement"), (selection, "counts_statement")
 DEFECTS: list[tuple[str, tuple[object, str], Callable[[Any], Any]]] = [
     # new keys of one person have the whole delta: three times the chance that half of delta pays for
@@ -208,12 +209,12 @@ DEFECTS: list[tuple[str, tuple[object, str], Callable[[Any], Any]]] = [
     # a table for half of the keys that count
     ("shared keys", STEP, lambda made: lambda scan, column, most, *more: made(scan, column, 2 * most, *more)),
     # another person for the slots of one: `replace_one` with k slots
-    ("replaced", (key_plans, "NEIGHBOURS"), lambda made: {"replace_one": NEIGHBOURS["add_remove"]}),
+    ("replaced", (planning, "NEIGHBOURS"), lambda made: {"replace_one": NEIGHBOURS["add_remove"]}),
     # rare keys without chance are left out of the statement: who has a key with another decides alone
     ("rare", COUNTS, lambda made: lambda *of: f"SELECT key, n + 40 AS n FROM ({made(*of)}) AS t WHERE n > 1"),
     ("ties", COUNTS, by_count),
     # rows bounded in an order over everybody: the first rows of the whole table, hers push out somebody else's
-    ("pushed", (key_counts, "_keys"), lambda made: lambda *of: f"SELECT * FROM ({made(*of)}) AS b {FIRST}"),
+    ("pushed", (summaries, "_keys"), lambda made: lambda *of: f"SELECT * FROM ({made(*of)}) AS b {FIRST}"),
 ]
 
 

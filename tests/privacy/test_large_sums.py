@@ -12,7 +12,7 @@ from dpsql.central.placed_rows import LARGEST, exact_sums
 from dpsql.errors import InternalError
 from dpsql.matrices.reconcile import UNIT, family_step, node_sums, round_family
 from dpsql.matrices.strategy import measure
-from dpsql.mechanisms.axis.sine import sine_strategy
+from dpsql.mechanisms.axis.dense import sine_strategy
 from dpsql.tree import kary_tree
 from tests.releases import published, seeded, write_catalog
 from tests.thinned import by_default

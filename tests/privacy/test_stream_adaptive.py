@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, own_node
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import Emission, TimeStrategy, own_node, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, refined
 from dpsql.noise import Noise
 from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream

@@ -16,7 +16,7 @@ import pytest
 
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
-from dpsql.release import Release, margins, open_release
+from dpsql.release import Release, open_release, structure
 from dpsql.release.request import Request
 from dpsql.sql import statement_cache as shapes
 from tests.property.test_sql_shapes import told
@@ -154,9 +154,9 @@ def test_releases_that_are_open_together_keep_shapes(release: Release, other: Re
 def test_margins_add_up_what_comes_again(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = SHAPES["range"]
     answerer, rows = ReleaseEngine(release), list[object]()
-    of_margin = margins.Margins.rows
+    of_margin = structure.Margins.rows
     monkeypatch.setattr(
-        margins.Margins, "rows", lambda self, *given: rows.append(given) or of_margin(self, *given)
+        structure.Margins, "rows", lambda self, *given: rows.append(given) or of_margin(self, *given)
     )
     for low, high in ((20, 30), (21, 31), (22, 32), (30, 39)):
         answerer.query(text.format(low, high))
@@ -171,9 +171,9 @@ def test_what_is_kept_is_bound_to_settings_and_role(
     """A planted margin of one role is no other's."""
     text, _ = SHAPES["range"]
     answerer, planned = ReleaseEngine(release), list[str]()
-    of_margin = margins.Margins.copy
+    of_margin = structure.Margins.copy
     monkeypatch.setattr(
-        margins.Margins, "copy", lambda self, *given: planned.append("") or of_margin(self, *given)
+        structure.Margins, "copy", lambda self, *given: planned.append("") or of_margin(self, *given)
     )
     for number, role in enumerate(("", "", "", "ada", "ada", "bob")):
         with Request(role=role).working():
@@ -183,13 +183,13 @@ def test_what_is_kept_is_bound_to_settings_and_role(
 
 def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) -> None:
     columns = release.connection.cursor().execute("SELECT n1, estimate FROM node_combination_0").fetchnumpy()
-    source = margins.NodeTable("node_combination_0", "estimate", (0,), 1)
+    source = structure.NodeTable("node_combination_0", "estimate", (0,), 1)
     axis = release.statistics[0].axes[0]
     if len(release.statistics[0].axes) > 1:
-        source = margins.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
+        source = structure.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
         columns = release.connection.cursor().execute(source.margin()).fetchnumpy()
         columns = {"n1": columns["a0"], "estimate": columns["estimate"]}
-    trees, kept = [release.tree(axis)], margins.Margins({"threads": "1"})
+    trees, kept = [release.tree(axis)], structure.Margins({"threads": "1"})
     right = {"a0": columns["n1"], "estimate": columns["estimate"]}
     assert kept.copy([source], trees, {}, lambda sql: right) is not None
     wrong = np.array(right["estimate"])
@@ -200,4 +200,4 @@ def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) 
         {**right, "a0": right["a0"] + 1},
         {**right, "estimate": right["estimate"] + 2**61},
     ):
-        assert margins.Margins({"threads": "1"}).copy([source], trees, {}, lambda sql, d=damaged: d) is None
+        assert structure.Margins({"threads": "1"}).copy([source], trees, {}, lambda sql, d=damaged: d) is None

@@ -13,8 +13,7 @@ import pytest
 from dpsql.matrices.reading import from_columns
 from dpsql.mechanisms import continual
 from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_nodes, subtraction_strategy
-from dpsql.mechanisms.continual.time_strategy import Emission, TimeStrategy, share_variance
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import Emission, TimeStrategy, share_variance, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.tree import FloatArray, IntArray
 from tests.time_forms import ending, lasting, mean_error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.continual.time_strategy import TimeStrategy
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import TimeStrategy, tree_strategy
 from dpsql.mechanisms.distribution import LAPLACE
 from dpsql.tree import FloatArray
 from tests.time_forms import level_variance, mean_error, running_total

@@ -136,7 +136,7 @@ def _report(loaded: Any, out: Path) -> None:
     from dpsql.catalog.private_columns import reported_columns
     from dpsql.client.plan import read_plan
     from dpsql.local.mechanisms.channel import channel_of
-    from dpsql.local.reported import ReportProvenance, plan_of, write_items
+    from dpsql.local.survey import ReportProvenance, plan_of, write_items
 
     for column in reported_columns(loaded):
         channel = channel_of(*column.asked)

@@ -24,20 +24,12 @@ from dpsql.errors import (
 )
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.continual.prefixes import fda_strategy, subtraction_strategy
-from dpsql.mechanisms.continual.time_strategy import NodeRead, TimeStrategy
-from dpsql.mechanisms.continual.time_tree import tree_strategy
+from dpsql.mechanisms.continual.time_tree import NodeRead, TimeStrategy, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.mechanisms.distribution import LAPLACE as L
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.streams import public as stream_public
-from dpsql.streams.append import (
-    Batch,
-    StreamNoise,
-    StreamSpec,
-    StreamStatistic,
-    opened_stream,
-    weighted_sum,
-)
+from dpsql.streams.append import Batch, StreamNoise, StreamSpec, StreamStatistic, opened_stream, weighted_sum
 from dpsql.streams.public import StreamManifest, read_manifest, read_segments, write_manifest
 from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray

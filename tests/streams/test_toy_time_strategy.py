@@ -19,7 +19,7 @@ from dpsql.curator.audit import audit_release
 from dpsql.errors import BatchOrderError
 from dpsql.matrices.model import IdentityVariance
 from dpsql.mechanisms import continual
-from dpsql.mechanisms.continual.time_strategy import (
+from dpsql.mechanisms.continual.time_tree import (
     Choose,
     StreamProblem,
     TimeCandidate,

@@ -207,14 +207,14 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 303),
-    "code-lines": Bound(62500, 65002),
+    "modules": Bound(250, 302),
+    "code-lines": Bound(62500, 64716),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 849),
+    "classes": Bound(650, 838),
     "value-classes-built-in-at-most-one-place": Bound(120, 234),
-    "functions-of-one-statement": Bound(1300, 1674),
+    "functions-of-one-statement": Bound(1300, 1610),
     "docstrings-that-open-with-a-question-word": Bound(150),
-    "functions-of-seven-parameters": Bound(5, 11),
+    "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),
     "module-names-that-occur-twice": Bound(0),
     "class-names-that-occur-twice": Bound(20),
@@ -248,9 +248,9 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 9.3)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 69_548)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_914)),
+    "imports, % of code lines": (_imports, Bound(8, 9.1)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 69_537)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_912)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),
     "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950)),

@@ -24,9 +24,9 @@ from dpsql.client.device import to_rows
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.examples import retail
-from dpsql.local.reported import ReportProvenance, write_items
 from dpsql.local.services import read_sheet
 from dpsql.local.simulate import simulate_reports, write_spool
+from dpsql.local.survey import ReportProvenance, write_items
 from dpsql.local.tallies import RespondentRows
 from tests.central import test_hybrid
 from tests.command import dpsql_command

@@ -41,7 +41,7 @@ from dpsql.curator.audit.contents import Check, Replanned, StoredIntegers
 from dpsql.errors import InterfaceError
 from dpsql.matrices.strategy import axis_budgets
 from dpsql.matrices.tree import level_moments
-from dpsql.mechanisms.designs.measurement import drawn_numbers
+from dpsql.mechanisms.designs.question import drawn_numbers
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, as_laplace
 from dpsql.noise import Noise
 from dpsql.noise.knorm import TreeNoise
@@ -85,11 +85,8 @@ class AuditFinding(NamedTuple):
         return self.lower > self.claimed
 
 
-class NeighbourPair(NamedTuple):
-    """Two neighbouring inputs."""
-
-    first: IntArray
-    second: IntArray
+NeighbourPair = tuple[IntArray, IntArray]
+"""Two neighbouring inputs."""
 
 
 def audit(
@@ -328,7 +325,7 @@ def _at_least_of(
 ) -> tuple[AuditFinding | None, str]:
     """The finding on as many units' change as samples tell most of, and what it says of one."""
     units = max(1, ceil(TELLING / spend))
-    pair = NeighbourPair(np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
+    pair = (np.zeros(len(bounds), np.int64), units * np.array(bounds, np.int64))
     finding = audit(run, pair, units * float(spend), samples)
     return finding, f"at least {finding.lower / units:.3g} of epsilon {float(spend):.3g}"
 
@@ -408,7 +405,7 @@ def _check_gaussian(
 
     units = max(1, isqrt(ceil(TELLING_MU2 / statistic.spend)))
     second = np.array([units * statistic.drawn_sensitivity])
-    finding = audit_mu2(run, NeighbourPair(np.array([0]), second), units**2 * statistic.spend, samples)
+    finding = audit_mu2(run, (np.array([0]), second), units**2 * statistic.spend, samples)
     of = f"{units} unit{'s' * (units > 1)} at delta {finding.delta:g}"
     return finding, f"at least {finding.lower:.3g} of epsilon {finding.claimed:.3g} ({of})"
 

@@ -56,8 +56,7 @@ from dpsql.central.hybrid import (
     shown_axis,
     supplemented,
 )
-from dpsql.central.key_plans import EVEN, KeyPlan, key_plans, list_limits
-from dpsql.central.plan import plan_release
+from dpsql.central.plan import EVEN, KeyPlan, key_plans, list_limits, plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import stored_squares
 from dpsql.central.selection import (
@@ -317,7 +316,6 @@ FINE = 1 << 10
 FAR = 5.0
 """Standard errors at which a noise scale counts as wrong: one correct release in a million."""
 
-
 StoredIntegers = tuple[NoisyView, LinearRows, DrawParameters]
 """The noisy integers of one statistic as the file holds them: values and budgets, with the row variance that the plan
 gives; their rows; what they were drawn with."""
@@ -354,7 +352,7 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, StoredInt
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
-    planned = tuple(SpentAmount(line.purpose, str(line.charge), str(line.delta)) for line in made.plan.lines)
+    planned = tuple(SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in made.plan.lines)
     planned += tuple(SpentAmount(reported.line, "0") for reported in _told(release, made))
     promise = release.meta.privacy
     total = sum((Fraction(spend.amount) for spend in planned), Fraction(0))
@@ -517,7 +515,7 @@ def check_replayed(release: Release, made: Replanned) -> Iterator[Check]:
         first = firsts.setdefault(statistic.view, index)
         terms = statistic.terms(made.plan.axes)._replace(beside=views.get(first))
         columns = read_table(release, f"measurement_{index}")
-        views[index] = replay.restored(published(columns["value"]), terms)
+        views[index] = replay(published(columns["value"]), terms)
         if not np.array_equal(columns["budget"], views[index].budget):
             wrong.append(f"measurement_{index}")
     yield Check("budgets follow from what noisy numbers chose", not wrong, ", ".join(wrong))

@@ -33,7 +33,14 @@ from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.selection import planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
-from dpsql.curator.design.axes import grains_of, new_summaries, with_summaries, without_unused
+from dpsql.curator.design.axes import (
+    Entry,
+    grains_of,
+    new_summaries,
+    with_summaries,
+    with_views,
+    without_unused,
+)
 from dpsql.curator.design.questions import (
     DesignQuestion,
     Need,
@@ -47,10 +54,9 @@ from dpsql.curator.design.questions import (
     with_measures,
     with_squares,
 )
-from dpsql.curator.design.text import Entry, with_views
 from dpsql.curator.design.views import Designed, Designer, QuestionErrors, weights_of
 from dpsql.curator.dry_release import dry_answerer, priced_plan
-from dpsql.engines.engine import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.executor.engine import PredictedColumn, predict
 

@@ -33,7 +33,7 @@ from dpsql.catalog.tables import TRUNCATE, Measure, Table
 from dpsql.central.plan import fits
 from dpsql.central.planned import Bounds
 from dpsql.curator.dry_release import Priced
-from dpsql.engines.engine import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.planner.block import Block

@@ -35,7 +35,7 @@ from dpsql.contributions.rehearsal import crowds
 from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain, without_unused
 from dpsql.curator.design.questions import Need, ScaffoldAxis
 from dpsql.curator.dry_release import Priced, dry_answerer, priced_plan
-from dpsql.engines.engine import Engine
+from dpsql.engines.registry import Engine
 from dpsql.errors import Error, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.relation import choose
@@ -229,22 +229,16 @@ class Designer(AxisWriter):
 
     def _view(self, needs: frozenset[Need]) -> Designed | None:
         if needs not in self._known:
-            self._known[needs] = self._priced(needs)
+            # who is in two leaves would count twice among people: leaves may be too fine for ranges of them
+            axes = self._axes(needs)
+            view = self._priced_on(needs, axes)
+            if view is None and not all(sums_rows(m) for need in needs for m in need.measures):
+                coarsest = self._axes(needs, coarsest=True)
+                view = self._priced_on(needs, coarsest) if coarsest != axes else None
+            for need in needs if view is not None else ():
+                self.refused.pop(need, None)
+            self._known[needs] = view
         return self._known[needs]
-
-    def _priced(self, needs: frozenset[Need]) -> Designed | None:
-        """A view alone in the catalog, with what its questions err; None where the planner refuses it.
-
-        Who is in two leaves would count twice among people: where ranges of them are asked, leaves may be too fine.
-        """
-        axes = self._axes(needs)
-        view = self._priced_on(needs, axes)
-        if view is None and not all(sums_rows(m) for need in needs for m in need.measures):
-            coarsest = self._axes(needs, coarsest=True)
-            view = self._priced_on(needs, coarsest) if coarsest != axes else None
-        for need in needs if view is not None else ():
-            self.refused.pop(need, None)
-        return view
 
     def _priced_on(self, needs: frozenset[Need], axes: tuple[DesignedAxis, ...]) -> Designed | None:
         ordered = tuple(sorted(needs, key=ORDER))

@@ -35,11 +35,11 @@ from dpsql.catalog import parse_catalog
 from dpsql.catalog.base import nearest
 from dpsql.catalog.source import CSV, POSTGRESQL
 from dpsql.catalog.tables import PublicGuess
-from dpsql.central.excess import EXCESS_SHARE, MOST_SPENT
+from dpsql.central.bounding import EXCESS_SHARE, MOST_SPENT
 from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog
+from dpsql.curator.design.axes import quoted
 from dpsql.curator.design.questions import named
-from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import (
     DerivedQuery,
     asked_expressions,

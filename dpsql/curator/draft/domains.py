@@ -22,19 +22,9 @@ from typing import NamedTuple
 
 from dpsql.catalog.base import alike_but_for_blanks
 from dpsql.catalog.checks import may_be_named
-from dpsql.curator.design.text import quoted
+from dpsql.curator.design.axes import quoted
+from dpsql.curator.draft import profile
 from dpsql.curator.draft.links import GRADES, NAMES, TEXTS, is_name, words
-from dpsql.curator.draft.profile import (
-    DAY,
-    DECIMAL,
-    MOMENT,
-    TEXT,
-    TRUTH,
-    WHOLE,
-    ColumnFacts,
-    Nature,
-    TableFacts,
-)
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import (
@@ -177,9 +167,9 @@ RARE = LeftOut("no value that 50 people have: list what your rules allow", by_ro
 BLANKS = LeftOut("texts that differ in blanks alone, or contain NUL: trim it in `derive`", by_rows=True)
 
 
-def left_out(column: ColumnFacts, *, of_people: bool = False) -> LeftOut:
+def left_out(column: profile.ColumnFacts, *, of_people: bool = False) -> LeftOut:
     """Reason why a column is left out; names of people are no axis however few there are."""
-    named, is_text = words(column.name), column.nature is TEXT
+    named, is_text = words(column.name), column.nature is profile.TEXT
     wanted = column.named and (not is_text or bool(column.values))
     if not may_be_named(column.name):
         return ITS_NAME
@@ -207,7 +197,7 @@ def _is_id(named: frozenset[str]) -> bool:
     return bool(named & NAMES) or any(word.endswith(("key", "number", "code")) for word in named)
 
 
-def keeping(column: ColumnFacts) -> str:
+def keeping(column: profile.ColumnFacts) -> str:
     """The line that keeps a column which the draft leaves out, or what to write first where no line alone does."""
     if not may_be_named(column.name):
         return "rename the column: a name must not contain quotes, dots, brackets or commas"
@@ -215,7 +205,7 @@ def keeping(column: ColumnFacts) -> str:
         return "it is empty"
     if column.nature is None:
         return "cast it in `derive`, and declare what comes out"
-    if column.nature is TEXT and (not column.values or left_out(column) is BLANKS):
+    if column.nature is profile.TEXT and (not column.values or left_out(column) is BLANKS):
         if left_out(column) is BLANKS:
             return f'derive: {{{quoted(f"{column.name}_trimmed")}: "trim({column.name})"}}'
         if column.readings:
@@ -232,7 +222,7 @@ def keeping(column: ColumnFacts) -> str:
     )  # fmt: skip
 
 
-def reading_lines(column: ColumnFacts) -> str:
+def reading_lines(column: profile.ColumnFacts) -> str:
     """Lines that read a text column as a day, a time or a number, for the curator to choose and to bound."""
     choices = []
     for reading in column.readings:
@@ -244,7 +234,7 @@ def reading_lines(column: ColumnFacts) -> str:
     return "; or ".join(choices)
 
 
-def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:
+def domain_of(column: profile.ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:
     """A column of a private table, or None where it is left out.
 
     Args:
@@ -263,33 +253,35 @@ def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) ->
         return None
     keys, leaves = list(drafted.keys), drafted.leaves
     keys += ["measure: true"] * measure + ["nullable: true"] * column.nullable
-    keys += [] if column.nature is TRUTH and not column.guessed else ["confirm: true"]
+    keys += [] if column.nature is profile.TRUTH and not column.guessed else ["confirm: true"]
     return Domain(column.name, tuple(keys), leaves, measure)
 
 
-def public_domain(column: ColumnFacts) -> Domain | None:
+def public_domain(column: profile.ColumnFacts) -> Domain | None:
     """A column of a public table: its values are read when they are needed, so its type is enough."""
     reason = left_out(column)
-    unneeded = reason not in (TAKEN, TOO_LARGE) and not (column.nature is TEXT and column.distinct > 1)
+    unneeded = reason not in (TAKEN, TOO_LARGE) and not (
+        column.nature is profile.TEXT and column.distinct > 1
+    )
     if column.nature is None or unneeded:
         return None
-    keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
-    keys += ["grain: hour"] * (column.nature is MOMENT)
+    keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is profile.DECIMAL)
+    keys += ["grain: hour"] * (column.nature is profile.MOMENT)
     return Domain(column.name, tuple(keys), column.distinct)
 
 
-def _text(column: ColumnFacts) -> Domain | None:
+def _text(column: profile.ColumnFacts) -> Domain | None:
     listed = ", ".join(map(quoted, in_order(column.values)))
     return Domain(column.name, ("type: string", f"categories: [{listed}]"), len(column.values))
 
 
-def _number(column: ColumnFacts) -> Domain | None:
+def _number(column: profile.ColumnFacts) -> Domain | None:
     if column.low is None or column.high is None:
         return None
     low, high, unit = Decimal(column.low), Decimal(column.high), Decimal(1).scaleb(-column.scale)
     if not max(abs(low), abs(high)) < Decimal(10) ** 13:
         return None
-    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    kind = ["type: int"] if column.nature is profile.WHOLE else ["type: decimal", f"scale: {column.scale}"]
     low, high = low.quantize(unit), high.quantize(unit)
     if (high - low) / unit <= MOST_LEAVES:
         ends = (f"lower: {low:f}", f"upper: {high:f}")
@@ -302,7 +294,7 @@ def _number(column: ColumnFacts) -> Domain | None:
     return Domain(column.name, (*kind, *cut), int((high - low) / width))
 
 
-def _measured(column: ColumnFacts) -> Domain | None:
+def _measured(column: profile.ColumnFacts) -> Domain | None:
     """A number that may be summed: bounds of its name, else round ones beyond what nearly all rows hold.
 
     A sum counts a value beyond its bounds as the bound, so these leave room; cuts are those of the values at hand.
@@ -311,7 +303,7 @@ def _measured(column: ColumnFacts) -> Domain | None:
         return _number(column)
     unit = Decimal(1).scaleb(-column.scale)
     (minimum, maximum), (low, high) = (map(Decimal, ends) for ends in (column.ends, column.inner))
-    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    kind = ["type: int"] if column.nature is profile.WHOLE else ["type: decimal", f"scale: {column.scale}"]
     natural = natural_bounds(column.name, minimum, maximum)
     ends = (-roomy(-low, -minimum), roomy(high, maximum)) if natural is None else tuple(map(Decimal, natural))
     if not max(map(abs, ends)) < Decimal(10) ** 13:
@@ -357,11 +349,11 @@ def outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
     return (value / width).to_integral_value(rounding) * width
 
 
-def _time(column: ColumnFacts) -> Domain | None:
+def _time(column: profile.ColumnFacts) -> Domain | None:
     """Whole months from the first to the last one; leaves of days, months or years."""
     if column.low is None or column.high is None:
         return None
-    is_day = column.nature is DAY
+    is_day = column.nature is profile.DAY
     kind, grain = (("type: date",), "day") if is_day else (("type: timestamp", "grain: hour"), "hour")
     first, last = (date.fromisoformat(end[:10]).replace(day=1) for end in (column.low, column.high))
     last = last.replace(day=monthrange(last.year, last.month)[1])
@@ -389,7 +381,7 @@ def asked_expressions(statements: Iterable[str]) -> tuple[DerivedQuery, ...]:
 
 
 def derived_columns(
-    table: TableFacts, domains: Iterable[Domain], asked: Iterable[DerivedQuery]
+    table: profile.TableFacts, domains: Iterable[Domain], asked: Iterable[DerivedQuery]
 ) -> dict[str, Domain]:
     """Columns of what questions ask of a table's columns, by expression: fields of its times, whose values the calendar
     says, and the truth of comparisons, which has one axis of two leaves where two columns would have all their pairs.
@@ -409,7 +401,7 @@ def derived_columns(
         if len(natures) < len(names):
             continue
         if isinstance(query, CalendarField):
-            if not natures[0].timed or (natures[0] is DAY and query.name in OF_TIMES):
+            if not natures[0].timed or (natures[0] is profile.DAY and query.name in OF_TIMES):
                 continue
             name, (low, high) = f"{operands[0].name}_{query.name}", RANGES[query.name]
             expression = f"extract({query.name} FROM {identifier(operands[0].name)})"
@@ -430,13 +422,13 @@ def derived_columns(
     return derived
 
 
-_DOMAINS: Mapping[Nature, Callable[[ColumnFacts], Domain | None]] = {
-    WHOLE: _number, DECIMAL: _number, DAY: _time, MOMENT: _time, TEXT: _text,
-    TRUTH: lambda column: Domain(column.name, ("type: bool",), 2),
+_DOMAINS: Mapping[profile.Nature, Callable[[profile.ColumnFacts], Domain | None]] = {
+    profile.WHOLE: _number, profile.DECIMAL: _number, profile.DAY: _time, profile.MOMENT: _time, profile.TEXT: _text,
+    profile.TRUTH: lambda column: Domain(column.name, ("type: bool",), 2),
 }  # fmt: skip
 
 
-def reasons(columns: Iterable[ColumnFacts], *, of_people: bool = False) -> str:
+def reasons(columns: Iterable[profile.ColumnFacts], *, of_people: bool = False) -> str:
     """Columns that are left out, and why, as one line; nothing where none is."""
     columns_by_reason: dict[str, list[str]] = {}
     for column in columns:

@@ -396,7 +396,14 @@ def open_reader(source: str | Path, encoding: str = "utf-8") -> SelectReader:
     if path.suffix.lower() in ENDINGS and path.is_file():
         return _files(path.parent, [path], encoding)
     if path.is_file():
-        return SourceFiles(DUCKDB, str(path), _tables_of(path))
+        try:
+            with duckdb.connect(str(path), read_only=True) as connection:
+                rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        except duckdb.Error as error:
+            raise SourceError(
+                f"{path} is not a DuckDB file", hint="give a DuckDB file or a folder"
+            ) from error
+        return SourceFiles(DUCKDB, str(path), {plain(str(row[0])): str(row[0]) for row in rows})
     if not path.exists():
         raise SourceError(
             f"there is no folder or file {path}", hint="give a folder of tables or a DuckDB file"
@@ -458,17 +465,6 @@ def _files(root: Path, files: Sequence[Path], encoding: str, beside: Iterable[Pa
     )
     unread = tuple(file.name for file in beside if file not in files)
     return SourceFiles(kind, str(root), {plain(file.stem): file.name for file in files}, dialect, unread)
-
-
-def _tables_of(database: Path) -> dict[str, str]:
-    try:
-        with duckdb.connect(str(database), read_only=True) as connection:
-            rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
-    except duckdb.Error as error:
-        raise SourceError(
-            f"{database} is not a DuckDB file", hint="give a DuckDB file or a folder"
-        ) from error
-    return {plain(str(row[0])): str(row[0]) for row in rows}
 
 
 def _delimiter(files: Sequence[Path]) -> str:

@@ -40,8 +40,8 @@ from datetime import date
 from itertools import zip_longest
 from typing import NamedTuple
 
+from dpsql.curator.design.axes import quoted
 from dpsql.curator.design.questions import named
-from dpsql.curator.design.text import quoted
 from dpsql.curator.draft.domains import YEARS_FROM, domain_of, public_domain
 from dpsql.curator.draft.links import (
     AMOUNTS,

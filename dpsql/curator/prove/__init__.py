@@ -56,8 +56,9 @@ from dpsql.curator.prove.madeup import (
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis.dense import ZERO_SUM
-from dpsql.mechanisms.designs.measurement import DrawnNumbers, Measurement, drawn_numbers
+from dpsql.mechanisms.designs.measurement import Measurement
 from dpsql.mechanisms.designs.product import PRODUCT
+from dpsql.mechanisms.designs.question import DrawnNumbers, drawn_numbers
 from dpsql.mechanisms.designs.residual import RESIDUAL
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows, as_laplace
 from dpsql.progress import Progress, Stage, silent
@@ -72,21 +73,6 @@ EXACT = 1 << 53
 
 METHODS: tuple[tuple[Measurement, str], ...] = ((PRODUCT, "product"), (RESIDUAL, "residual"))
 """Measurements whose estimates a witness allows to redo, and what the file calls them."""
-
-
-def write_header(file: TextIO, catalog: Catalog) -> None:
-    """The first line.
-
-    Args:
-        file: an open witness.
-        catalog: what the pairs are made up for.
-    """
-    privacy = catalog.privacy
-    header = {
-        "witness": FORMAT, "dpsql": version("dpsql"), "catalog": catalog.name, "neighbours": privacy.neighbours,
-        "moves": NEIGHBOURS[privacy.neighbours].moves,
-    }  # fmt: skip
-    write_record(file, header)
 
 
 def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair) -> None:
@@ -178,7 +164,15 @@ def _release_records(
         }  # fmt: skip
         if i in methods:
             record |= _terms_record(drawn, i) | places.of(drawn, i, view)
-            record |= {"step": release.statistics[i].step, "leaves": _numbers(_stored_leaves(release, i))}
+            # Leaf estimates of a released statistic, in units of 2^-20
+            trees = [release.tree(axis) for axis in release.statistics[i].axes]
+            nodes = np.asarray(release.whole(f"node_combination_{i}")["estimate"], np.int64)
+            shape = tuple(tree.size for tree in trees)
+            assert nodes.size == prod(shape)
+            record |= {
+                "step": release.statistics[i].step,
+                "leaves": _numbers(nodes.reshape(shape)[np.ix_(*(tree.leaves for tree in trees))]),
+            }
         yield record
 
 
@@ -279,15 +273,6 @@ class _Places:
 
     def _take(self, noisy: IntArray) -> int:
         return self._free[np.ascontiguousarray(noisy, np.int64).tobytes()].pop(0)
-
-
-def _stored_leaves(release: Release, i: int) -> IntArray:
-    """Leaf estimates of a released statistic, in units of 2^-20."""
-    trees = [release.tree(axis) for axis in release.statistics[i].axes]
-    nodes = np.asarray(release.whole(f"node_combination_{i}")["estimate"], np.int64)
-    shape = tuple(tree.size for tree in trees)
-    assert nodes.size == prod(shape)
-    return nodes.reshape(shape)[np.ix_(*(tree.leaves for tree in trees))]
 
 
 def _runs(values: IntArray) -> list[list[Any]]:
@@ -416,7 +401,12 @@ def prove(
     synthetic, pairs = made_up(_with_listed(catalog), seed), []
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
         if file is not None:
-            write_header(file, catalog)
+            privacy = catalog.privacy
+            header = {
+                "witness": FORMAT, "dpsql": version("dpsql"), "catalog": catalog.name, "neighbours": privacy.neighbours,
+                "moves": NEIGHBOURS[privacy.neighbours].moves,
+            }  # fmt: skip
+            write_record(file, header)
         layouts = cycle([layout for layout in LAYOUTS if layout.fits(catalog)])
         manners = synthetic.manners
         for done, (manner, layout) in enumerate(zip(manners, layouts, strict=False), 1):

@@ -14,10 +14,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import duckdb
@@ -47,28 +46,19 @@ class RawRows(NamedTuple):
 Tables = Mapping[str, RawRows]
 
 
-class SourceLayout(ABC):
-    """A kind of source that needs no server."""
+class SourceLayout(NamedTuple):
+    """A kind of source that needs no server.
 
-    name: ClassVar[str]
-    """Name in a proof."""
+    Args:
+        name: in a proof.
+        write: (folder, tables by name, the catalog that reads them; its public tables keep their types) -> the
+            `source` of a catalog that reads them; the folder is made if it is not there.
+        fits: whether a catalog's columns mean the same there.
+    """
 
-    def fits(self, catalog: Catalog) -> bool:
-        """True if a catalog's columns mean the same there."""
-        return True
-
-    @abstractmethod
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """Write tables below a folder.
-
-        Args:
-            place: a folder; made if it is not there.
-            tables: by name.
-            catalog: that reads them; its public tables keep their types.
-
-        Returns:
-            The `source` of a catalog that reads them.
-        """
+    name: str
+    write: Callable[[Path, Tables, Catalog], dict[str, Any]]
+    fits: Callable[[Catalog], bool] = lambda _: True
 
 
 def load_tables(raw: duckdb.DuckDBPyConnection, tables: Tables) -> None:
@@ -103,14 +93,9 @@ def write_tables(place: Path, tables: Tables, ending: str = ".parquet", options:
             raw.execute(f"COPY {identifier(name)} TO {literal(str(place / name) + ending)}{options}")
 
 
-class OneFile(SourceLayout):
-    """See the module's table."""
-
-    name = "one file"
-
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        write_tables(place, tables)
-        return {"root": str(place), "tables": {name: f"{name}.parquet" for name in tables}}
+def one_file(place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+    write_tables(place, tables)
+    return {"root": str(place), "tables": {name: f"{name}.parquet" for name in tables}}
 
 
 NUMBERS = ("SMALLINT", "INTEGER", "BIGINT")
@@ -122,137 +107,96 @@ WIDER: tuple[Mapping[str, str], ...] = (
 """By file: column, or stored type -> the type that it has there; empty where the file has no such column."""
 
 
-class SeveralFiles(SourceLayout):
-    """See the module's table.
-
-    Args:
-        types: of each file, as `WIDER`.
-    """
-
-    name = "several files"
-
-    def __init__(self, types: Sequence[Mapping[str, str]] = WIDER) -> None:
-        self.types = types
-
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        public = catalog.public_tables
-        write_tables(place, {name: table for name, table in tables.items() if name in public})
-        private = {name: table for name, table in tables.items() if name not in public}
-        with scratch() as raw:
-            load_tables(raw, private)
-            for name in private:
-                (place / name).mkdir()
-                columns = stored_columns(raw, name)
-                for number, types in enumerate(self.types):
-                    ordered = columns if number % 2 == 0 else columns[::-1]
-                    stored = [(column, types.get(column, types.get(kind, kind))) for column, kind in ordered]
-                    named = ((identifier(column), kind) for column, kind in stored if kind)
-                    cast = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in named)
-                    rows = f"SELECT {cast} FROM {identifier(name)} WHERE rowid % {len(self.types)} = {number}"
-                    raw.execute(f"COPY ({rows}) TO {literal(str(place / name / f'{number}.parquet'))}")
-        files = {name: f"{name}.parquet" if name in public else f"{name}/*.parquet" for name in tables}
-        return {"root": str(place), "tables": files}
+def several_files(
+    place: Path, tables: Tables, catalog: Catalog, types: Sequence[Mapping[str, str]] = WIDER
+) -> dict[str, Any]:
+    """Rows of each private table over files of different types, `types` as `WIDER`."""
+    public = catalog.public_tables
+    write_tables(place, {name: table for name, table in tables.items() if name in public})
+    private = {name: table for name, table in tables.items() if name not in public}
+    with scratch() as raw:
+        load_tables(raw, private)
+        for name in private:
+            (place / name).mkdir()
+            columns = stored_columns(raw, name)
+            for number, file_types in enumerate(types):
+                ordered = columns if number % 2 == 0 else columns[::-1]
+                stored = [
+                    (column, file_types.get(column, file_types.get(kind, kind))) for column, kind in ordered
+                ]
+                named = ((identifier(column), kind) for column, kind in stored if kind)
+                cast = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in named)
+                rows = f"SELECT {cast} FROM {identifier(name)} WHERE rowid % {len(types)} = {number}"
+                raw.execute(f"COPY ({rows}) TO {literal(str(place / name / f'{number}.parquet'))}")
+    files = {name: f"{name}.parquet" if name in public else f"{name}/*.parquet" for name in tables}
+    return {"root": str(place), "tables": files}
 
 
 MACROS = ("abs(x) AS 0", "hash(x) AS 0", "least(a, b) AS a", "coalesce_all(a) AS NULL")
 """Functions that a database file may define under names that statements use."""
 
 
-class DatabaseFile(SourceLayout):
-    """See the module's table.
+def database_file(place: Path, tables: Tables, catalog: Catalog, collation: str = "NOCASE") -> dict[str, Any]:
+    """Tables of a DuckDB file whose texts have a collation."""
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "tables.duckdb"
+    with duckdb.connect(str(file)) as database, scratch() as raw:
+        load_tables(raw, tables)
+        for macro in MACROS:
+            database.execute(f"CREATE MACRO {macro}")
+        for name in tables:
+            rows = place / f"{name}.parquet"
+            raw.execute(f"COPY {identifier(name)} TO {literal(str(rows))}")
+            _store(database, name, stored_columns(raw, name), rows, collation, name in catalog.public_tables)
+            rows.unlink()
+    return {"kind": "duckdb", "root": str(file), "tables": {name: name for name in tables}}
 
-    Args:
-        collation: of all texts.
-    """
 
-    name = "DuckDB file"
+def _store(
+    database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], rows: Path,
+    collation: str, is_view: bool,
+) -> None:  # fmt: skip
+    """A base table whose last column is generated; of a public table a view over it."""
+    stored = f"{name} stored" if is_view else name
+    last, kind = columns[-1]
+    base_columns = [*columns[:-1], (f"{last} stored", kind)]
+    collated = {"VARCHAR": f"VARCHAR COLLATE {collation}"}
+    specs = ", ".join(f"{identifier(column)} {collated.get(kind, kind)}" for column, kind in base_columns)
+    generated = f"{identifier(last)} {kind} GENERATED ALWAYS AS ({identifier(last + ' stored')})"
+    database.execute(f"CREATE TABLE {identifier(stored)} ({specs}, {generated})")
+    database.execute(f"INSERT INTO {identifier(stored)} FROM {literal(str(rows))}")
+    if is_view:
+        names = ", ".join(identifier(column) for column, _ in columns)
+        database.execute(f"CREATE VIEW {identifier(name)} AS SELECT {names} FROM {identifier(stored)}")
 
-    def __init__(self, collation: str = "NOCASE") -> None:
-        self.collation = collation
 
-    def fits(self, catalog: Catalog) -> bool:
-        """Reports of people's devices are files."""
-        return not reported_columns(catalog)
+def csv_files(place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+    write_tables(place, tables, ".csv", " (FORMAT csv, HEADER true)")
+    return {"kind": "csv", "root": str(place), "tables": {name: f"{name}.csv" for name in tables}}
 
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        place.mkdir(parents=True, exist_ok=True)
-        file = place / "tables.duckdb"
-        with duckdb.connect(str(file)) as database, scratch() as raw:
-            load_tables(raw, tables)
-            for macro in MACROS:
-                database.execute(f"CREATE MACRO {macro}")
-            for name in tables:
-                rows = place / f"{name}.parquet"
-                raw.execute(f"COPY {identifier(name)} TO {literal(str(rows))}")
-                self._store(
-                    database, name, stored_columns(raw, name), rows, is_view=name in catalog.public_tables
+
+def folders(place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
+    """Folders that name the values of a column; NULL lies in the file beside them."""
+    named = {name: folder_column(catalog, name) for name in tables}
+    write_tables(place, {name: table for name, table in tables.items() if not named[name]})
+    partitioned = {name: column for name, column in named.items() if column}
+    with scratch() as raw:
+        load_tables(raw, {name: tables[name] for name in partitioned})
+        for name, column in partitioned.items():
+            text = f"CAST({identifier(column)} AS VARCHAR)"
+            distinct = raw.execute(f"SELECT DISTINCT {text} FROM {identifier(name)} ORDER BY 1")
+            for value in {None, *(row[0] for row in distinct.fetchall())}:
+                folder = place / name / ("" if value is None else f"{column}={quote(value, safe='')}")
+                folder.mkdir(parents=True, exist_ok=True)
+                rows = f"SELECT * EXCLUDE ({identifier(column)}) FROM {identifier(name)}"
+                same, target = (
+                    "IS NULL" if value is None else f"= {literal(value)}",
+                    folder / "rows.parquet",
                 )
-                rows.unlink()
-        return {"kind": "duckdb", "root": str(file), "tables": {name: name for name in tables}}
-
-    def _store(
-        self, database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], rows: Path,
-        *, is_view: bool,
-    ) -> None:  # fmt: skip
-        """A base table whose last column is generated; of a public table a view over it."""
-        stored = f"{name} stored" if is_view else name
-        last, kind = columns[-1]
-        base_columns = [*columns[:-1], (f"{last} stored", kind)]
-        collated = {"VARCHAR": f"VARCHAR COLLATE {self.collation}"}
-        specs = ", ".join(f"{identifier(column)} {collated.get(kind, kind)}" for column, kind in base_columns)
-        generated = f"{identifier(last)} {kind} GENERATED ALWAYS AS ({identifier(last + ' stored')})"
-        database.execute(f"CREATE TABLE {identifier(stored)} ({specs}, {generated})")
-        database.execute(f"INSERT INTO {identifier(stored)} FROM {literal(str(rows))}")
-        if is_view:
-            names = ", ".join(identifier(column) for column, _ in columns)
-            database.execute(f"CREATE VIEW {identifier(name)} AS SELECT {names} FROM {identifier(stored)}")
-
-
-class CsvFiles(SourceLayout):
-    """See the module's table."""
-
-    name = "CSV"
-
-    def fits(self, catalog: Catalog) -> bool:
-        """Expressions, axes over public tables and keys without a declared type see other types than in Parquet."""
-        return catalog.raw_source().kind.name == "csv"
-
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        write_tables(place, tables, ".csv", " (FORMAT csv, HEADER true)")
-        return {"kind": "csv", "root": str(place), "tables": {name: f"{name}.csv" for name in tables}}
-
-
-class Folders(SourceLayout):
-    """See the module's table."""
-
-    name = "folders"
-
-    def fits(self, catalog: Catalog) -> bool:
-        """True where some table has a column that folders can name."""
-        return any(folder_column(catalog, name) for name in catalog.tables)
-
-    def write(self, place: Path, tables: Tables, catalog: Catalog) -> dict[str, Any]:
-        """See `SourceLayout`: NULL lies in the file beside the folders."""
-        named = {name: folder_column(catalog, name) for name in tables}
-        write_tables(place, {name: table for name, table in tables.items() if not named[name]})
-        partitioned = {name: column for name, column in named.items() if column}
-        with scratch() as raw:
-            load_tables(raw, {name: tables[name] for name in partitioned})
-            for name, column in partitioned.items():
-                text = f"CAST({identifier(column)} AS VARCHAR)"
-                distinct = raw.execute(f"SELECT DISTINCT {text} FROM {identifier(name)} ORDER BY 1")
-                for value in {None, *(row[0] for row in distinct.fetchall())}:
-                    folder = place / name / ("" if value is None else f"{column}={quote(value, safe='')}")
-                    folder.mkdir(parents=True, exist_ok=True)
-                    rows = f"SELECT * EXCLUDE ({identifier(column)}) FROM {identifier(name)}"
-                    same, target = (
-                        "IS NULL" if value is None else f"= {literal(value)}",
-                        folder / "rows.parquet",
-                    )
-                    raw.execute(f"COPY ({rows} WHERE {text} {same}) TO {literal(str(target))}")
-        files = {name: f"{name}{'/**/*' if name in partitioned else ''}.parquet" for name in tables}
-        hive = {name: (column,) for name, column in partitioned.items()}
-        return {"root": str(place), "tables": files, "hive": hive}
+                raw.execute(f"COPY ({rows} WHERE {text} {same}) TO {literal(str(target))}")
+    files = {name: f"{name}{'/**/*' if name in partitioned else ''}.parquet" for name in tables}
+    hive = {name: (column,) for name, column in partitioned.items()}
+    return {"root": str(place), "tables": files, "hive": hive}
 
 
 def folder_column(catalog: Catalog, name: str) -> str:
@@ -267,5 +211,16 @@ def folder_column(catalog: Catalog, name: str) -> str:
 
 
 FOLDER_TYPES = ("string", "int", "date")
-LAYOUTS: tuple[SourceLayout, ...] = (OneFile(), SeveralFiles(), DatabaseFile(), CsvFiles(), Folders())
+ONE_FILE = SourceLayout("one file", one_file)
+LAYOUTS = (
+    ONE_FILE,
+    SourceLayout("several files", several_files),
+    # reports of people's devices are files
+    SourceLayout("DuckDB file", database_file, lambda catalog: not reported_columns(catalog)),
+    # expressions, axes over public tables and keys without a declared type see other types than in Parquet
+    SourceLayout("CSV", csv_files, lambda catalog: catalog.raw_source().kind.name == "csv"),
+    SourceLayout(
+        "folders", folders, lambda catalog: any(folder_column(catalog, name) for name in catalog.tables)
+    ),
+)
 """In the order in which a proof takes them."""

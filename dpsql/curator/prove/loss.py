@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget.curve import CHANCES, SLACK, is_priced
-from dpsql.central.key_plans import KeyRound
+from dpsql.central.plan import KeyRound
 from dpsql.central.selection import Key
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.noise import ExactNoise, KeyNames, LeafNoise, Noise, insecure_test_entropy, noised
@@ -68,11 +68,6 @@ class Law(NamedTuple):
     bounds: tuple[int, ...] = ()
     tree: TreeNoise | None = None
     leaves: int = 0
-
-    def is_like(self, other: Law) -> bool:
-        """True if both ask for the same noise."""
-        scales = self.where == other.where and self[2:] == other[2:]
-        return scales and np.array_equal(self.units, other.units)
 
 
 class Meeting(NamedTuple):
@@ -231,7 +226,9 @@ class NoiseReplay(LossNoise):
         if len(self.exact) == len(self.meetings):
             raise Distinguished(f"only the right side draws in {law.where}")
         meeting = self.meetings[len(self.exact)]
-        if not meeting.law.is_like(law) or meeting.exact.size != covered.size:
+        same = meeting.law.where == law.where and meeting.law[2:] == law[2:]
+        same = same and np.array_equal(meeting.law.units, law.units)
+        if not same or meeting.exact.size != covered.size:
             raise Distinguished(f"{meeting.law.where} and {law.where} ask for different draws")
         self.exact.append(_flat(covered))
         return meeting.noisy.copy()

@@ -41,12 +41,12 @@ from dpsql.catalog.source import Source
 from dpsql.central.axes import open_public
 from dpsql.central.bounding import DrawnRelease, reach
 from dpsql.central.central import publish_release, undrawn
-from dpsql.central.key_plans import SURE, key_plans
+from dpsql.central.plan import SURE, key_plans
 from dpsql.curator.prove.layouts import RawRows, SourceLayout
 from dpsql.curator.prove.loss import Distinguished, Loss, LossNoise, RecordedPair, record_pair, slot_loss
 from dpsql.ledger.store import ledger_entries
 from dpsql.local.mechanisms.channel import channel_of
-from dpsql.local.reported import ReportProvenance, write_items
+from dpsql.local.survey import ReportProvenance, write_items
 from dpsql.noise import insecure_test_entropy
 from dpsql.row_expressions import identifier
 from dpsql.row_expressions.expression import row_expression
@@ -113,7 +113,7 @@ def measure_pair(left: NeighbourSide, right: NeighbourSide, seed: int) -> Measur
     (ledger_entry,) = ledger_entries(ledger_path(left.catalog))
     spent = tuple((line.purpose, line.amount) for line in ledger_entry.spend_lines())
     if releases:  # what was drawn may have other parts than what was planned before keys were found
-        spent = tuple((line.purpose, line.charge) for line in releases[0].plan.lines)
+        spent = tuple((line.purpose, line.amount) for line in releases[0].plan.lines)
     charged, delta = Fraction(ledger_entry.cost), Fraction(ledger_entry.key_cost)
     rounds = sum((line.amount for line in ledger_entry.spend_lines() if line.delta), Fraction(0))
     moves = NEIGHBOURS[left.catalog.privacy.neighbours].moves

@@ -369,7 +369,7 @@ def collection_plan(
     REPORTS with --after, asks the others.
     """
     if column is not None:
-        from dpsql.local.reported import write_reported_plan
+        from dpsql.local.survey import write_reported_plan
 
         write_reported_plan(catalog, column, output)
         value = {"plan": str(output), "column": column}
@@ -474,7 +474,7 @@ def collect(
             raise InterfaceError(
                 "publish joins stored reports from a file", hint="name files without --engine"
             )
-        from dpsql.local.reported import store_reports
+        from dpsql.local.survey import store_reports
 
         people, rejected = store_reports(plan, column, [Path(spool) for spool in reports], output)
         lines = [f"wrote {output}: reports of {people} people about {column}"]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.curator.design.text import view_lines
+from dpsql.curator.design.axes import view_lines
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import aligned
 from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells

@@ -16,7 +16,7 @@ from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
 from dpsql.progress import silent
 
 if TYPE_CHECKING:
-    from dpsql.central.key_plans import KeyForecast
+    from dpsql.central.plan import KeyForecast
     from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.forecast import (
         DominatedMechanism,

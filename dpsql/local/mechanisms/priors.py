@@ -31,17 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.local.mechanisms.blue import (
-    ShareEstimate,
-    System,
-    ViewReports,
-    cell_design,
-    constrained_inverse,
-    range_workload,
-    simplex_fit,
-    solve,
-    system,
-)
+from dpsql.local.mechanisms import blue
 from dpsql.local.oracles.oracle import FloatArray
 
 SOFT = 1e-2
@@ -60,7 +50,7 @@ def difference(size: int, order: int, smooth: int) -> FloatArray:
     return np.asarray(np.hstack([inner, np.zeros((inner.shape[0], size - smooth))]), dtype=np.float64)
 
 
-def misfit(equations: System, logs: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+def misfit(equations: blue.System, logs: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """Value, slope and Gauss-Newton curvature of the least squares at softmax(logs), up to a constant."""
     shares = softmax(logs)
     push = equations.precision @ shares
@@ -86,7 +76,7 @@ _Around = tuple[FloatArray, FloatArray, FloatArray]
 """Slope and curvature of a fit, and the slope of the smooth part's penalty."""
 
 
-def spiky_smooth(equations: System, prior: Penalty, smooth: int, start: FloatArray) -> FloatArray:
+def spiky_smooth(equations: blue.System, prior: Penalty, smooth: int, start: FloatArray) -> FloatArray:
     """Fit log shares as a smooth part plus spikes, by Gauss-Newton steps with Levenberg damping.
 
     Args:
@@ -120,7 +110,7 @@ def spiky_smooth(equations: System, prior: Penalty, smooth: int, start: FloatArr
 
 
 def _look(
-    equations: System, prior: Penalty, stiff: FloatArray, even: FloatArray, tall: FloatArray
+    equations: blue.System, prior: Penalty, stiff: FloatArray, even: FloatArray, tall: FloatArray
 ) -> tuple[FloatArray, float, _Around]:
     """The smooth part without its mean, and the value of the fit and what it looks like there."""
     even = even - even.mean()
@@ -175,15 +165,15 @@ def halvings(size: int, smooth: int) -> tuple[FloatArray, FloatArray]:
             continue
         middle = (low + high) // 2
         halves = [(low, middle), (middle, high)]
-        (mean,) = cell_design([low, high], size) / (high - low)
+        (mean,) = blue.cell_design([low, high], size) / (high - low)
         for start, end in halves:
-            differences.append(cell_design([start, end], size)[0] / (end - start) - mean)
+            differences.append(blue.cell_design([start, end], size)[0] / (end - start) - mean)
             means.append(mean)
         intervals += halves
     return np.reshape(differences, (-1, size)), np.reshape(means, (-1, size))
 
 
-def split_fit(equations: System, smooth: int, start: FloatArray) -> FloatArray:
+def split_fit(equations: blue.System, smooth: int, start: FloatArray) -> FloatArray:
     """Fit shares under the prior that a half's mean share differs from its interval's by about as much as that is.
 
     Nothing need be smooth; but what little an interval holds bounds each of its leaves, so that empty stretches stay
@@ -199,7 +189,7 @@ def split_fit(equations: System, smooth: int, start: FloatArray) -> FloatArray:
     for _ in range(SPLIT_STEPS):
         deviation = SPLIT * np.maximum(means @ shares, SPLIT_LEAST / start.size)
         rows = differences / deviation[:, None]
-        shares = simplex_fit(equations.precision + rows.T @ rows, equations.pull)
+        shares = blue.simplex_fit(equations.precision + rows.T @ rows, equations.pull)
     return shares
 
 
@@ -254,8 +244,8 @@ class Stack(NamedTuple):
 
     shares: FloatArray
     weights: FloatArray
-    unbiased: ShareEstimate
-    equations: System
+    unbiased: blue.ShareEstimate
+    equations: blue.System
 
 
 def penalties(leaves: int) -> list[Penalty]:
@@ -275,7 +265,7 @@ def spiky_priors(leaves: int) -> list[Penalty]:
     return [Penalty(3, w * grain, spike=spike) for w, spike in ((1e6, 1.0), (1e6, 3.0), (1e8, 1.5))]
 
 
-def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArray) -> FloatArray:
+def log_smooth(equations: blue.System, penalty: Penalty, smooth: int, start: FloatArray) -> FloatArray:
     """Fit log shares under one prior by Gauss-Newton steps with Levenberg damping and a gradient test.
 
     Args:
@@ -315,7 +305,7 @@ def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArr
 
 
 def _objective(
-    equations: System, penalty: Penalty, rough: FloatArray, logs: FloatArray
+    equations: blue.System, penalty: Penalty, rough: FloatArray, logs: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Value, gradient and Gauss-Newton curvature of the penalised fit."""
     value, slope, curve = misfit(equations, logs)
@@ -327,9 +317,9 @@ def _objective(
     return value, slope, curve
 
 
-def candidates(equations: System, smooth: int) -> FloatArray:
+def candidates(equations: blue.System, smooth: int) -> FloatArray:
     """All candidates' shares, one a row: the simplex fit, then one per prior: smooth, with spikes, splits."""
-    plain = simplex_fit(equations.precision, equations.pull)
+    plain = blue.simplex_fit(equations.precision, equations.pull)
     mixed = 0.9 * plain + 0.1 / plain.size
     start = np.log(mixed)
     fits = [log_smooth(equations, penalty, smooth, start) for penalty in penalties(smooth)]
@@ -337,7 +327,7 @@ def candidates(equations: System, smooth: int) -> FloatArray:
     return np.array([plain, *map(softmax, fits), split_fit(equations, smooth, mixed)])
 
 
-def stack(folds: Sequence[Sequence[ViewReports]], smooth: int) -> Stack:
+def stack(folds: Sequence[Sequence[blue.ViewReports]], smooth: int) -> Stack:
     """Estimate one axis from folds of people.
 
     Args:
@@ -350,12 +340,12 @@ def stack(folds: Sequence[Sequence[ViewReports]], smooth: int) -> Stack:
     pooled_groups = pooled(folds)
     leaves = pooled_groups[0].design.shape[1]
     uniform = np.full(leaves, 1 / leaves)
-    first = system(pooled_groups, uniform, tilted=False)
-    guess = simplex_fit(first.precision, first.pull)
-    systems = [system(groups, guess, tilted=False) for groups in folds]
+    first = blue.system(pooled_groups, uniform, tilted=False)
+    guess = blue.simplex_fit(first.precision, first.pull)
+    systems = [blue.system(groups, guess, tilted=False) for groups in folds]
     total = _sum(systems)
-    weights = mix(systems, range_workload(leaves), smooth)
-    return Stack(weights @ candidates(total, smooth), weights, solve(first), total)
+    weights = mix(systems, blue.range_workload(leaves), smooth)
+    return Stack(weights @ candidates(total, smooth), weights, blue.solve(first), total)
 
 
 class Refits(NamedTuple):
@@ -391,7 +381,9 @@ def stack_errors(fit: Stack, unbiased: FloatArray, smooth: int, rng: np.random.G
     total, shift = np.zeros((leaves, leaves)), np.zeros(leaves)
     for _ in range(REPEATS):
         pull = fit.equations.precision @ fit.shares + root @ rng.standard_normal(size)
-        off = (fit.weights @ candidates(System(fit.equations.precision, pull), smooth) - fit.shares)[:leaves]
+        off = (fit.weights @ candidates(blue.System(fit.equations.precision, pull), smooth) - fit.shares)[
+            :leaves
+        ]
         total, shift = total + np.outer(off, off) / REPEATS, shift + off / REPEATS
     return with_hidden(total, unbiased)._replace(shift=shift)
 
@@ -412,14 +404,14 @@ def with_hidden(redrawn: FloatArray, unbiased: FloatArray) -> Refits:
         >>> held.small, held.large, with_hidden(np.eye(2), np.eye(2)).large
         (0.1, 0.3, 0.0)
     """
-    ranges = range_workload(len(unbiased))
+    ranges = blue.range_workload(len(unbiased))
     level = float((redrawn * ranges).sum() / max(float((unbiased * ranges).sum()), 1e-300))
     small, large = (hidden * max(1 - level / seen, 0.0) for hidden, seen in zip(HIDDEN, SEEN, strict=True))
     scattered = max(1 - ROUGH * level, 0.0) * (redrawn + level * unbiased) / 2
     return Refits(np.asarray(scattered), small, large)
 
 
-def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArray:
+def mix(parts: Sequence[blue.System], workload: FloatArray, smooth: int) -> FloatArray:
     """Convex weights of the candidates, by folds of people held out.
 
     Args:
@@ -436,18 +428,20 @@ def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArra
     at those of `USUAL`.
     """
     total, leaves = _sum(parts), workload.shape[0]
-    noise = float(np.sum(workload * constrained_inverse(total.precision)))
+    noise = float(np.sum(workload * blue.constrained_inverse(total.precision)))
     rows = 1 + len(penalties(smooth)) + len(spiky_priors(smooth)) + 1
     inner, cross = np.zeros((rows, rows)), np.zeros(rows)
     for fold in parts:
-        fits = candidates(System(total.precision - fold.precision, total.pull - fold.pull), smooth)
+        fits = candidates(blue.System(total.precision - fold.precision, total.pull - fold.pull), smooth)
         norm = workload / noise + TRUST / leaves * fold.precision
         inner = inner + fits @ norm @ fits.T
-        cross = cross + fits @ norm @ solve(fold).shares  # splits that the fold cannot see are even
-    return simplex_fit(inner + PULL * np.eye(rows), cross + PULL * np.isin(range(rows), USUAL) / len(USUAL))
+        cross = cross + fits @ norm @ blue.solve(fold).shares  # splits that the fold cannot see are even
+    return blue.simplex_fit(
+        inner + PULL * np.eye(rows), cross + PULL * np.isin(range(rows), USUAL) / len(USUAL)
+    )
 
 
-def pooled(folds: Sequence[Sequence[ViewReports]]) -> list[ViewReports]:
+def pooled(folds: Sequence[Sequence[blue.ViewReports]]) -> list[blue.ViewReports]:
     """Put the folds of people together."""
     groups = []
     for same in zip(*folds, strict=True):
@@ -457,8 +451,8 @@ def pooled(folds: Sequence[Sequence[ViewReports]]) -> list[ViewReports]:
     return groups
 
 
-def _sum(systems: Sequence[System]) -> System:
-    return System(
+def _sum(systems: Sequence[blue.System]) -> blue.System:
+    return blue.System(
         np.asarray(sum(equations.precision for equations in systems)),
         np.asarray(sum(equations.pull for equations in systems)),
     )

@@ -39,7 +39,6 @@ from dpsql.client.oracles import varint
 from dpsql.errors import InternalError
 from dpsql.local.oracles.oracle import (
     OTHER,
-    BitOracle,
     Bytes,
     Checked,
     FloatArray,
@@ -122,7 +121,7 @@ SEED = 2
 """Bytes of a seed."""
 
 
-class LocalHashingAggregator(BitOracle):
+class LocalHashingAggregator(Oracle):
     """A seed and one of `extra` buckets.
 
     Example:
@@ -207,7 +206,7 @@ CHUNK = 252
 """Rows added in single bytes before they could overflow."""
 
 
-class UnaryEncodingAggregator(BitOracle):
+class UnaryEncodingAggregator(Oracle):
     """A bit per item.
 
     Example:
@@ -234,9 +233,9 @@ class UnaryEncodingAggregator(BitOracle):
     def check(self, payloads: Bytes) -> Checked:
         """As many bytes as the items take, padded with zero bits."""
         if payloads.shape[1] != self.apart:
-            return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+            return (np.zeros(len(payloads), dtype=bool), "payload length")
         spare = 8 * self.apart - self.domain
-        return Checked((payloads[:, -1] & ((1 << spare) - 1)) == 0, "padding bits")
+        return ((payloads[:, -1] & ((1 << spare) - 1)) == 0, "padding bits")
 
     def count(self, payloads: Bytes) -> IntArray:
         """Ones per item; chunks are summed in bytes, which is eight times less to move."""

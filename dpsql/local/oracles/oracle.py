@@ -10,8 +10,8 @@
 
 Covariances of two items are -lambda_i lambda_j / (n (p - q)^2) for GRR and -f_i f_j / n for OUE, n reports.
 
-Reports of every `Oracle` support the own item with probability p and any other with q; those of a `BitOracle` each
-item independently of the others. Payloads of one number, of a cell that the report names, are in LEB128.
+Reports of every `Oracle` support the own item with probability p and any other with q, each item independently of the
+others unless the oracle says otherwise. Payloads of one number, of a cell that the report names, are in LEB128.
 
 **Source**: docs/method/local.md, "Oracles".
 """
@@ -50,18 +50,16 @@ class Structure(NamedTuple):
         return np.asarray((left * self.diagonal) @ right.T - np.outer(left @ self.tilt, right @ self.tilt))
 
 
-class Checked(NamedTuple):
-    """Mask of valid payloads, and the faults of the others."""
-
-    sound: NDArray[np.bool_]
-    reason: str
+Checked = tuple[NDArray[np.bool_], str]
+"""Mask of valid payloads, and the faults of the others."""
 
 
 @dataclass(frozen=True)
 class Oracle(ABC):
     """One randomizer over a number of items, as whoever collects its reports sees it.
 
-    Unless it says otherwise a report is one number, and its tally counts each.
+    Unless it says otherwise a report is one number, its tally counts each, and it supports items independently, by a
+    bit for each or by a seed.
 
     Args:
         domain: number of items.
@@ -77,7 +75,7 @@ class Oracle(ABC):
     extra: int = 0
     name: ClassVar[str]
     """What plans and reports call it."""
-    tilted: ClassVar[bool]
+    tilted: ClassVar[bool] = True
     """True if the tilt matters under "shares sum to 1"; else it lies along the constraint and drops out."""
 
     @classmethod
@@ -86,9 +84,13 @@ class Oracle(ABC):
         """The oracle for a plan's view with these items; None if it is none for that."""
 
     @property
-    @abstractmethod
     def cost(self) -> Fraction:
-        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
+        """Variance of one report's share of an item that nobody has; what is offered is compared by it.
+
+        v(eps) = 4 e^eps / (e^eps - 1)^2, whatever the number of items; rounding of buckets is never far.
+        """
+        ratio = Fraction(self.own, OTHER)
+        return 4 * ratio / (ratio - 1) ** 2
 
     @property
     @abstractmethod
@@ -121,23 +123,33 @@ class Oracle(ABC):
         return self.p - self.q
 
     @property
-    @abstractmethod
     def slope(self) -> float:
         """By how much the variances of two items differ, per difference of their shares, times reports."""
+        return (1 - 2 * self.q) / self.gap
 
     @property
-    @abstractmethod
     def item_noise(self) -> float:
-        """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly."""
+        """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly:
 
-    @abstractmethod
+        (q (1 - q) + (p (1 - p) - q (1 - q)) / D) / (p - q)^2.
+        """
+        p, q = self.p, self.q
+        excess = p * (1 - p) - q * (1 - q)
+        return (q * (1 - q) + excess / self.domain) / (p - q) ** 2
+
     def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
         """Exact covariance of the estimated shares, times the number of reports.
+
+        The diagonal is lambda (1 - lambda) / (p - q)^2 + f^2 and the tilt f. lambda (1 - lambda) + f^2 (p - q)^2 is
+        linear in f, so cells of several items add up without knowing each one.
 
         Args:
             shares: true (or plugged-in) shares of cells.
             fan: how many items each cell adds up.
         """
+        gap = self.gap
+        diagonal = fan * self.q * (1 - self.q) / gap**2 + shares * (1 - 2 * self.q) / gap
+        return Structure(np.asarray(diagonal), shares)
 
     def plugged(self, cells: FloatArray) -> FloatArray:
         """Estimated shares of cells made fit for `structure`: cut to 0 .. 1."""
@@ -147,15 +159,23 @@ class Oracle(ABC):
         """Expected support of one report by shares of items, lambda, shape (width,)."""
         return self.q + self.gap * shares
 
-    @abstractmethod
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """Most that one report more moves the sum of any leaves, times the number of reports.
+
+        A report may support any items at once: the sum over cells of what each may add at most.
 
         Args:
             gain: leaves moved by each cell's share, shape (leaves, cells).
             shares: the estimated shares of the cells, which the report dilutes.
             fan: how many items each cell adds up.
         """
+        gap, fan = self.gap, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
+        weight_of_one, weight_of_zero = fan * (1 - self.q) / gap, fan * self.q / gap
+        up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
+        baseline = float(np.abs(gain @ shares).sum())
+        return baseline + float(
+            max(up @ weight_of_one + down @ weight_of_zero, down @ weight_of_one + up @ weight_of_zero)
+        )
 
     def check(self, payloads: Bytes) -> Checked:
         """Mask of payloads of one length that the oracle can give: a number below the width."""
@@ -255,11 +275,11 @@ LONGEST = 4
 def check_numbers(payloads: Bytes, limit: int, start: int = 0) -> Checked:
     """Mask of payloads that hold, after `start` bytes, a number below `limit` in its shortest form."""
     if not start < payloads.shape[1] <= start + LONGEST:
-        return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+        return (np.zeros(len(payloads), dtype=bool), "payload length")
     number = payloads[:, start:]
     shaped = (number[:, -1] < 128) & (number[:, :-1] >= 128).all(axis=1)
     shortest = (number[:, -1] > 0) | (number.shape[1] == 1)
-    return Checked(shaped & shortest & (varints(number) < limit), "value out of range")
+    return (shaped & shortest & (varints(number) < limit), "value out of range")
 
 
 def varints(number: Bytes) -> IntArray:
@@ -278,46 +298,3 @@ def numbers_of(payloads: Sequence[bytes], start: int = 0) -> IntArray:
 def farthest(moves: FloatArray) -> float:
     """Largest sum of moves of one sign within a column: the set of leaves that one named cell moves most."""
     return float(max(np.maximum(moves, 0).sum(axis=0).max(), np.maximum(-moves, 0).sum(axis=0).max()))
-
-
-class BitOracle(Oracle):
-    """An oracle whose reports support items independently: by a bit for each, or by a seed."""
-
-    tilted: ClassVar[bool] = True
-
-    @property
-    def cost(self) -> Fraction:
-        """v(eps) = 4 e^eps / (e^eps - 1)^2, whatever the number of items; rounding of buckets is never far."""
-        ratio = Fraction(self.own, OTHER)
-        return 4 * ratio / (ratio - 1) ** 2
-
-    @property
-    def slope(self) -> float:
-        """(1 - 2q) / (p - q)."""
-        return (1 - 2 * self.q) / self.gap
-
-    @property
-    def item_noise(self) -> float:
-        """(q (1 - q) + (p (1 - p) - q (1 - q)) / D) / (p - q)^2."""
-        p, q = self.p, self.q
-        excess = p * (1 - p) - q * (1 - q)
-        return (q * (1 - q) + excess / self.domain) / (p - q) ** 2
-
-    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        """lambda (1 - lambda) / (p - q)^2 + f^2, and f.
-
-        lambda (1 - lambda) + f^2 (p - q)^2 is linear in f, so cells of several items add up without knowing each one.
-        """
-        gap = self.gap
-        diagonal = fan * self.q * (1 - self.q) / gap**2 + shares * (1 - 2 * self.q) / gap
-        return Structure(np.asarray(diagonal), shares)
-
-    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        """A report may support any items at once: the sum over cells of what each may add at most."""
-        gap, fan = self.gap, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
-        weight_of_one, weight_of_zero = fan * (1 - self.q) / gap, fan * self.q / gap
-        up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
-        baseline = float(np.abs(gain @ shares).sum())
-        return baseline + float(
-            max(up @ weight_of_one + down @ weight_of_zero, down @ weight_of_one + up @ weight_of_zero)
-        )

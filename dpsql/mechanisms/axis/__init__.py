@@ -1,7 +1,7 @@
 """Strategies of one axis: one module for each, and the choice among them.
 
-Read in this order: `matrices.strategy` (integer rows with a solver), `strategy` (the problem of an axis), `leaves` (the
-simplest strategy), then the lists here: all that there are, and which one an axis gets.
+Read in this order: `matrices.strategy` (integer rows with a solver), `mechanisms.offers` (the problem of an axis),
+`leaves` (the simplest strategy), then the lists here: all that there are, and which one an axis gets.
 
 Both lists are closed: a mechanism without its proof in this project has no place in them. An axis gets what the
 catalog names, or the strategy with the least exact expected error. One that stands alone in its views is asked for
@@ -20,12 +20,21 @@ from typing import Any
 
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.strategy import Strategy
-from dpsql.mechanisms.axis import dense, joint_tree, leaves, optimised_tree, sine, tents, tree
-from dpsql.mechanisms.axis.dense import DENSE_SCALE, ZERO_SUM, dense_rows, zero_sum_rows
+from dpsql.mechanisms.axis import dense, joint_tree, leaves, optimised_tree, tents, tree
+from dpsql.mechanisms.axis.dense import (
+    DENSE_SCALE,
+    SINE_SCALE,
+    ZERO_SUM,
+    dense_rows,
+    sine_strategy,
+    zero_sum_rows,
+)
 from dpsql.mechanisms.axis.joint_tree import joint_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.sine import SINE_SCALE, sine_strategy
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.axis.tents import interval_strategy
+from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import (
     AxisChoice,
     AxisMechanism,
     AxisProblem,
@@ -34,15 +43,12 @@ from dpsql.mechanisms.axis.strategy import (
     Proposal,
     Word,
     alone,
+    least,
 )
-from dpsql.mechanisms.axis.tents import interval_strategy
-from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import least
 from dpsql.tree import Workload
 
 MECHANISMS: tuple[AxisMechanism, ...] = (
-    leaves, tents, dense, sine, joint_tree, tree, optimised_tree,
+    leaves, tents, dense, joint_tree, tree, optimised_tree,
 )  # fmt: skip
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {

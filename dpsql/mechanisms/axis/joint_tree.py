@@ -26,9 +26,16 @@ from dpsql.errors import InternalError
 from dpsql.matrices import mean_variance
 from dpsql.matrices.strategy import LevelShares, Strategy, rows_of_ones
 from dpsql.matrices.tree import LevelMoments, LevelVariance, level_moments, level_weights
-from dpsql.mechanisms.axis.strategy import FEWEST_LEAVES, AxisProblem, NamedAxisMechanism, Proposal, candidate
 from dpsql.mechanisms.distribution import LAPLACE
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import (
+    FEWEST_LEAVES,
+    AxisProblem,
+    NamedAxisMechanism,
+    Offer,
+    Proposal,
+    Refusal,
+    candidate,
+)
 
 TOTAL = 1 << 12
 COARSE = 0.1

@@ -9,16 +9,16 @@ import numpy as np
 
 from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.strategy import Strategy, rows_of_ones
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.offers import (
     AxisChoice,
     AxisProblem,
     NamedAxisMechanism,
+    Offer,
     Proposal,
     Word,
     alone,
     candidate,
 )
-from dpsql.mechanisms.offers import Offer
 
 
 @lru_cache(maxsize=16)

@@ -20,7 +20,6 @@ from math import sqrt
 import numpy as np
 
 from dpsql.mechanisms.axis import dense
-from dpsql.mechanisms.axis.strategy import AxisProblem, Candidate, NamedAxisMechanism, Proposal, candidate
 from dpsql.mechanisms.axis.tree import (
     LEAF_SHARE,
     LOG_ARITIES,
@@ -33,7 +32,15 @@ from dpsql.mechanisms.axis.tree import (
 )
 from dpsql.mechanisms.axis.tree_loss import Objective, range_loss
 from dpsql.mechanisms.distribution import LAPLACE, LAWS, NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import (
+    AxisCandidate,
+    AxisProblem,
+    NamedAxisMechanism,
+    Offer,
+    Proposal,
+    Refusal,
+    candidate,
+)
 from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
 
 _FAR = 30.0  # logits beyond this round to a budget of 0 or 1
@@ -220,7 +227,7 @@ def _log_offers(name: str, question: AxisProblem, log: Workload) -> Iterator[Pro
 
 
 @lru_cache(maxsize=128)  # views ask for one axis at several grains, which change nothing here
-def _over_all_ranges(leaves: int, norm: int, total_share: float) -> Candidate:
+def _over_all_ranges(leaves: int, norm: int, total_share: float) -> AxisCandidate:
     question = AxisProblem(leaves, LAWS[norm], None, total_share, scale=1)
     return _searched(question, _even_trees(question), 120, 3)
 
@@ -240,7 +247,7 @@ def _log_trees(question: AxisProblem) -> dict[str, Tree]:
     return trees | {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
 
 
-def _searched(question: AxisProblem, trees: Mapping[str, Tree], steps: int, tries: int) -> Candidate:
+def _searched(question: AxisProblem, trees: Mapping[str, Tree], steps: int, tries: int) -> AxisCandidate:
     searched = {
         words: optimise_nodes(tree, question.law, question.whole, question.workload, steps, tries)
         for words, tree in trees.items()

@@ -26,21 +26,23 @@ import numpy.typing as npt
 from dpsql.errors import CatalogError, InterfaceError
 from dpsql.matrices.intervals import IntervalVariance, interval_rows
 from dpsql.matrices.strategy import SparseRows, Strategy
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.axis.tree import LONG, LONG_LOG, TENT_LEAVES
+from dpsql.mechanisms.distribution import LAPLACE
+from dpsql.mechanisms.offers import (
     FEWEST_LEAVES,
+    AxisCandidate,
     AxisChoice,
     AxisProblem,
-    Candidate,
     NamedAxisMechanism,
+    Offer,
     Proposal,
+    Refusal,
     Word,
     alone,
     best,
     candidate,
+    least,
 )
-from dpsql.mechanisms.axis.tree import LONG, LONG_LOG, TENT_LEAVES
-from dpsql.mechanisms.distribution import LAPLACE
-from dpsql.mechanisms.offers import Offer, Refusal, least
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -260,7 +262,7 @@ def offers(question: AxisProblem) -> Iterator[Proposal]:
         yield Offer(half, 0.0, lambda: best(candidate(strategy, half, question) for strategy in halves))
 
 
-def _search(question: AxisProblem) -> Candidate:
+def _search(question: AxisProblem) -> AxisCandidate:
     """The best levels at the middle width, the best width, then extra rows."""
     tried: dict[tuple[tuple[int, ...], bool, float], float] = {}
     n, work, reach = question.leaves, question.workload, question.reach
@@ -290,7 +292,7 @@ def _search(question: AxisProblem) -> Candidate:
     name = f"{'graded ' if graded else ''}tents of half-width {', '.join(map(str, widths))}"
     # Made again: strategies of all that was tried would not fit memory on a long axis.
     strategy = tents(n, widths, root=share, graded=graded)
-    return Candidate(strategy, tried[widths, graded, share], name + (", root" if share else ""))
+    return AxisCandidate(strategy, tried[widths, graded, share], name + (", root" if share else ""))
 
 
 def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:

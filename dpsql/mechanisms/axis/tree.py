@@ -37,20 +37,21 @@ from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.strategy import Strategy, integer_root, rows_of_ones
 from dpsql.matrices.tree import TreeVariance
 from dpsql.mechanisms.axis.dense import reaches
-from dpsql.mechanisms.axis.strategy import (
+from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import (
     FEWEST_LEAVES,
+    AxisCandidate,
     AxisChoice,
     AxisProblem,
-    Candidate,
     NamedAxisMechanism,
+    Offer,
     Proposal,
+    Refusal,
     Word,
     alone,
     best,
     candidate,
 )
-from dpsql.mechanisms.distribution import LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import (
     FloatArray,
     IntArray,
@@ -287,14 +288,14 @@ def named(question: AxisProblem, word: Word) -> AxisChoice:
     return AxisChoice(winner.strategy, winner.name, winner.error)
 
 
-def on_trees(question: AxisProblem, trees: Iterable[tuple[int, Tree]], words: str) -> Iterator[Candidate]:
+def on_trees(question: AxisProblem, trees: Iterable[tuple[int, Tree]], words: str) -> Iterator[AxisCandidate]:
     """The seed's mechanism on trees of several arities, one at a time; `words` takes the arity."""
     for k, tree in trees:
         strategy = lue_dptree(tree, question.workload, law=question.law, whole=question.whole)
         yield candidate(strategy, words.format(k), question)
 
 
-def even_trees(question: AxisProblem) -> Iterator[Candidate]:
+def even_trees(question: AxisProblem) -> Iterator[AxisCandidate]:
     """The same on even trees of the arities that are tried."""
     trees = ((k, kary_tree(question.leaves, k)) for k in arities(question))
     return on_trees(question, trees, "LUE-DPTree k={}")

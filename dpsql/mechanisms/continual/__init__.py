@@ -11,7 +11,7 @@ from typing import Any
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.continual import prefixes, spectral, time_tree
-from dpsql.mechanisms.continual.time_strategy import Choose, StreamProblem, TimeChoice, TimeStrategy
+from dpsql.mechanisms.continual.time_tree import Choose, StreamProblem, TimeChoice, TimeStrategy
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Mechanism, least
 
@@ -35,7 +35,7 @@ def choose(question: StreamProblem) -> TimeChoice:
     **Source**: docs/method/views.md, "Choosing a time strategy".
 
     >>> from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
-    >>> from dpsql.mechanisms.continual.time_strategy import question_of
+    >>> from dpsql.mechanisms.continual.time_tree import question_of
     >>> asked = (question_of("running", 1),)
     >>> choose(StreamProblem(LAPLACE, 365, asked)).name, choose(StreamProblem(GAUSSIAN, 365, asked)).name
     ('prefix over 365 batches', 'spectral over the last 1460 batches')

@@ -62,7 +62,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import rows_of_ones
 from dpsql.mechanisms.axis.tree import split
-from dpsql.mechanisms.continual.time_strategy import (
+from dpsql.mechanisms.continual.time_tree import (
     UNIT,
     Choose,
     Emission,
@@ -340,7 +340,7 @@ def best_subtraction(question: StreamProblem) -> TimeStrategy:
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
-    >>> from dpsql.mechanisms.continual.time_strategy import question_of
+    >>> from dpsql.mechanisms.continual.time_tree import question_of
     >>> best = best_subtraction(StreamProblem(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.stored["arity"], best.stored["levels"]
     (11, 3)

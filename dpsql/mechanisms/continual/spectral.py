@@ -48,20 +48,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
-from dpsql.matrices.circulant import FilterVariance
-from dpsql.mechanisms.continual.time_strategy import (
-    DENSE,
-    Choose,
-    Emission,
-    StreamProblem,
-    TimeCandidate,
-    TimeChoice,
-    TimeOffer,
-    TimeStrategy,
-    check_rows,
-    own_node,
-    too_long,
-)
+from dpsql.matrices.intervals import FilterVariance
+from dpsql.mechanisms.continual import time_tree
 from dpsql.mechanisms.distribution import GAUSSIAN, NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray
@@ -79,7 +67,6 @@ FEW, SHARES = 16, (Fraction(4, 7), Fraction(1))
 NARROW = 2
 """Bits of whole numbers below which rows are too coarse: of the variance of 365 batches 5 lose 2 to 5%, 4 10 to 20%, 3
 20 to 67% (units in one batch and in ten), where the best tree loses 60%."""
-
 
 LARGEST = 1 << 31
 """What rows and factors stay below, so that products of two stay exact in 64 bits."""
@@ -147,7 +134,7 @@ def met(batches: int, largest: int, norm: int) -> Fraction:
 
 def spectral_strategy(
     law: NoiseDistribution, rows: npt.ArrayLike, factors: npt.ArrayLike | None = None
-) -> TimeStrategy:
+) -> time_tree.TimeStrategy:
     """Integer rows that weigh batches by their age, and for a known end a factor for each batch.
 
     Args:
@@ -181,11 +168,11 @@ def spectral_strategy(
     def first_factors(batches: int) -> IntArray:
         return np.ones(batches, np.int64) if d is None else d[:batches]
 
-    def released(batch: int) -> tuple[Emission, ...]:
+    def released(batch: int) -> tuple[time_tree.Emission, ...]:
         length = batch + 1
         newest = c[:length][::-1]
         weights = newest * first_factors(length)[-newest.size :]
-        return (own_node(batch, 0, length - newest.size, length, share, weights),)
+        return (time_tree.own_node(batch, 0, length - newest.size, length, share, weights),)
 
     def needed(batches: int) -> tuple[int, ...]:
         first = 0 if d is not None else max(0, batches + 1 - c.size)
@@ -211,7 +198,7 @@ def spectral_strategy(
 
     def estimate(batches: int, published: npt.NDArray[np.generic]) -> FloatArray:
         # O(t p); t is a number of batches, and readers keep the result
-        scaled_batches = decoded(c[:batches], check_rows(published, batches))
+        scaled_batches = decoded(c[:batches], time_tree.check_rows(published, batches))
         return scaled_batches / first_factors(batches).reshape(-1, *[1] * (scaled_batches.ndim - 1))
 
     def variance(batches: int) -> FilterVariance:
@@ -221,13 +208,13 @@ def spectral_strategy(
         )
 
     kind, stored = ("endless", {"rows": c}) if d is None else ("spectral", {"rows": c, "factors": d})
-    return TimeStrategy(
+    return time_tree.TimeStrategy(
         kind, stored, f"spectral over {'the last ' if d is None else ''}{c.size} batches", law, (share, share),
         released, needed, estimate, variance, price, None if d is None else c.size,
     )  # fmt: skip
 
 
-def spectrum(question: StreamProblem, cutoff: float) -> FloatArray:
+def spectrum(question: time_tree.StreamProblem, cutoff: float) -> FloatArray:
     """S at 2 pi k / m, k = 0 .. m / 2, for m a power of two of at least 64 points a batch."""
     points = 1 << (64 * question.batches - 1).bit_length()
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
@@ -273,8 +260,8 @@ def filled(rows: IntArray, bits: int) -> IntArray:
 
 
 def ending_rows(
-    question: StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7), sums: bool = False
-) -> TimeStrategy:
+    question: time_tree.StreamProblem, cutoff: float, share: Fraction = Fraction(4, 7), sums: bool = False
+) -> time_tree.TimeStrategy:
     """Rows and factors for a stream that ends at its horizon.
 
     Args:
@@ -288,7 +275,9 @@ def ending_rows(
     return spectral_strategy(question.law, rows, filled(rows, question.bits - fine))
 
 
-def lasting_rows(question: StreamProblem, cutoff: float, sums: bool = False) -> TimeStrategy:
+def lasting_rows(
+    question: time_tree.StreamProblem, cutoff: float, sums: bool = False
+) -> time_tree.TimeStrategy:
     """Rows for a stream without an end."""
     rows = causal(spectrum(question, cutoff), BAND * question.batches)
     return spectral_strategy(question.law, _rounded(rows, min(question.bits, 20), sums))
@@ -301,7 +290,7 @@ def _rounded(rows: FloatArray, bits: int, sums: bool) -> IntArray:
     return (np.diff(np.rint(np.cumsum(fine)), prepend=0) if sums else np.rint(fine)).astype(np.int64)
 
 
-def _best(question: StreamProblem) -> TimeCandidate:
+def _best(question: time_tree.StreamProblem) -> time_tree.TimeCandidate:
     """The cut-off that errs least; without an end the smallest that errs as little but for `CLOSE`."""
     roundings = (False, True) if question.bits < FEW else (False,)
     if question.outlives:
@@ -315,17 +304,17 @@ def _best(question: StreamProblem) -> TimeCandidate:
     return min(map(question.candidate, strategies), key=lambda candidate: candidate.error)
 
 
-def _refused(question: StreamProblem) -> Refusal | None:
+def _refused(question: time_tree.StreamProblem) -> Refusal | None:
     if question.law != GAUSSIAN:
         return Refusal("spectral", "needs Gaussian noise: allow a delta")
-    if question.batches > DENSE:
-        return too_long("spectral")
+    if question.batches > time_tree.DENSE:
+        return time_tree.too_long("spectral")
     if question.bits < NARROW:
         return Refusal("spectral", "sums of a measure with such bounds leave whole weights no room")
     return None
 
 
-def _named(question: StreamProblem) -> TimeChoice:
+def _named(question: time_tree.StreamProblem) -> time_tree.TimeChoice:
     """The rows for what is asked.
 
     Raises:
@@ -335,12 +324,12 @@ def _named(question: StreamProblem) -> TimeChoice:
     if refusal:
         raise InterfaceError(f"spectral: {refusal.reason}", hint="write auto")
     strategy, error, name = _best(question)
-    return TimeChoice(strategy, name, error)
+    return time_tree.TimeChoice(strategy, name, error)
 
 
-NAMED: Mapping[str, Choose] = {"spectral": _named}
+NAMED: Mapping[str, time_tree.Choose] = {"spectral": _named}
 
 
-def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+def offers(question: time_tree.StreamProblem) -> Iterator[time_tree.TimeOffer | Refusal]:
     """The rows for what is asked, under Gaussian noise."""
-    yield _refused(question) or TimeOffer("spectral", 0.0, partial(_best, question))
+    yield _refused(question) or time_tree.TimeOffer("spectral", 0.0, partial(_best, question))

@@ -63,17 +63,16 @@ from dpsql.matrices.reconcile import signal_tree
 from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, draw_view, expected_error, leaf_estimates
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.measurement import (
     ChargeLine,
     DrawnMember,
     DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
     estimated,
 )
-from dpsql.mechanisms.designs.product import ExpectedProduct
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyCandidate,
@@ -84,7 +83,7 @@ from dpsql.mechanisms.designs.question import (
     stands_alone,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoisyRows, NoisyView, joined
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal, draw_view, expected_error, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Tree
 
@@ -116,7 +115,7 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent(ExpectedProduct):
+class DataDependent(LinearRows):
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
 
     Rows and errors that are expected are those of the plan's choice.
@@ -153,18 +152,14 @@ class DataDependent(ExpectedProduct):
         """Made with the draw, on the axis as its rows were chosen."""
         estimates = []
         for member in family:
-            drawn = _adapted(member.view)
+            if not isinstance(member.view, AdaptedView):
+                raise InternalError("a data-dependent view was drawn by something else")
+            drawn = member.view
             (axis,) = member.axes
             chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
             (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
             estimates.append(replace(estimate, axis=(drawn.model, drawn.chosen), prefers=drawn.sparse))
         return estimates
-
-
-def _adapted(view: NoisyRows) -> AdaptedView:
-    if not isinstance(view, AdaptedView):
-        raise InternalError("a data-dependent view was drawn by something else")
-    return view
 
 
 @lru_cache(maxsize=64)  # simulations draw the same view again and again

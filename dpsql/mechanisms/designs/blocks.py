@@ -62,14 +62,7 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis import WHOLE as WHOLE
-from dpsql.mechanisms.designs.measurement import (
-    ChargeLine,
-    DrawnMember,
-    DrawParameters,
-    MeasuredAxis,
-    MeasurementFacts,
-    estimated,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.partition import (
     BlockGrid,
     BlockRows,
@@ -83,7 +76,7 @@ from dpsql.mechanisms.designs.partition import (
     leaf_groups,
     partition,
 )
-from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct, product_view
+from dpsql.mechanisms.designs.product import PRODUCT, product_view
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -353,7 +346,7 @@ class DrawnBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(ExpectedProduct):
+class Blocks(measurement.LinearRows):
     """A view of two axes by blocks, or by the product of its axes' strategies. See `Measurement`.
 
     Args:
@@ -375,11 +368,13 @@ class Blocks(ExpectedProduct):
         return CHOICE if self.first else Fraction(0)
 
     @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """The choice is paid apart; looks and rows are one line: what a quiet block saves it spends on its row."""
-        chosen = (ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
-        parts = (*chosen, ChargeLine("blocks and cells", 1 - self.choice))
-        return MeasurementFacts(parts, self.outcome.reading, replay=self, model=self.outcome.model)
+        chosen = (measurement.ChargeLine("choice of blocks or product", CHOICE),) if self.first else ()
+        parts = (*chosen, measurement.ChargeLine("blocks and cells", 1 - self.choice))
+        return measurement.MeasurementFacts(
+            parts, self.outcome.reading, replay=self.restored, model=self.outcome.model
+        )
 
     def words(self, strategies: Sequence[str]) -> str:
         """Blocks drawn or planned, in words."""
@@ -389,10 +384,10 @@ class Blocks(ExpectedProduct):
         """With the outcome of a draw."""
         return replace(self, outcome=_drawn(view).outcome)
 
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+    def variance_at_unit_budget(self, terms: measurement.DrawParameters) -> float:
         return PRODUCT.variance_at_unit_budget(self._left(terms))
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: measurement.DrawParameters, noise: Noise) -> NoisyRows:
         """Choose, look and measure, or follow what the view's count has chosen.
 
         **Privacy**: epsilon-DP for neighbours that differ in one unit's rows, given what was drawn before.
@@ -420,7 +415,7 @@ class Blocks(ExpectedProduct):
         value += [numbers, LAPLACE.draw_units(sums, rows, budgets.denominator, noise)]
         return self.restored(joined(*value), terms)
 
-    def restored(self, value: Noisy, terms: DrawParameters) -> DrawnBlocks:
+    def restored(self, value: Noisy, terms: measurement.DrawParameters) -> DrawnBlocks:
         """Draw restored from its noisy integers and public facts alone.
 
         Args:
@@ -459,7 +454,7 @@ class Blocks(ExpectedProduct):
         return DrawnBlocks(value, np.concatenate(budget), 1.0, leaves, outcome, noisy_rows)
 
     def _product(
-        self, value: Noisy, measured: Noisy, budget: list[IntArray], remaining: DrawParameters
+        self, value: Noisy, measured: Noisy, budget: list[IntArray], remaining: measurement.DrawParameters
     ) -> DrawnBlocks:
         """A draw of the product's rows."""
         row_budget = PRODUCT.budgets(remaining)
@@ -470,26 +465,26 @@ class Blocks(ExpectedProduct):
         outcome = Outcome("a product, blocks are full", LOOKED, None)
         return DrawnBlocks(value, np.concatenate([*budget, row_budget.ravel()]), unit, leaves, outcome, None)
 
-    def _left(self, terms: DrawParameters) -> DrawParameters:
+    def _left(self, terms: measurement.DrawParameters) -> measurement.DrawParameters:
         """Budget left for the draw after the choice."""
         return terms._replace(spend=terms.spend * (1 - self.choice))
 
-    def _count(self, terms: DrawParameters) -> BlockRows | None:
+    def _count(self, terms: measurement.DrawParameters) -> BlockRows | None:
         """The looks and rows of the view's count, where this is another statistic."""
         return None if self.first or terms.beside is None else _drawn(terms.beside).rows
 
-    def _forecast(self, terms: DrawParameters) -> SelectionStatistic:
+    def _forecast(self, terms: measurement.DrawParameters) -> SelectionStatistic:
         """The number that chooses, before it is known."""
         return forecast(self.axes, terms.spend, terms.sensitivity, self.whole)
 
-    def _takes_blocks(self, chosen: Sequence[Noisy], terms: DrawParameters) -> bool:
+    def _takes_blocks(self, chosen: Sequence[Noisy], terms: measurement.DrawParameters) -> bool:
         """Choice by the count's noisy number; other statistics follow the count."""
         if not self.first:
             return self._count(terms) is not None
         return self._forecast(terms).takes_blocks(int(chosen[0][0]), self.product_error)
 
     def _partition(
-        self, look: Callable[[int, Mask], Noisy], terms: DrawParameters
+        self, look: Callable[[int, Mask], Noisy], terms: measurement.DrawParameters
     ) -> tuple[Partition, Noisy]:
         """Partition by the count's selection, and the noisy values at its nodes.
 
@@ -503,15 +498,19 @@ class Blocks(ExpectedProduct):
         nodes = count.partition
         return nodes, joined(*(look(level, nodes.is_node(level)) for level in range(len(nodes.grids))))
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         return [
             estimate
             for member in family
-            for estimate in estimated(self.settled(member.view), [member], [_drawn(member.view).leaves], axes)
+            for estimate in measurement.estimated(
+                self.settled(member.view), [member], [_drawn(member.view).leaves], axes
+            )
         ]
 
     def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+        self, family: measurement.MemberVariances, totals: Mapping[int, float]
     ) -> dict[Subset, float]:
         """One of blocks, all of a product's."""
         return PRODUCT.components(family, totals) if self.outcome.model is None else dict(family)

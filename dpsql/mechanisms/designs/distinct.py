@@ -39,16 +39,7 @@ from dpsql.matrices.distinct import (
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import Strategy
-from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
-    ChargeLine,
-    DrawnMember,
-    DrawParameters,
-    MeasuredAxis,
-    MeasurementFacts,
-    OwnParts,
-    estimated,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows, NoisyView, joined, picked
 from dpsql.noise import Noise
 from dpsql.tree import Exact
@@ -60,10 +51,10 @@ UNIT = 1 << 20
 """Integers that make a person of weight 1."""
 
 
-class BoundedRows(OwnParts):
+class BoundedRows(measurement.OwnParts):
     """Rows of one budget that one person changes by so much at most, in the law's own norm."""
 
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+    def variance_at_unit_budget(self, terms: measurement.DrawParameters) -> float:
         return terms.law.bounded_noise(terms.sensitivity, terms.spend) ** 2
 
 
@@ -99,11 +90,11 @@ class Gaps(BoundedRows):
         return self.cells * len(gap_weights(self.leaves[self.place]))
 
     @cached_property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """Ranges of the axis of gaps are stored one by one."""
         n, places = self.leaves[self.place], range(len(self.leaves))
-        return MeasurementFacts(
-            (ChargeLine("by gaps", Fraction(1)),),
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("by gaps", Fraction(1)),),
             GapReading.name,
             listed={self.place: n * (n + 1) // 2},
             model=Single(
@@ -112,16 +103,12 @@ class Gaps(BoundedRows):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Over all ranges; a random range of another axis takes about a third of its leaves."""
         return unit * self.model.mean_variance() * _third(self.leaves, [self.place])
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: measurement.DrawParameters, noise: Noise) -> NoisyRows:
         """Rows of one budget together, each at its part of the spend.
 
         Args:
@@ -145,14 +132,16 @@ class Gaps(BoundedRows):
         budget = np.broadcast_to(weights, cells.shape)
         return NoisyView(noisy, budget.ravel(), self.variance_at_unit_budget(terms), terms.sensitivity)
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """People of every range, for each cell of the other axes."""
         other_leaves = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
         estimates = []
         for member in family:
             ranges = self.model.estimate(member.view.value.reshape(self.cells, -1).astype(np.float64))
             estimates.append(np.moveaxis(ranges.reshape(*other_leaves, -1), -1, self.place))
-        return estimated(self, family, estimates, axes)
+        return measurement.estimated(self, family, estimates, axes)
 
 
 @dataclass(frozen=True)
@@ -181,10 +170,10 @@ class Touched(BoundedRows):
         return prod(self.leaves)
 
     @cached_property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """Leaves do not add up where a person may have several."""
-        return MeasurementFacts(
-            (ChargeLine("by cells", Fraction(1)),),
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("by cells", Fraction(1)),),
             TouchedReading.name,
             listed={
                 i: n for i, (n, single) in enumerate(zip(self.leaves, self.own, strict=True)) if not single
@@ -193,16 +182,12 @@ class Touched(BoundedRows):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
         return unit * _third(self.leaves, list(self.facts.listed))
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: measurement.DrawParameters, noise: Noise) -> NoisyRows:
         """All cells, once; the law bounds the change of a person as if it were of one cell.
 
         **Privacy**: the spend, where `terms.sensitivity` is at least what one person adds in the law's own norm: noise
@@ -212,10 +197,12 @@ class Touched(BoundedRows):
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """The cells as they are."""
         cells = [member.view.value.reshape(self.leaves).astype(np.float64) for member in family]
-        return estimated(self, family, cells, axes)
+        return measurement.estimated(self, family, cells, axes)
 
 
 def _third(leaves: Sequence[int], but: Sequence[int]) -> float:

@@ -10,35 +10,13 @@ predicts or audits a statistic asks its measurement and never which one it is.
 | `AxisWorkload` | one axis as random ranges see it |
 | `MeasurementFacts` | what is known of it before it draws |
 
-Counts and sums of one view that the same rows of the table move are several numbers by one pure draw.
-
-Where a measure may be NULL, its count of values and the count of all rows are not drawn as such:
-
-| statistics of the view | drawn | COUNT(*) | COUNT(x) |
-|---|---|---|---|
-| count, count(x), x if it is summed | n_0 = rows with NULL by itself; (n_1 = other rows, x) as one | n_0 + n_1 | n_1 |
-| count, count(x_j), others | (count, g_j = 2 count(x_j) - count, others) as one | count | (count + g_j) / 2 |
-
-COUNT(x) of the second line is stored in halves of a row.
-
-No row moves the number of rows with NULL and the sum, so each has the whole epsilon. Variances at epsilon 1: of the
-first line COUNT(*) 6, COUNT(x) and SUM(x) 4 each (4 and 2 without the sum); of the second V = (d + 1)(d + 2) / 3 for d
-numbers, as of any joint draw, where a draw for each number has 2 d^2, and COUNT(x) V / 2. Numbers of one draw are
-uncorrelated.
-
-Each number has a draw of its own in streams (their noise may be drawn ahead, and their state holds it statistic by
-statistic), with reported columns (the channel is undone statistic by statistic), with `max_ids: auto`, and for
-mechanisms that select by noisy numbers.
-
-**Privacy**: docs/privacy.md, "Several numbers by one draw". `Measurement.draw` is the one place where cells meet noise;
-all else is public or post-processing.
-**Source**: docs/method/rows.md, "Joint rows", "Rows with NULL".
+**Privacy**: `Measurement.draw` is the one place where cells meet noise; all else is public or post-processing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -47,25 +25,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.errors import InternalError
 from dpsql.matrices import AxisVariance, mean_variance
 from dpsql.matrices.estimated import Estimated, Integers, Partner, reconcile_with_partners
 from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.model import Components
 from dpsql.matrices.reading import Together
-from dpsql.matrices.reconcile import Subset, ViewEstimate, subsets
-from dpsql.matrices.strategy import NullCount, Strategy, axis_budgets, measure_view
-from dpsql.mechanisms.distribution import (
-    Laplace,
-    NoiseDistribution,
-    NoisyRows,
-    NoisyView,
-    as_laplace,
-    refined,
-    signed_sum,
-)
+from dpsql.matrices.reconcile import Subset, ViewEstimate, component_variances, subsets
+from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, axis_budgets, measure_view
+from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
+from dpsql.mechanisms.offers import leaf_estimates
 from dpsql.noise import Noise
-from dpsql.noise.knorm import MOST_DRAWN, expected_tries
 from dpsql.tree import Exact, FloatArray, IntArray, Noisy, Workload
 
 
@@ -168,6 +137,13 @@ class AxisWorkload:
         return max(mean_variance(self.model, self.workload) - self.split.total * self.share, 0.0)
 
 
+AxisWorkloads = Mapping[int, AxisWorkload]
+"""By axis."""
+
+MemberVariances = Sequence[tuple[Subset, float]]
+"""Axes of each statistic of a family, and its variance of a row of whole budget."""
+
+
 def mean_square(value: FloatArray, workload: Workload | None) -> float:
     """Mean over ranges of the square of the range's sum.
 
@@ -185,9 +161,7 @@ def mean_square(value: FloatArray, workload: Workload | None) -> float:
     return float(np.average((prefix[workload.hi] - prefix[workload.lo]) ** 2, weights=workload.weight))
 
 
-def range_variance(
-    components: Mapping[Subset, float], axes: Subset, asked: Mapping[int, AxisWorkload]
-) -> float:
+def range_variance(components: Mapping[Subset, float], axes: Subset, asked: AxisWorkloads) -> float:
     """Mean variance of a random range on each of some axes.
 
     Args:
@@ -219,50 +193,99 @@ def asked_sets(charges: Sequence[StatisticShare]) -> dict[Subset, float]:
     return frequencies
 
 
-class LinearRows(Protocol):
-    """Integer rows over a statistic's cells, known before anything is drawn."""
+class LinearRows:
+    """Integer rows over a statistic's cells that are fixed before the draw: products of the axes' rows.
 
-    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
-        """Layout of the stored integers."""
+    Measurements that choose their rows by a draw predict by the product; rows over other cells name their own budgets,
+    entries and sums of cells.
+    """
 
-    def known(self, strategies: Sequence[Strategy]) -> int:
-        """Number of independent sums of cells that the rows measure; further rows reveal the size of the noise."""
+    def row_budgets(self, strategies: Sequence[Strategy]) -> list[AxisBudget]:
+        """Relative budgets along each axis of the stored integers."""
+        return axis_budgets(strategies)
 
-    def budgets(self, terms: DrawParameters) -> IntArray:
-        """The integer budget of every row, in that shape.
-
-        Raises:
-            PrivacyError: spend or sensitivity leave no room for integer budgets.
-        """
-
-    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
-        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`."""
-
-    def column_cap(self, terms: DrawParameters) -> int:
-        """The most that it may be for the spend to hold."""
+    def entries(self, strategies: Sequence[Strategy]) -> Sequence[SparseRows | None]:
+        """Rows along each axis of the stored integers, None where they are not written down."""
+        return [strategy.entries() for strategy in strategies]
 
     def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         """The rows of some cells in exact integers modulo 2^64.
 
         **Privacy** Raw where the cells are: never leaves publishing without noise.
         """
+        return measure_view(cells, strategies)
+
+    def known(self, strategies: Sequence[Strategy]) -> int:
+        """Number of independent sums of cells that the rows measure; further rows reveal the size of the noise."""
+        return prod(strategy.leaves for strategy in strategies)
+
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
+        """Least-squares estimates of the cells from these rows alone, shape (n_1, .., n_d)."""
+        return leaf_estimates(view, strategies)
+
+    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
+        """Layout of the stored integers."""
+        return tuple(len(axis.budget) for axis in self.row_budgets(strategies))
+
+    def row_count(self, strategies: Sequence[Strategy]) -> int:
+        return prod(self.shape(strategies))
+
+    def words(self, strategies: Sequence[str]) -> str:
+        return " x ".join(strategies)
+
+    def budgets(self, terms: DrawParameters) -> IntArray:
+        """The integer budget of every row, in that shape, as the law combines those of the axes.
+
+        Raises:
+            PrivacyError: spend or sensitivity leave no room for integer budgets.
+        """
+        return terms.law.budgets(self.row_budgets(terms.strategies), terms.spend, terms.sensitivity)
+
+    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
+        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`."""
+        rows, axes = self.entries(terms.strategies), self.row_budgets(terms.strategies)
+        return terms.law.largest_column(budget, rows, axes, self.column_cap(terms))
+
+    def column_cap(self, terms: DrawParameters) -> int:
+        """The most that it may be for the spend to hold."""
+        return terms.law.column_cap(self.row_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
     def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
         """The share of a whole budget that each row has, to be multiplied with rows of `shape`."""
+        axes, weight = self.row_budgets(strategies), np.ones(self.shape(strategies))
+        for place, axis in enumerate(axes):
+            weight = weight * shaped(axis.budget / axis.total, place, len(axes))
+        return weight
 
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
-        """Estimates of the cells from these rows alone, shape (n_1, .., n_d)."""
+    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
+        return terms.law.variance_at_unit_budget(
+            self.row_budgets(terms.strategies), terms.spend, terms.sensitivity
+        )
 
+    def mean_variance(
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
+    ) -> float:
+        """Of the view by itself, before it is reconciled."""
+        return unit * prod(asked[axis].mean for axis in axes)
 
-class DrawReplay(Protocol):
-    """Makes a draw again whose rows its own noisy numbers chose."""
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
+        """Averaged by precision over the views that hold a part."""
+        return component_variances(family, totals)
 
-    def restored(self, value: Noisy, terms: DrawParameters) -> NoisyRows:
-        """Draw restored from its integers in stored order and public facts alone.
+    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+        """Measure exactly, then one draw of the law.
 
-        Raises:
-            InternalError: there are too many integers, or too few.
+        **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
+        exact, axes = Exact(self.measure(cells, terms.strategies)), self.row_budgets(terms.strategies)
+        return terms.law.draw(exact, axes, terms.spend, terms.sensitivity, noise)
+
+
+DrawReplay = Callable[[Noisy, DrawParameters], NoisyRows]
+"""Restores a draw whose rows its own noisy numbers chose, from its integers in stored order and public facts alone.
+
+Raises InternalError where there are too many integers, or too few.
+"""
 
 
 class MeasurementFacts(NamedTuple):
@@ -308,11 +331,7 @@ class Measurement(Protocol):
         """Variance of a row of whole budget, in squared drawn integers; errors as of `draw`."""
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
     ) -> float:
         """Predicted mean variance of a random range on every axis of one statistic.
 
@@ -323,9 +342,7 @@ class Measurement(Protocol):
             asked: by axis.
         """
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
         """Variance factor of each set of axes once the family agrees.
 
         Args:
@@ -359,9 +376,7 @@ class Measurement(Protocol):
 class OwnParts:
     """Statistics of a measurement that share no part: each keeps its own variance."""
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
+    def components(self, family: MemberVariances, totals: Mapping[int, float]) -> dict[Subset, float]:
         return dict(family)
 
 
@@ -427,7 +442,7 @@ def mean_error(
     measurement: Measurement,
     drawn: Sequence[StatisticShare],
     sets: Mapping[Subset, float],
-    asked: Mapping[int, AxisWorkload],
+    asked: AxisWorkloads,
 ) -> float:
     """Mean predicted variance of a family's answers.
 
@@ -442,150 +457,3 @@ def mean_error(
     return sum(
         weight / total_weight * range_variance(components, subset, asked) for subset, weight in sets.items()
     )
-
-
-MOST_TRIES = 64
-"""Mean tries of one vector above which a view's numbers have a draw each. Of any epsilon ten counts take at most 17,
-sixteen 55, twenty-five 261 tries; the most of them at an epsilon of 11, 18 and 28."""
-_RATES = 64
-
-COUNT, COUNT_OF = "count", "count({})"
-"""Names of the statistics that count all rows, and those where a measure is not NULL."""
-
-
-def joint_laws(measures: Sequence[str], *, indicators: bool) -> list[Laplace]:
-    """The noise of a view's statistics where one ledger line pays for all of them.
-
-    Args:
-        measures: names of the statistics.
-        indicators: whether rows with NULL are told by a number of their own, where the view counts all rows too.
-    """
-    sums = [measure for measure in measures if measure != COUNT and COUNT_OF.format(measure) in measures]
-    present = [m for m in measures if m.startswith(COUNT_OF.partition("{")[0])]
-    law = Laplace(len(measures))
-    if not (indicators and present and COUNT in measures):
-        return [law] * len(measures)
-    law = replace(law, apart=len(present) == 1 and len(measures) == 2 + len(sums))
-    counts = {COUNT: NullCount.ROWS} | dict.fromkeys(present, NullCount.PRESENT)
-    return [replace(law, counts=counts.get(measure, NullCount.NEITHER)) for measure in measures]
-
-
-class DrawnNumbers(NamedTuple):
-    """The numbers that are drawn in the place of the statistics of one ledger line; a position stands for both.
-
-    Args:
-        draws: positions of the numbers of each draw.
-        taken: number i is `times` x_i - x_k: i -> (times, k).
-        added: statistic i is number i plus number k: i -> k.
-    """
-
-    draws: tuple[tuple[int, ...], ...]
-    taken: Mapping[int, tuple[int, int]]
-    added: Mapping[int, int]
-
-    def exact(self, cells: Sequence[Exact], i: int) -> Exact:
-        """The exact cells of a number; counts are far below 2^62, so their differences are exact."""
-        if i not in self.taken:
-            return cells[i]
-        times, k = self.taken[i]
-        return Exact(times * cells[i] - cells[k])
-
-    def bound(self, sensitivities: Sequence[int], i: int) -> int:
-        """The most that one unit changes a number: an indicator as much as a count of all rows, in rows."""
-        return min(sensitivities[i], sensitivities[self.taken[i][1]]) if i in self.taken else sensitivities[i]
-
-
-def drawn_numbers(laws: Sequence[NoiseDistribution]) -> DrawnNumbers:
-    """Numbers drawn for statistics with these distributions."""
-    counts = [law.counts if law else NullCount.NEITHER for law in map(as_laplace, laws)]
-    every = tuple(range(len(laws)))
-    if NullCount.ROWS not in counts:
-        return DrawnNumbers((every,), {}, {})
-    rows = counts.index(NullCount.ROWS)
-    present = [i for i in every if counts[i] is NullCount.PRESENT]
-    if any(law and law.halves for law in map(as_laplace, laws)):
-        return DrawnNumbers((every,), dict.fromkeys(present, (2, rows)), dict.fromkeys(present, rows))
-    (with_value,) = present
-    draws = ((rows,), tuple(i for i in every if i != rows))
-    return DrawnNumbers(draws, {rows: (1, with_value)}, {rows: with_value})
-
-
-def drawn_bounds(laws: Sequence[NoiseDistribution], sensitivities: Sequence[int]) -> list[tuple[int, ...]]:
-    """M_j of the numbers of each draw, from the laws and the sensitivities of the statistics."""
-    numbers = drawn_numbers(laws)
-    return [tuple(numbers.bound(sensitivities, i) for i in draw) for draw in numbers.draws]
-
-
-def too_many_tries(spend: Fraction, laws: Sequence[NoiseDistribution], sensitivities: Sequence[int]) -> bool:
-    """True if statistics are drawn one by one: they are more than a draw holds, or it may take over
-    `MOST_TRIES`.
-
-    Args:
-        spend: epsilon of the draw; none of its rows has a larger rate.
-        laws, sensitivities: of each statistic.
-    """
-    if len(laws) > MOST_DRAWN:
-        return True
-    rates = [float(spend) / 1.5**i for i in range(_RATES)]  # more than two tries take rates above .5
-    bounds = max(drawn_bounds(laws, sensitivities), key=len)
-    return any(expected_tries(rate, bounds) > MOST_TRIES for rate in rates if rate > 0.5)
-
-
-def mean_tries(budget: IntArray, denominator: int, bounds: tuple[int, ...]) -> float:
-    """Mean number of tries of a view's vectors.
-
-    Args:
-        budget: s of each row combination, any shape.
-        denominator: t.
-        bounds: M_j of each number of the draw.
-    """
-    units, often = np.unique(budget, return_counts=True)
-    grid = np.unique(np.geomspace(units[0], units[-1], _RATES)) if units.size > _RATES else units
-    tries = [expected_tries(float(unit) / denominator, bounds) for unit in grid]
-    return float(np.average(np.interp(units, grid, tries), weights=often))
-
-
-def draw_together(cells: Sequence[Exact], terms: Sequence[DrawParameters], noise: Noise) -> list[NoisyView]:
-    """Measure all numbers of a view by one draw, or by two where rows with NULL have their own.
-
-    Args:
-        cells: exact integers of each statistic, all of shape (n_1, .., n_d), in rows and units of sums.
-        terms: of each statistic; they differ in sensitivity and in what they count alone.
-        noise: where noise comes from.
-
-    Raises:
-        InternalError: numbers that do not share rows, law and spend.
-        PrivacyError: spend or sensitivity leave no room for integer budgets.
-
-    **Privacy**: the spend for all numbers together, for neighbours that differ in one unit's rows.
-    """
-    first, law = terms[0], shared_law([(t.law, t.spend) for t in terms])
-    if any(t.strategies != first.strategies for t in terms):
-        raise InternalError("numbers of one draw need the same rows")
-    numbers, axes = drawn_numbers([t.law for t in terms]), axis_budgets(first.strategies)
-    sensitivities, drawn = [t.sensitivity for t in terms], dict[int, NoisyView]()
-    for draw in numbers.draws:
-        cut = [refined(numbers.exact(cells, i), 1) for i in draw]
-        rows = [Exact(measure_view(exact, first.strategies)) for exact in cut]
-        bounds = [numbers.bound(sensitivities, i) for i in draw]
-        drawn |= zip(draw, law.draw_together(rows, axes, first.spend, bounds, noise), strict=True)
-    views = []
-    for i, t in enumerate(terms):
-        value = signed_sum(drawn[i].value, 1, drawn[numbers.added[i]].value if i in numbers.added else 0)
-        variance = t.law.variance_at_unit_budget(axes, t.spend, t.sensitivity)
-        views.append(NoisyView(value, drawn[i].budget, variance, t.sensitivity))
-    return views
-
-
-def shared_law(spends: Sequence[tuple[NoiseDistribution, Fraction]]) -> Laplace:
-    """The noise of numbers that share one draw, from the law and the spend of each.
-
-    Raises:
-        InternalError: they do not share both, or it is not Laplace noise.
-    """
-    laws = [as_laplace(law) for law, _ in spends]
-    shared = {law and replace(law, counts=NullCount.NEITHER) for law in laws}
-    law = laws[0]
-    if law is None or len(shared) > 1 or len({spend for _, spend in spends}) > 1:
-        raise InternalError("numbers of one draw need the same rows, law and spend")
-    return replace(law, counts=NullCount.NEITHER)

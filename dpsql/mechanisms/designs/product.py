@@ -11,29 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import prod
-
-import numpy as np
 
 from dpsql.errors import CatalogError
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
-from dpsql.matrices.reconcile import Subset, component_variances
-from dpsql.matrices.strategy import Strategy, axis_budgets, measure_view, tree_of
+from dpsql.matrices.strategy import Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of
-from dpsql.mechanisms.axis.strategy import AxisChoice, AxisProblem, JointCells, Word, leaf_estimates
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
     ChargeLine,
     DrawnMember,
-    DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
     StatisticShare,
     asked_sets,
     estimated,
     mean_error,
-    shaped,
 )
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
@@ -45,44 +39,11 @@ from dpsql.mechanisms.designs.question import (
     Proposal,
     ViewChoice,
 )
-from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.noise import Noise
-from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import AxisChoice, AxisProblem, JointCells, Offer, Refusal, Word, leaf_estimates
 
 
-class ExpectedProduct:
-    """Rows and errors of a product of axes: what a plan says of each measurement that is one, or falls back on it."""
-
-    def words(self, strategies: Sequence[str]) -> str:
-        return " x ".join(strategies)
-
-    def row_count(self, strategies: Sequence[Strategy]) -> int:
-        return prod(len(strategy.budget) for strategy in strategies)
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        return terms.law.variance_at_unit_budget(
-            axis_budgets(terms.strategies), terms.spend, terms.sensitivity
-        )
-
-    def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
-    ) -> float:
-        """Of the view by itself, before it is reconciled."""
-        return unit * prod(asked[axis].mean for axis in axes)
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """Averaged by precision over the views that hold a part."""
-        return component_variances(family, totals)
-
-
-class Product(ExpectedProduct):
+class Product(LinearRows):
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
     @property
@@ -90,49 +51,10 @@ class Product(ExpectedProduct):
         """One part; all views of a table are one family."""
         return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
-        """Measure exactly, then one draw of the law."""
-        exact, budgets = Exact(measure_view(cells, terms.strategies)), axis_budgets(terms.strategies)
-        return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
-
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Every view by itself, then reconciled part by part."""
         leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
         return estimated(self, family, leaves, axes, agree=True)
-
-    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
-        return tuple(len(strategy.budget) for strategy in strategies)
-
-    def known(self, strategies: Sequence[Strategy]) -> int:
-        return prod(strategy.leaves for strategy in strategies)
-
-    def budgets(self, terms: DrawParameters) -> IntArray:
-        """As the law combines those of the axes."""
-        return terms.law.budgets(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
-
-    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
-        """As the law adds up."""
-        rows = [strategy.entries() for strategy in terms.strategies]
-        axes = axis_budgets(terms.strategies)
-        return terms.law.largest_column(budget, rows, axes, self.column_cap(terms))
-
-    def column_cap(self, terms: DrawParameters) -> int:
-        """Of the axes' strategies, as the law says."""
-        return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
-
-    def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
-        return measure_view(cells, strategies)
-
-    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
-        """Products of the axes' shares."""
-        weight = np.ones(self.shape(strategies))
-        for place, strategy in enumerate(strategies):
-            weight = weight * shaped(strategy.budget / strategy.total, place, len(strategies))
-        return weight
-
-    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
-        """Least squares axis by axis."""
-        return leaf_estimates(view, strategies)
 
 
 PRODUCT = Product()
@@ -179,13 +101,9 @@ def product_view(question: DesignProblem, view: FamilyView, *, trees: bool = Tru
             f"views.{view.name}.mechanism: {view.word.name} needs {needed}", hint=f"{hint}, or auto"
         )
     joint = question.joint_cells(view, 0) if trees and len(view.axes) == 1 else None
-    shared = _shares_axes(question, view)
+    shared = len(view.axes) > 1 and question.whole > 0
     choices = (question.axes[i].once(_strategy, law, view.word, shared, joint) for i in view.axes)
     return ViewChoice(law, tuple(choices))
-
-
-def _shares_axes(question: DesignProblem, view: FamilyView) -> bool:
-    return len(view.axes) > 1 and question.whole > 0
 
 
 def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -> ViewChoice | None:
@@ -199,7 +117,7 @@ def _on_tree(question: DesignProblem, views: Sequence[ViewChoice], place: int) -
     view, choices = question.views[place], [views[place]]
     if question.joint_cells(view, 0) is None:
         return None
-    shared = _shares_axes(question, view)
+    shared = len(view.axes) > 1 and question.whole > 0
     if len(view.axes) == 1:
         choices.append(product_view(question, view))
     for position, axis in enumerate(view.axes if len(view.axes) > 1 else ()):

@@ -41,14 +41,15 @@ from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.matrices.strategy import Strategy, estimate, measure
 from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
-from dpsql.mechanisms.axis.strategy import AxisChoice
 from dpsql.mechanisms.designs.measurement import (
     AxisWorkload,
+    AxisWorkloads,
     ChargeLine,
     DrawnMember,
-    DrawParameters,
+    LinearRows,
     MeasuredAxis,
     MeasurementFacts,
+    MemberVariances,
     OwnParts,
     StatisticShare,
     asked_sets,
@@ -56,7 +57,7 @@ from dpsql.mechanisms.designs.measurement import (
     mean_error,
     range_variance,
 )
-from dpsql.mechanisms.designs.product import PRODUCT, ExpectedProduct
+from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -68,15 +69,14 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.noise import Noise
-from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal
+from dpsql.tree import FloatArray, IntArray
 
 BY_SETS = "by sets"
 """All sets of a table are one family, and views that are measured otherwise another."""
 
 
-class Residual(OwnParts, ExpectedProduct):
+class Residual(OwnParts, LinearRows):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
@@ -90,18 +90,10 @@ class Residual(OwnParts, ExpectedProduct):
         )
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
     ) -> float:
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
-
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
-        """Products of zero-sum rows, drawn by the law."""
-        return PRODUCT.draw(cells, terms, noise)
 
     def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
         """Every set adds up its subsets."""
@@ -251,7 +243,7 @@ def _charges(question: DesignProblem, counted: str) -> list[StatisticShare]:
     ]
 
 
-def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWorkload]) -> list[SetCharge]:
+def _sets(question: DesignProblem, counted: str, asked_axes: AxisWorkloads) -> list[SetCharge]:
     """The sets of one measure, each with its part of what the views spend on it."""
     shares = _shares(question, _charges(question, counted), asked_axes)
     remaining = SHARES - len(shares)
@@ -266,7 +258,7 @@ def _sets(question: DesignProblem, counted: str, asked_axes: Mapping[int, AxisWo
 
 
 def _shares(
-    question: DesignProblem, charges: Sequence[StatisticShare], asked: Mapping[int, AxisWorkload]
+    question: DesignProblem, charges: Sequence[StatisticShare], asked: AxisWorkloads
 ) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error: by ranges of each axis half of the time, or by cells.
 
@@ -295,7 +287,7 @@ def _shares(
 
 
 def bounded_shares(
-    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: Mapping[int, AxisWorkload]
+    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: AxisWorkloads
 ) -> dict[Subset, float]:
     """As `best_shares`, where the variances of some sets are bounded.
 
@@ -325,7 +317,7 @@ def bounded_shares(
     return shares
 
 
-def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AxisWorkload]) -> dict[Subset, float]:
+def best_shares(sets: Mapping[Subset, float], asked: AxisWorkloads) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error over conjunctions of ranges.
 
     Args:

@@ -19,7 +19,6 @@ import numpy as np
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import AxisChoice, Word, expected_error
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import (
@@ -33,7 +32,7 @@ from dpsql.mechanisms.designs.question import (
     ViewChoice,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal, Word, expected_error
 from dpsql.tree import kary_tree
 
 ONE_LEVEL = 100

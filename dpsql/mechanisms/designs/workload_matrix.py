@@ -40,23 +40,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
+from dpsql.matrices.blocks import AskedReading, AskedVariance
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import AxisBudget, SparseRows, Strategy, integer_root
-from dpsql.matrices.workload import AskedReading, AskedVariance
 from dpsql.mechanisms.axis.dense import matrix_root, optimal_gram
 from dpsql.mechanisms.axis.leaves import leaf_strategy
-from dpsql.mechanisms.axis.strategy import AxisChoice
-from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
-    ChargeLine,
-    DrawnMember,
-    DrawParameters,
-    MeasuredAxis,
-    MeasurementFacts,
-    OwnParts,
-    estimated,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.question import (
     Boxes,
     DesignProblem,
@@ -68,9 +58,8 @@ from dpsql.mechanisms.designs.question import (
     stands_alone,
 )
 from dpsql.mechanisms.distribution import NoiseDistribution, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
-from dpsql.noise import Noise
-from dpsql.tree import Exact, FloatArray, IntArray
+from dpsql.mechanisms.offers import AxisChoice, Offer, Refusal
+from dpsql.tree import FloatArray, IntArray
 
 ROUNDS = 150
 """Ten overlapping rectangles change by less than 0.1% after 100."""
@@ -199,7 +188,7 @@ TOTAL = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class AskedRows(OwnParts):
+class AskedRows(measurement.OwnParts, measurement.LinearRows):
     """Integer rows over classes of cells. See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
@@ -218,79 +207,50 @@ class AskedRows(OwnParts):
 
     def __post_init__(self) -> None:
         """Refuse rows that are more sensitive than they say."""
-        if self._rows.column_bound(self._axis.budget, self.law.norm) > self.total**self.law.norm:
+        (rows,), (axis,) = self.entries(()), self.row_budgets(())
+        if rows.column_bound(axis.budget, self.law.norm) > self.total**self.law.norm:
             raise InternalError("rows of a few questions are more sensitive than declared")
 
-    @property
-    def _rows(self) -> SparseRows:
+    def row_budgets(self, strategies: Sequence[Strategy]) -> list[AxisBudget]:
+        """All rows in a line, of equal budgets."""
+        return [AxisBudget(np.ones(len(self.matrix), np.int64), self.total)]
+
+    def entries(self, strategies: Sequence[Strategy]) -> Sequence[SparseRows]:
         """H row by row."""
         p, k = self.matrix.shape
         stops = np.full(p, k, np.int64)
-        return SparseRows(k, stops * 0, stops, k * np.arange(p + 1), self.matrix.ravel())
+        return [SparseRows(k, stops * 0, stops, k * np.arange(p + 1), self.matrix.ravel())]
 
     @property
-    def _axis(self) -> AxisBudget:
-        """All rows in a line, of equal budgets."""
-        return AxisBudget(np.ones(len(self.matrix), np.int64), self.total)
-
-    @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """One part, rows over classes, one model of all cells."""
-        return MeasurementFacts(
-            (ChargeLine("", Fraction(1)),), AskedReading.name, linear=self, model=self._model
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("", Fraction(1)),), AskedReading.name, linear=self, model=self._model
         )
 
     def words(self, strategies: Sequence[str]) -> str:
         return f"{len(self.matrix)} sums for a few questions"
-
-    def row_count(self, strategies: Sequence[Strategy]) -> int:
-        return len(self.matrix)
-
-    def variance_at_unit_budget(self, terms: DrawParameters) -> float:
-        return terms.law.variance_at_unit_budget([self._axis], terms.spend, terms.sensitivity)
 
     @cached_property
     def _model(self) -> AskedVariance:
         return AskedVariance(self.classes, self.matrix / self.total)
 
     def mean_variance(
-        self,
-        axes: Subset,
-        unit: float,
-        family: Sequence[tuple[Subset, float]],
-        asked: Mapping[int, AxisWorkload],
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Of a class that is known by itself; ranges on every axis were not asked, and most are not known."""
         return float(unit * np.diag(self._model.covariance_of_classes).mean())
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
-        """Sums of classes in exact integers, rows of them, then one draw of the law.
-
-        **Privacy**: the spend, for neighbours that differ in one unit's rows.
-        """
-        exact = Exact(self.measure(cells, terms.strategies))
-        return terms.law.draw(exact, [self._axis], terms.spend, terms.sensitivity, noise)
-
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
-        return estimated(self, family, [self.leaf_estimates(member.view, ()) for member in family], axes)
-
-    def shape(self, strategies: Sequence[Strategy]) -> tuple[int, ...]:
-        return (len(self.matrix),)
+        return measurement.estimated(
+            self, family, [self.leaf_estimates(member.view, ()) for member in family], axes
+        )
 
     def known(self, strategies: Sequence[Strategy]) -> int:
         return self._model.rank
-
-    def budgets(self, terms: DrawParameters) -> IntArray:
-        return terms.law.budgets([self._axis], terms.spend, terms.sensitivity)
-
-    def largest_column(self, budget: IntArray, terms: DrawParameters) -> int:
-        """As the law adds up."""
-        return terms.law.largest_column(budget, [self._rows], [self._axis], self.column_cap(terms))
-
-    def column_cap(self, terms: DrawParameters) -> int:
-        """Of these rows, as the law says."""
-        return terms.law.column_cap([self._axis], terms.spend, terms.sensitivity)
 
     def measure(self, cells: IntArray, strategies: Sequence[Strategy]) -> IntArray:
         """H times the sums of the classes, modulo 2^64."""
@@ -298,9 +258,6 @@ class AskedRows(OwnParts):
         sums = np.zeros(self.matrix.shape[1], np.int64)
         np.add.at(sums, of[of >= 0], flat[of >= 0])
         return np.asarray(self.matrix @ sums, np.int64)
-
-    def weights(self, strategies: Sequence[Strategy]) -> FloatArray:
-        return np.full(len(self.matrix), 1.0 / self.total)
 
     def leaf_estimates(self, view: NoisyRows, strategies: Sequence[Strategy]) -> FloatArray:
         """Least squares, refined once, so that float rounding stays relative to the noise."""

@@ -25,15 +25,7 @@ from typing import Any, NamedTuple
 from tests.engines.servers import _ordinary, postgres_programs
 from tests.interfaces.wire_client import free_port
 from tests.interfaces.wire_zoo.measure import OIDS_OF_STAR
-from tests.interfaces.wire_zoo.programs import (
-    FOLDER,
-    JDBC,
-    NODE,
-    NODE_DRIVERS,
-    PYTHON,
-    clients,
-    run_client,
-)
+from tests.interfaces.wire_zoo.programs import FOLDER, JDBC, NODE, NODE_DRIVERS, PYTHON, clients, run_client
 from tests.interfaces.wire_zoo.wire import Asker
 
 STATEMENTS = FOLDER / "statements.json"
