@@ -388,7 +388,8 @@ def _combinations(
 def cells_words(cells: AxisCells, most: int = 6) -> str:
     """Leaf intervals of each group, the first few."""
     mask = masks(cells, None)
-    row, start, stop = runs(mask > 0)
+    row, *ends = runs(mask > 0)
+    start, stop = map(cells.place, ends)
     names = [f"{_key_words(key)}: " if cells.types else "" for key in cells.keys]
     spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
     remainder = f" and {len(spans) - most} more" if len(spans) > most else ""

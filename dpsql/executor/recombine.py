@@ -24,7 +24,15 @@ from dpsql.executor.run import prepared, rows_of
 from dpsql.intervals.reads import CutMass, PlanVariances, cut_mass
 from dpsql.matrices.max_entropy import EntropyReading
 from dpsql.matrices.model import Sum
-from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
+from dpsql.planner.axis_query import (
+    AxisCells,
+    FloatArray,
+    IntArray,
+    RowContribution,
+    WeightedValues,
+    masks,
+    reach,
+)
 from dpsql.planner.block import Linear, ShapePlans
 from dpsql.planner.plan import Box, ViewPlan, presence
 from dpsql.planner.terms import Term
@@ -73,20 +81,22 @@ def runs(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
     return row, start, borders[1::2] % (mask.shape[1] + 1)
 
 
-def node_list(mask: FloatArray, tree: Tree) -> NodeList:
+def node_list(mask: FloatArray, tree: Tree, cells: AxisCells) -> NodeList:
     """The least nodes for each group.
 
     Args:
-        mask: coverage of leaves, shape (groups, leaves).
+        mask: coverage of runs of leaves, shape (groups, runs).
         tree: the axis's look-up tree.
+        cells: what says which leaves a run has.
     """
     row, start, stop = runs(mask == 1.0)
-    run, node = cover(tree, start, stop)
-    part_row, part_leaf = np.divmod(np.flatnonzero((mask > 0.0) & (mask < 1.0)), mask.shape[1])
+    run, node = cover(tree, cells.place(start), cells.place(stop))
+    part_row, part_run = np.divmod(np.flatnonzero((mask > 0.0) & (mask < 1.0)), mask.shape[1])
+    part_leaf = cells.place(part_run)
     return NodeList(
         np.concatenate([row[run], part_row]),
         np.concatenate([node, tree.leaves[part_leaf]]),
-        np.concatenate([np.ones(len(node)), mask[part_row, part_leaf]]),
+        np.concatenate([np.ones(len(node)), mask[part_row, part_run]]),
     )
 
 
@@ -155,7 +165,7 @@ def axis_nodes(
             row_ends = RowContribution(low[group, leaf], high[group, leaf])
             nodes_of[taken] = NodeList(group, tree.leaves[leaf], mask[group, leaf], row_ends)
         elif taken not in nodes_of:
-            nodes_of[taken] = picked(mask) if listed else node_list(mask, tree)
+            nodes_of[taken] = picked(mask) if listed else node_list(mask, tree, plan.cells[position])
     node_lists = [nodes_of[box[position]] for box in boxes]
     groups = len(plan.cells[position].keys)
     if len(node_lists) == 1:

@@ -47,6 +47,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.graph import is_count
 from dpsql.executor.run import run
+from dpsql.matrices.kronecker import on_runs
 from dpsql.matrices.model import Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Noisy
@@ -366,7 +367,7 @@ class PlanVariances:
             masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        covariance = self.release.reading(count).covariance(masks)
+        covariance = on_runs(self.release.reading(count), self.plan.edges).covariance(masks)
         return math.sqrt(scale * max(0.0, float(np.sum(covariance.noise + covariance.within_leaf))))
 
     @cached_property
@@ -396,7 +397,7 @@ class PlanVariances:
         reading = self.release.shared(statistic, second)
         if reading is None:
             return Covariance(np.zeros(len(self.index[0]) if self.index else 1))
-        left_masks = self.plan.box_masks(left)
+        reading, left_masks = on_runs(reading, self.plan.edges), self.plan.box_masks(left)
         if right is None:
             right_masks = [np.ones_like(mask) for mask in left_masks]
         else:

@@ -56,11 +56,14 @@ from dpsql.matrices.model import (
     Columns,
     Components,
     Covariance,
+    Edges,
     Masks,
     Reading,
+    RunVariance,
     Shared,
     Sum,
     arrays_of,
+    by_leaf,
     table,
 )
 from dpsql.tree import FloatArray
@@ -89,7 +92,8 @@ class AxisSplit:
         prefix = np.empty(n + 1)
         for a in range(0, n + 1, LONG_AXIS):
             cuts = np.arange(a, min(n + 1, a + LONG_AXIS))
-            left, right = self.model.ranges(0 * cuts, cuts), self.model.ranges(cuts, 0 * cuts + n)
+            ends = np.concatenate([0 * cuts, cuts]), np.concatenate([cuts, 0 * cuts + n])
+            left, right = np.split(self.model.ranges(*ends), 2)
             prefix[cuts] = (self.total + left - right) / 2.0
         return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
 
@@ -168,6 +172,14 @@ class ProductReading(Reading):
         """One table for each axis."""
         return tuple(axis.columns() for axis in self.axes)
 
+    def on_runs(self, edges: Edges) -> ProductReading:
+        """The same for masks over runs of leaves."""
+        axes = (
+            axis if at is None else AxisSplit(RunVariance(axis.model, at))
+            for axis, at in zip(self.axes, edges, strict=True)
+        )  # fmt: skip
+        return replace(self, axes=tuple(axes))
+
     def _sum(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
         """The sum over components of products over axes of (rest, share), shape (g,)."""
         groups = len(pairs[0][0]) if pairs else 1
@@ -237,6 +249,21 @@ def of_two_families(
         return reading
     pairs = tuple((i, right.index(axis)) for i, axis in enumerate(left) if axis in right)
     return Shared(lambda masks, second: Covariance(_shared_parts(reading, readings[1], pairs, masks, second)))
+
+
+def on_runs(reading: Reading | Shared, edges: Edges) -> Reading | Shared:
+    """How masks over runs of leaves are read: by ranges where each axis has a model of its own, else leaf by leaf."""
+    if all(at is None for at in edges):
+        return reading
+    if isinstance(reading, ProductReading):
+        return reading.on_runs(edges)
+
+    def leaves(masks: Masks) -> Masks:
+        return [by_leaf(mask, at) for mask, at in zip(masks, edges, strict=True)]
+
+    return Shared(
+        lambda masks, second: reading.covariance(leaves(masks), None if second is masks else leaves(second))
+    )
 
 
 def of_one_family(

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpsql.executor import margin_cache
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
 from dpsql.release import Release, margins, open_release
@@ -153,16 +154,13 @@ def test_releases_that_are_open_together_keep_shapes(release: Release, other: Re
 
 def test_margins_add_up_what_comes_again(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = SHAPES["range"]
-    answerer, rows = ReleaseEngine(release), list[object]()
-    of_margin = margins.Margins.rows
-    monkeypatch.setattr(
-        margins.Margins, "rows", lambda self, *given: rows.append(given) or of_margin(self, *given)
-    )
+    answerer, sums, of_margin = ReleaseEngine(release), list[object](), margin_cache._added
+    monkeypatch.setattr(margin_cache, "_added", lambda *given: sums.append(of_margin(*given)) or sums[-1])
     for low, high in ((20, 30), (21, 31), (22, 32), (30, 39)):
         answerer.query(text.format(low, high))
-    assert len(rows) == 2  # the third and the fourth
+    assert len(sums) == 2 and None not in sums  # the third and the fourth
     answerer.query(text.format(30, 20))
-    assert len(rows) == 2  # no leaf: as any statement
+    assert sums[2:] == [None]  # no leaf: as any statement
 
 
 def test_what_is_kept_is_bound_to_settings_and_role(
@@ -171,9 +169,9 @@ def test_what_is_kept_is_bound_to_settings_and_role(
     """A planted margin of one role is no other's."""
     text, _ = SHAPES["range"]
     answerer, planned = ReleaseEngine(release), list[str]()
-    of_margin = margins.Margins.copy
+    of_margin = margins.Margins.totals
     monkeypatch.setattr(
-        margins.Margins, "copy", lambda self, *given: planned.append("") or of_margin(self, *given)
+        margins.Margins, "totals", lambda self, *given: planned.append("") or of_margin(self, *given)
     )
     for number, role in enumerate(("", "", "", "ada", "ada", "bob")):
         with Request(role=role).working():
@@ -189,9 +187,10 @@ def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) 
         source = margins.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
         columns = release.connection.cursor().execute(source.margin()).fetchnumpy()
         columns = {"n1": columns["a0"], "estimate": columns["estimate"]}
-    trees, kept = [release.tree(axis)], margins.Margins({"threads": "1"})
+    trees = [release.tree(axis)]
     right = {"a0": columns["n1"], "estimate": columns["estimate"]}
-    assert kept.copy([source], trees, {}, lambda sql: right) is not None
+    totals = margins.Margins().totals(source, trees, lambda sql: right)
+    assert totals is not None and totals[-1] == right["estimate"][right["a0"] == 0]
     wrong = np.array(right["estimate"])
     wrong[3] += 1
     for damaged in (
@@ -200,4 +199,4 @@ def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) 
         {**right, "a0": right["a0"] + 1},
         {**right, "estimate": right["estimate"] + 2**61},
     ):
-        assert margins.Margins({"threads": "1"}).copy([source], trees, {}, lambda sql, d=damaged: d) is None
+        assert margins.Margins().totals(source, trees, lambda sql, d=damaged: d) is None
