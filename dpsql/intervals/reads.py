@@ -48,7 +48,7 @@ import numpy.typing as npt
 from dpsql.catalog.graph import is_count
 from dpsql.executor.run import run
 from dpsql.matrices.kronecker import on_runs
-from dpsql.matrices.model import Covariance
+from dpsql.matrices.model import TABLE, Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Noisy
 from dpsql.planner.plan import Box, ReleaseView, ViewPlan, presence
@@ -297,7 +297,9 @@ def cell_variance(release: Release, statistic: int) -> float:
     def variance() -> float:
         sizes = [release.axes[axis].leaves for axis in meta.axes]
         reading = release.reading(statistic)
-        covariance = reading.covariance([np.eye(1, leaves, leaves // 2) for leaves in sizes])
+        edges = [np.array([0, n // 2, n // 2 + 1, n]) if n > TABLE else None for n in sizes]
+        cells = [np.eye(1, n, n // 2) if n <= TABLE else np.eye(1, 3, 1) for n in sizes]
+        covariance = on_runs(reading, edges).covariance(cells)
         if not np.any(covariance.within_leaf):
             return float(np.max(covariance.noise))
         wholes = len(next(iter(reading.columns()[0].values())))

@@ -43,7 +43,7 @@ thresholds t of the weight, F_t being the part of the rows above t: people who o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from math import prod
 from typing import ClassVar
@@ -59,14 +59,14 @@ from dpsql.matrices.model import (
     Edges,
     Masks,
     Reading,
-    RunVariance,
     Shared,
     Sum,
     arrays_of,
     by_leaf,
+    by_steps,
     table,
 )
-from dpsql.tree import FloatArray
+from dpsql.tree import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,11 @@ class AxisSplit:
 
     Args:
         model: the axis's variance model at unit noise.
+        edges: where runs of leaves begin, and the number of leaves, of masks over runs; None of masks over leaves.
     """
 
     model: AxisVariance
+    edges: IntArray | None = field(default=None, compare=False)
 
     @cached_property
     def total(self) -> float:
@@ -87,14 +89,14 @@ class AxisSplit:
 
     @cached_property
     def spread(self) -> FloatArray:
-        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves. Adds to 1."""
-        n = self.model.n
-        prefix = np.empty(n + 1)
-        for a in range(0, n + 1, LONG_AXIS):
-            cuts = np.arange(a, min(n + 1, a + LONG_AXIS))
-            ends = np.concatenate([0 * cuts, cuts]), np.concatenate([cuts, 0 * cuts + n])
+        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves or runs. Adds to 1."""
+        edges = np.arange(self.model.n + 1) if self.edges is None else self.edges
+        prefix = np.empty(len(edges))
+        for a in range(0, len(edges), LONG_AXIS):
+            cuts = edges[a : a + LONG_AXIS]
+            ends = np.concatenate([0 * cuts, cuts]), np.concatenate([cuts, 0 * cuts + self.model.n])
             left, right = np.split(self.model.ranges(*ends), 2)
-            prefix[cuts] = (self.total + left - right) / 2.0
+            prefix[a : a + LONG_AXIS] = (self.total + left - right) / 2.0
         return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
 
     def columns(self) -> Columns:
@@ -113,7 +115,7 @@ class AxisSplit:
         if len(masks) > 1 and masks.strides[0] == 0:  # one mask for all rows
             return tuple(np.broadcast_to(part, len(masks)) for part in self.parts(masks[:1]))  # type: ignore[return-value]
         share = (masks @ self.spread) ** 2
-        remainder = self.model.quadratic(masks) - self.total * share
+        remainder = self._quadratic(masks) - self.total * share
         return np.maximum(remainder, 0.0), share
 
     def mixed(self, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -126,8 +128,16 @@ class AxisSplit:
             (u' C w - k (g.u) (g.w), (g.u) (g.w)), each of shape (g,).
         """
         share = (left @ self.spread) * (right @ self.spread)
-        product = (self.model.quadratic(left + right) - self.model.quadratic(left - right)) / 4.0
+        product = (self._quadratic(left + right) - self._quadratic(left - right)) / 4.0
         return product - self.total * share, share
+
+    def _quadratic(self, masks: FloatArray) -> FloatArray:
+        """u' C u for each row of masks, shape (g,)."""
+        if self.edges is None:
+            return self.model.quadratic(masks)
+        if (stepwise := by_steps(self.model, masks, self.edges)) is not None:
+            return stepwise
+        return np.concatenate([self.model.quadratic(by_leaf(mask[None], self.edges)) for mask in masks])
 
     def table(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`mixed` of all pairs of rows of masks, each of shape (g, g)."""
@@ -171,14 +181,6 @@ class ProductReading(Reading):
     def columns(self) -> tuple[Columns, ...]:
         """One table for each axis."""
         return tuple(axis.columns() for axis in self.axes)
-
-    def on_runs(self, edges: Edges) -> ProductReading:
-        """The same for masks over runs of leaves."""
-        axes = (
-            axis if at is None else AxisSplit(RunVariance(axis.model, at))
-            for axis, at in zip(self.axes, edges, strict=True)
-        )  # fmt: skip
-        return replace(self, axes=tuple(axes))
 
     def _sum(self, pairs: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
         """The sum over components of products over axes of (rest, share), shape (g,)."""
@@ -256,7 +258,10 @@ def on_runs(reading: Reading | Shared, edges: Edges) -> Reading | Shared:
     if all(at is None for at in edges):
         return reading
     if isinstance(reading, ProductReading):
-        return reading.on_runs(edges)
+        axes = zip(reading.axes, edges, strict=True)
+        return replace(
+            reading, axes=tuple(axis if at is None else replace(axis, edges=at) for axis, at in axes)
+        )
 
     def leaves(masks: Masks) -> Masks:
         return [by_leaf(mask, at) for mask, at in zip(masks, edges, strict=True)]

@@ -301,43 +301,6 @@ def by_leaf(mask: FloatArray, edges: IntArray | None) -> FloatArray:
     return mask if edges is None else np.repeat(mask, np.diff(edges), axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class RunVariance:
-    """The model of an axis in runs of leaves, which masks take as wholes.
-
-    Args:
-        model: of the leaves.
-        edges: where the runs begin, and the number of leaves, shape (n + 1,).
-    """
-
-    model: AxisVariance
-    edges: IntArray
-
-    @property
-    def n(self) -> int:
-        return len(self.edges) - 1
-
-    @property
-    def kind(self) -> str:
-        """That of the model of the leaves."""
-        return self.model.kind
-
-    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
-        """Variance of each half-open range of runs, shape (q,)."""
-        return self.model.ranges(*(self.edges[np.asarray(end, np.int64)] for end in (lo, hi)))
-
-    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
-        """u' C u for each row of masks, shape (g, n) -> (g,)."""
-        u = np.asarray(masks, np.float64)
-        if (stepwise := by_steps(self.model, u, self.edges)) is not None:
-            return stepwise
-        return np.concatenate([self.model.quadratic(by_leaf(row[None], self.edges)) for row in u])
-
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Those of the model of the leaves."""
-        return self.model.columns()
-
-
 def range_variances(model: AxisVariance, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
     """Variance of each half-open range by its mask, shape (q,)."""
     lo, hi = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.int64)) for end in (lo, hi)))

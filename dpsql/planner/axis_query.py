@@ -632,9 +632,6 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
     else:
-        if not cells.types and len(cells.patterns) == 1 and cells.open_leaf is None:  # no leaf comes twice
-            mask[at] = cells.coverage[keep]
-            return mask
         np.add.at(mask, at, cells.coverage[keep])
         mask[at] = _rounded(np.minimum(mask[at], 1.0))  # few of many thousands: the others are 0
     return mask
