@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.executor import small_numbers
-from dpsql.executor.recombine import AxisNodes, TermEstimates, axis_nodes, runs
+from dpsql.executor.recombine import AxisNodes, BoxQuery, TermEstimates, axis_nodes, runs
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
@@ -24,7 +24,6 @@ from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR, nullabl
 from dpsql.intervals.linear import covariance
 from dpsql.intervals.partial_bins import interpolated
 from dpsql.intervals.reads import reads
-from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
 from dpsql.planner.axis_query import AxisCells, masks
 from dpsql.planner.block import Block, Linear, Noisy, is_summed, one
@@ -109,13 +108,11 @@ class NodeSum(NamedTuple):
     Args:
         statistic: id of the statistic.
         factor: of the estimates in the term's units.
-        part: where they are stored, and with which masks.
         axes: the nodes of each axis.
     """
 
     statistic: int
     factor: float
-    part: Sum
     axes: tuple[AxisNodes, ...]
 
 
@@ -128,10 +125,10 @@ def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeS
         masks, fitted = plan.box_masks(read.box), release.fitted(read.statistic)
         if fitted is not None and not fitted.takes([masks]):
             return []
-        for part in release.reading(read.statistic).terms(masks):
-            axes = [axis_nodes(plan, i, [read.box], [part], release) for i in range(len(plan.cells))]
-            factor = read.factor * part.weight * release.statistics[read.statistic].step
-            sums.append(NodeSum(read.statistic, factor, part, tuple(axes)))
+        query = BoxQuery([read.statistic], [read.box], [release.reading(read.statistic).stored(masks)])
+        axes = tuple(axis_nodes(plan, i, query, release) for i in range(len(plan.cells)))
+        factor = read.factor * release.statistics[read.statistic].step
+        sums.append(NodeSum(read.statistic, factor, axes))
     return sums
 
 
@@ -143,7 +140,7 @@ def axis_nodes_json(node_sum: NodeSum, position: int, release: Release) -> list[
     statistic = release.statistics[node_sum.statistic]
     nodes = node_sum.axes[position].nodes
     groups, weights = nodes.group.tolist(), nodes.weight.tolist()
-    if position in node_sum.part.listed:
+    if position in release.reading(node_sum.statistic).listed:
         return [
             {"group": g, "number": n, "weight": w}
             for g, n, w in zip(groups, nodes.node.tolist(), weights, strict=True)
@@ -372,7 +369,7 @@ def _combinations(
     wanted = [np.unique(axis.nodes.node).tolist() for axis in node_sum.axes]
     where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
     picked = ", ".join([*columns, release.estimate(node_sum.statistic)])
-    sql = f"SELECT {picked} FROM {node_sum.part.table}_{node_sum.statistic} WHERE {where or 'true'}"
+    sql = f"SELECT {picked} FROM node_combination_{node_sum.statistic} WHERE {where or 'true'}"
     found: dict[tuple[int, ...], float] = defaultdict(float)
     found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
     return [

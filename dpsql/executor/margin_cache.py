@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -76,14 +77,12 @@ def margin_sums(
 def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> MarginPlan | None:
     """The margin of the axes that a plan asks; None where there is none, or its sums are none of leaves."""
     axes = tuple(position for position, query in enumerate(plan.questions) if not query.whole)
-    if any(query.factors for query in plan.questions):
-        return None
-    if not axes or not all(_adds_leaves(plan, statistic, release) for statistic in statistics):
+    # numbers of a list and fits of pairs are no sums of leaves
+    apart = any(release.reading(s).listed or release.fitted(s) is not None for s in statistics)
+    if apart or not axes or any(query.factors for query in plan.questions):
         return None
 
-    def fetch(sql: str) -> Mapping[str, Any]:
-        return release.read(sql, (), lambda cursor: cursor.fetchnumpy())
-
+    fetch = partial(release.read, values=(), fetch=duckdb.DuckDBPyConnection.fetchnumpy)
     trees, totals = [release.tree(plan.view.axes[position]) for position in axes], []
     for statistic in statistics:
         table = f"node_combination_{statistic}"
@@ -95,27 +94,13 @@ def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> Marg
     return MarginPlan(axes, totals)
 
 
-def _adds_leaves(plan: ViewPlan, statistic: int, release: Release) -> bool:
-    """True if a statistic's answers are sums of its own node combinations under the masks that are asked."""
-    masks = [np.ones((1, release.axes[axis].leaves)) for axis in plan.view.axes]
-    reading = release.reading(statistic)
-    if reading.listed or release.fitted(statistic) is not None:
-        return False
-    terms = reading.terms(masks)
-    return (
-        len(terms) == 1
-        and (terms[0].table, terms[0].weight, len(terms[0].listed)) == ("node_combination", 1, 0)
-        and all(mask is given for mask, given in zip(terms[0].masks, masks, strict=True))
-    )
-
-
 def _added(plan: ViewPlan, box: Box, margin: MarginPlan) -> list[IntArray] | None:
     """The sums of one box for each statistic of a margin; None where it is not made of whole leaves."""
     taken = []
     for position in margin.axes:
         cells = plan.cells[position]
         keep = classes_taken(cells, box[position])
-        run = cells.run[keep]
+        run = cells.run_of(cells.leaf[keep])
         if not len(run) or np.any(cells.coverage[keep] != 1.0):
             return None
         taken.append((cells.group[keep], cells.place(run), cells.place(run + 1)))

@@ -23,7 +23,7 @@ from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
 from dpsql.intervals.reads import CutMass, PlanVariances, cut_mass
 from dpsql.matrices.max_entropy import EntropyReading
-from dpsql.matrices.model import Sum
+from dpsql.matrices.model import Masks
 from dpsql.planner.axis_query import (
     AxisCells,
     FloatArray,
@@ -151,14 +151,12 @@ class AxisNodes:
         return self.groups == 1 and len(self.nodes.node) == 1 and self.nodes.whole
 
 
-def axis_nodes(
-    plan: ViewPlan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
-) -> AxisNodes:
+def axis_nodes(plan: ViewPlan, position: int, query: BoxQuery, release: Release) -> AxisNodes:
     """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
     tree, nodes_of = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
-    listed = position in sums[0].listed
-    for box, box_sum in zip(boxes, sums, strict=True):
-        taken, mask = box[position], box_sum.masks[position]
+    listed = position in release.reading(query.statistics[0]).listed
+    for box, box_masks in zip(query.boxes, query.masks, strict=True):
+        taken, mask = box[position], box_masks[position]
         if taken not in nodes_of and isinstance(taken, WeightedValues):
             low, high = reach(plan.cells[position], taken)
             group, leaf = np.nonzero((mask != 0) | (low < 0) | (high > 0))  # not those that only count for 0
@@ -166,7 +164,7 @@ def axis_nodes(
             nodes_of[taken] = NodeList(group, tree.leaves[leaf], mask[group, leaf], row_ends)
         elif taken not in nodes_of:
             nodes_of[taken] = picked(mask) if listed else node_list(mask, tree, plan.cells[position])
-    node_lists = [nodes_of[box[position]] for box in boxes]
+    node_lists = [nodes_of[box[position]] for box in query.boxes]
     groups = len(plan.cells[position].keys)
     if len(node_lists) == 1:
         return AxisNodes(np.zeros(len(node_lists[0].node), np.int64), node_lists[0], groups)
@@ -188,12 +186,12 @@ class BoxQuery(NamedTuple):
     Args:
         statistics: their ids.
         boxes: the boxes wanted.
-        sums: one term of their readings for each box, of one table.
+        masks: of what is stored, for each box.
     """
 
     statistics: list[int]
     boxes: Sequence[Box]
-    sums: Sequence[Sum]
+    masks: Sequence[Masks]
 
 
 def lookups(plan: ViewPlan, asked: BoxQuery, release: Release) -> list[Lookup]:
@@ -206,7 +204,7 @@ def lookups(plan: ViewPlan, asked: BoxQuery, release: Release) -> list[Lookup]:
         asked: what is added up.
         release: for the look-up trees.
     """
-    axes = [axis_nodes(plan, i, asked.boxes, asked.sums, release) for i in range(len(plan.cells))]
+    axes = [axis_nodes(plan, i, asked, release) for i in range(len(plan.cells))]
     if all(axis.nodes.whole for axis in axes):
         return [_lookup(axes, asked, asked.statistics, release)]
     return [_lookup(axes, asked, [statistic], release) for statistic in asked.statistics]
@@ -220,8 +218,7 @@ def _lookup(
     joined = tuple(i for i, axis in enumerate(axes) if many or not axis.constant)
     grouped = tuple(i for i in joined if axes[i].groups > 1)
     exact = all(axis.nodes.whole for axis in axes)
-    table = query.sums[0].table
-    sources, joins, values, nodes = [_cells(table, statistics, len(axes), release)], [], [], []
+    sources, joins, values, nodes = [_cells(statistics, len(axes), release)], [], [], []
     for i, axis in enumerate(axes):
         if i not in joined:
             node = int(axis.nodes.node[0])
@@ -249,17 +246,17 @@ def _lookup(
     return Lookup(tuple(statistics), sql, (*values, *nodes), counts, grouped, many, exact)
 
 
-def _cells(table: str, statistics: Sequence[int], axes: int, release: Release) -> str:
+def _cells(statistics: Sequence[int], axes: int, release: Release) -> str:
     """Node combinations of statistics: of several one below the other, each with an estimate e0, e1, .. of its own."""
     if len(statistics) == 1:
-        return f"{table}_{statistics[0]} AS c"
+        return f"node_combination_{statistics[0]} AS c"
     selects = []
     for k, statistic in enumerate(statistics):
         estimates = [
             f"{release.estimate(statistic) if k == j else 'NULL'} AS e{j}" for j in range(len(statistics))
         ]
         columns = ", ".join([*(f"n{i + 1}" for i in range(axes)), *estimates])
-        selects.append(f"SELECT {columns} FROM {table}_{statistic}")
+        selects.append(f"SELECT {columns} FROM node_combination_{statistic}")
     return f"({' UNION ALL '.join(selects)}) AS c"
 
 
@@ -305,9 +302,7 @@ class Recombined(NamedTuple):
     above: dict[Box, NumberArray]
 
 
-def _statements(
-    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
-) -> list[tuple[BoxQuery, Lookup]]:
+def _statements(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[Lookup]:
     """The statements over the file that answer boxes on some statistics."""
     wanted = _without_fitted(plan, wanted, release)[1]
     taken = {
@@ -318,11 +313,11 @@ def _statements(
     queries: dict[Any, BoxQuery] = {}
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
-        terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
-        for sums in zip(*terms, strict=True):  # what is the same of several statistics stands together
-            same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
-            queries.setdefault((*boxes, *same), BoxQuery([], boxes, sums)).statistics.append(statistic)
-    return [(query, lookup) for query in queries.values() for lookup in lookups(plan, query, release)]
+        stored = [reading.stored([taken[each] for each in enumerate(box)]) for box in boxes]
+        # what is the same of several statistics stands together
+        same = (*reading.listed, *(id(mask) for box_masks in stored for mask in box_masks))
+        queries.setdefault((*boxes, same), BoxQuery([], boxes, stored)).statistics.append(statistic)
+    return [lookup for query in queries.values() for lookup in lookups(plan, query, release)]
 
 
 def recombine(
@@ -355,21 +350,19 @@ def recombine(
         none = {s: dict.fromkeys(totals, zeros) for s, totals in sums.items()}
         return {s: Recombined(totals, none[s], none[s]) for s, totals in sums.items()}
     ran = _statements(plan, wanted, release)
-    cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
+    cutting = {statistic for each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
         for s, boxes in wanted.items()
     }
     below, above = ({s: np.zeros_like(each) for s, each in out.items()} for _ in range(2))
     try:
-        for query, each in ran:
+        for each in ran:
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, masses = _found(each, columns, k, len(plan.shape))
-                weight, kind = query.sums[0].weight, out[statistic].dtype
-                out[statistic][at] += weight * np.array(totals, kind)
-                for sums_of_side, mass in zip((below, above), masses, strict=True):
-                    sums_of_side[statistic][at] += weight * np.array(mass, kind)
+                for sums, found in zip((out, below, above), (totals, *masses), strict=True):
+                    sums[statistic][at] += np.array(found, out[statistic].dtype)
     except OverflowError as error:
         raise DataError(
             "a sum exceeds the range of 64-bit integers", hint="ask for a smaller part"
@@ -466,7 +459,7 @@ class TermEstimates:
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
         """The statements over the file that give the totals; a shape that comes again adds up a margin of it."""
-        return tuple(lookup for _, lookup in _statements(self.plan, self.wanted, self.errors.release))
+        return tuple(_statements(self.plan, self.wanted, self.errors.release))
 
     def at(self, groups: IntArray) -> TermEstimates:
         """The same for some of the groups, by their rows."""

@@ -60,7 +60,6 @@ from dpsql.matrices.model import (
     Masks,
     Reading,
     Shared,
-    Sum,
     arrays_of,
     by_leaf,
     by_steps,
@@ -263,12 +262,12 @@ def on_runs(reading: Reading | Shared, edges: Edges) -> Reading | Shared:
             reading, axes=tuple(axis if at is None else replace(axis, edges=at) for axis, at in axes)
         )
 
-    def leaves(masks: Masks) -> Masks:
-        return [by_leaf(mask, at) for mask, at in zip(masks, edges, strict=True)]
+    def between(masks: Masks, second: Masks) -> Covariance:
+        sides = (masks, second)
+        left, right = ([by_leaf(mask, at) for mask, at in zip(side, edges, strict=True)] for side in sides)
+        return reading.covariance(left, None if second is masks else right)
 
-    return Shared(
-        lambda masks, second: reading.covariance(leaves(masks), None if second is masks else leaves(second))
-    )
+    return Shared(between)
 
 
 def of_one_family(
@@ -369,9 +368,6 @@ class ScaledReading(Reading):
     def matrix(self, masks: Masks) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
         return self.shape.matrix(masks)
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return self.shape.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Noise and spread, as `Reading` says."""

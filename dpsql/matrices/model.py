@@ -10,7 +10,7 @@ is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -57,23 +57,6 @@ class AxisVariance(Protocol):
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """Flat arrays of equal length that hold the whole model; what a release file stores."""
-
-
-class Sum(NamedTuple):
-    """One term of an answer: stored node combinations, added up under masks.
-
-    Args:
-        table: the table's name before `_<statistic>`.
-        masks: leaf coverages, one array (g, n_i) for each axis; each is made of the same axis's mask alone. On a
-            `listed` axis it picks stored numbers.
-        weight: what the sum is multiplied by.
-        listed: positions of the listed axes.
-    """
-
-    table: str
-    masks: tuple[FloatArray, ...]
-    weight: int = 1
-    listed: Collection[int] = ()
 
 
 class Covariance(NamedTuple):
@@ -134,9 +117,12 @@ class Reading:
         """True if the answers under some boxes of masks, added up, are sums of what is stored."""
         return True
 
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """Terms whose sum is the answers under outer products of masks."""
-        return (Sum("node_combination", tuple(masks)),)
+    def stored(self, masks: Masks) -> Masks:
+        """Masks under which what is stored adds up to the answers, each made of the same axis's mask alone.
+
+        On a `listed` axis they pick stored numbers.
+        """
+        return masks
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances of the answers under `masks` with those under `other`, in squared stored units.

@@ -216,11 +216,6 @@ class AxisCells:
     open_leaf: int | None = None
     edges: IntArray | None = None
 
-    @cached_property
-    def run(self) -> IntArray:
-        """The run of each cell, the column of masks that it is in."""
-        return self.run_of(self.leaf)
-
     def run_of(self, first: npt.ArrayLike) -> IntArray:
         """The runs that begin with some leaves."""
         return np.asarray(first if self.edges is None else np.searchsorted(self.edges, first), np.int64)
@@ -239,7 +234,7 @@ class AxisCells:
         """The same with one cell for each leaf."""
         if self.edges is None:
             return self
-        widths = self.widths[self.run]
+        widths = self.widths[self.run_of(self.leaf)]
         at = np.repeat(np.arange(len(widths)), widths)
         leaf = np.arange(len(at)) - np.repeat(np.cumsum(widths) - widths, widths) + self.leaf[at]
         return replace(
@@ -628,7 +623,7 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
         return np.ceil(masks(replace(cells, whole=False), taken))
     mask = np.zeros((len(cells.keys), len(cells.widths)))
     keep = classes_taken(cells, taken)
-    at = cells.group[keep], cells.run[keep]
+    at = cells.group[keep], cells.run_of(cells.leaf[keep])
     if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
     else:
@@ -653,7 +648,7 @@ class RowContribution(NamedTuple):
 def reach(cells: AxisCells, taken: WeightedValues) -> RowContribution:
     """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
     keep, factor = classes_taken(cells, taken), cells.factors[taken.factor]
-    at = cells.group[keep], cells.run[keep]
+    at = cells.group[keep], cells.run_of(cells.leaf[keep])
     low, high = (np.full((len(cells.keys), len(cells.widths)), end) for end in (np.inf, -np.inf))
     np.minimum.at(low, at, factor.low[keep])
     np.maximum.at(high, at, factor.high[keep])

@@ -180,15 +180,9 @@ def test_what_is_kept_is_bound_to_settings_and_role(
 
 
 def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) -> None:
-    columns = release.connection.cursor().execute("SELECT n1, estimate FROM node_combination_0").fetchnumpy()
-    source = margins.NodeTable("node_combination_0", "estimate", (0,), 1)
-    axis = release.statistics[0].axes[0]
-    if len(release.statistics[0].axes) > 1:
-        source = margins.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
-        columns = release.connection.cursor().execute(source.margin()).fetchnumpy()
-        columns = {"n1": columns["a0"], "estimate": columns["estimate"]}
-    trees = [release.tree(axis)]
-    right = {"a0": columns["n1"], "estimate": columns["estimate"]}
+    source = margins.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
+    right = release.connection.cursor().execute(source.margin()).fetchnumpy()
+    trees = [release.tree(release.statistics[0].axes[0])]
     totals = margins.Margins().totals(source, trees, lambda sql: right)
     assert totals is not None and totals[-1] == right["estimate"][right["a0"] == 0]
     wrong = np.array(right["estimate"])
