@@ -361,8 +361,8 @@ def recombine(
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, masses = _found(each, columns, k, len(plan.shape))
-                for sums, found in zip((out, below, above), (totals, *masses), strict=True):
-                    sums[statistic][at] += np.array(found, out[statistic].dtype)
+                for side, found in zip((out, below, above), (totals, *masses), strict=True):
+                    side[statistic][at] += np.array(found, out[statistic].dtype)
     except OverflowError as error:
         raise DataError(
             "a sum exceeds the range of 64-bit integers", hint="ask for a smaller part"

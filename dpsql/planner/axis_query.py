@@ -18,7 +18,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import duckdb
 import numpy as np
@@ -62,7 +62,8 @@ def cells_that_hold(release: Release, question: AxisQuery) -> AxisCells | None:
     columns = {number: column for number, column in numpy_columns.items() if column is not None}
     if None in constants.values():
         return None
-    atoms, meta, edges, at = release.atoms(question.axis), release.axes[question.axis], None, slice(None)
+    atoms, meta = release.atoms(question.axis), release.axes[question.axis]
+    edges, at = None, cast(Any, slice(None))
     if has_runs(release, question.axis) and all(column.rising for column in columns.values()):
         ends = [
             np.searchsorted(columns[each.column].values[: columns[each.column].rising], constants[each], side)
