@@ -25,21 +25,21 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.base import GRAIN_MICROSECONDS
-from dpsql.errors import DataError
-from dpsql.executor.run import run
+from dpsql.executor.run import bad_expression, run
 from dpsql.matrices.model import TABLE
-from dpsql.planner.leaf_values import PLACEHOLDER, UNKNOWN, AxisQuery, bounds_of, leaf_values
-from dpsql.planner.terms import Comparison, Expression, Predicate
+from dpsql.planner.leaf_values import (
+    PLACEHOLDER,
+    UNKNOWN,
+    AxisQuery,
+    bounds_of,
+    cell_column,
+    leaf_values,
+    numpy_constant,
+)
+from dpsql.planner.terms import Expression, Predicate
 from dpsql.release import AxisMeta, Release
 from dpsql.release.format import OTHER, KeyListMeta
 from dpsql.row_expressions import identifier as quoted
-
-BoolArray = npt.NDArray[np.bool_]
-
-_COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}
-_DECIMAL = re.compile(r"DECIMAL\(\d+,(?P<places>\d+)\)")
-MOST_WHOLE = 10**15
-"""Decimal numbers come as floats, which tell those of fewer digits apart."""
 
 
 def cells_that_hold(release: Release, question: AxisQuery) -> AxisCells | None:
@@ -57,8 +57,8 @@ def cells_that_hold(release: Release, question: AxisQuery) -> AxisCells | None:
     compared = [each for predicate in question.filters for each in predicate.expression.comparisons]
     if not all(predicate.expression.comparisons for predicate in question.filters):
         return None
-    numpy_columns = {number: _held(release, question.axis, name) for number, name in question.columns}
-    constants = {each: _constant(numpy_columns[each.column], each) for each in compared}
+    numpy_columns = {number: cell_column(release, question.axis, name) for number, name in question.columns}
+    constants = {each: numpy_constant(numpy_columns[each.column], each) for each in compared}
     columns = {number: column for number, column in numpy_columns.items() if column is not None}
     if None in constants.values():
         return None
@@ -98,55 +98,6 @@ def run_edges(axis: AxisMeta, ends: Iterable[Any]) -> IntArray:
     """Edges of runs of leaves that end at some leaves, and on both sides of each special leaf."""
     special = special_leaves(axis)
     return np.unique(np.array([0, axis.leaves, *special, *(leaf + 1 for leaf in special), *ends], np.int64))
-
-
-class CellColumn(NamedTuple):
-    """A column of an axis table, as numpy compares it.
-
-    Args:
-        values: integers or days; of a decimal number the integer without its point.
-        known: where they are not NULL.
-        places: digits after the point; None for days.
-        rising: how many atoms have a value, if these come first and never fall; 0 otherwise.
-    """
-
-    values: Any
-    known: BoolArray
-    places: int | None
-    rising: int
-
-
-def _held(release: Release, axis: int, name: str) -> CellColumn | None:
-    """A column whose comparisons mean the same in numpy; None for any other."""
-    kind = next(column.type for column in release.axes[axis].columns if column.name == name)
-    decimal = _DECIMAL.fullmatch(kind)
-    if kind not in _COMPARED and decimal is None:
-        return None
-    return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
-
-
-def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> CellColumn | None:
-    not_null, numbers, places = ~np.ma.getmaskarray(values), np.ma.getdata(values), _COMPARED.get(kind)
-    if decimal is not None:
-        places = int(decimal["places"])
-        integers = np.ma.filled(values, 0.0) * 10.0**places
-        if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
-            return None
-        numbers = np.rint(integers).astype(np.int64)
-    count = int(np.count_nonzero(not_null))
-    rises = np.all(not_null[:count]) and np.all(numbers[1:count] >= numbers[: count - 1])
-    return CellColumn(numbers, not_null, places, count if rises else 0)
-
-
-def _constant(column: CellColumn | None, comparison: Comparison) -> Any:
-    """The constant of a comparison as numpy compares it; None where numpy cannot decide."""
-    constant = comparison.constant
-    if column is None or (column.places is None) != isinstance(constant, date):
-        return None
-    if isinstance(constant, date):
-        return np.datetime64(constant, "D")
-    scaled = Decimal(constant).scaleb(column.places or 0)
-    return int(scaled) if int(scaled) == scaled else None
 
 
 MOST_UNDECIDED = 6
@@ -258,9 +209,8 @@ def whole_axis(leaves: int) -> AxisCells:
     """All leaves, fully."""
     edges = np.array([0, leaves]) if leaves > TABLE else None
     first = np.arange(leaves if edges is None else 1)
-    return AxisCells(
-        leaves, ((),), (), 0 * first, 0 * first, first, np.ones(len(first)), ((),), edges=edges
-    )  # fmt: skip
+    zeros, ones = 0 * first, np.ones(len(first))
+    return AxisCells(leaves, ((),), (), zeros, zeros, first, ones, ((),), edges=edges)
 
 
 def axis_sql(question: AxisQuery, release: Release, many: bool = False, runs: bool = False) -> str:
@@ -270,8 +220,7 @@ def axis_sql(question: AxisQuery, release: Release, many: bool = False, runs: bo
         question: the question.
         release: an open release.
         many: whether there are so many atoms that those that hold are better added up where they are.
-        runs: whether each leaf is an atom, and leaves beside each other that are alike come as one: group and truths,
-            the first leaf, its coverage, the leaf after the last one, and whether the filters hold.
+        runs: whether leaves in a row that are alike come as one: keys, truths, first leaf, coverage, stop, filters.
     """
     values = leaf_values(release, question)
     inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields, *values.fields]
@@ -286,9 +235,8 @@ def axis_sql(question: AxisQuery, release: Release, many: bool = False, runs: bo
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     source = f"(SELECT {', '.join(inner)} FROM {values.source})"
     if runs:
-        held = (
-            f"({' AND '.join(wanted) or 'TRUE'})"  # filters keep values away that an expression does not take
-        )
+        # filters keep values away that an expression does not take
+        held = f"({' AND '.join(wanted) or 'TRUE'})"
         fields = [f"CASE WHEN {held} THEN {text} END AS {name}" for name, text in named]
         rows = f"SELECT {', '.join([*fields, f'{held} AS held', 'dp_kind', 'leaf'])} FROM {source}"
         alike = f"row({', '.join([*keys, *truths, 'held', 'dp_kind'])})"
@@ -555,18 +503,6 @@ def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
     except duckdb.Error as error:
         raise bad_expression(error) from error
-
-
-UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
-"""What DuckDB raises of a statement that it cannot bind to columns and types."""
-
-
-def bad_expression(error: duckdb.Error) -> DataError:
-    """DuckDB's complaint, as a typed error of one line."""
-    reason = str(error).splitlines()[0].partition(" when casting from source column")[0]
-    if isinstance(error, UNBOUND):  # it names columns that are ours
-        reason = "an expression does not fit the types of its columns"
-    return DataError(reason[:300], hint="check its types and casts")
 
 
 def _grouped(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.executor.run import run
-from dpsql.planner import axis_query
+from dpsql.planner import axis_query, leaf_values
 from dpsql.planner.axis_query import axis_sql, cells_that_hold
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.terms import Expression, Predicate
@@ -111,7 +111,7 @@ def test_decimals_that_floats_or_the_column_do_not_tell_apart_are_left_to_duckdb
 
 def test_decimals_too_long_for_a_float_are_left_to_duckdb(monkeypatch, prices):
     ((axis, name),) = axes_of(prices, {"DECIMAL(18,2)"})
-    monkeypatch.setattr(axis_query, "MOST_WHOLE", 1000)  # 20.00 has four digits
+    monkeypatch.setattr(leaf_values, "MOST_WHOLE", 1000)  # 20.00 has four digits
     again = open_release(prices.path, insecure=True)
     assert cells_that_hold(again, AxisQuery(axis, ((0, name),), (written("dp_c0 > 1.5"),))) is None
     again.close()
