@@ -238,7 +238,7 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
     placed = place(block, terms, view, release, answerer.schema)
     if isinstance(placed, str):
         raise no_view(block, [f"the catalog's views have no axis for {placed}"], answerer.schema)
-    plan = make_plan(block, terms, view, placed, release)
+    plan = make_plan(block, terms, view, placed, release).by_leaf
     entries = (
         release.axes[query.axis] for query in plan.questions if query.filters or query.classes or query.groups
     )

@@ -36,6 +36,7 @@ from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.reads import CutMass, PlanVariances
+from dpsql.matrices.model import Edges
 from dpsql.planner.axis_query import AxisCells
 from dpsql.planner.block import Noisy, Ratio, one
 from dpsql.planner.leaf_values import AxisQuery
@@ -74,6 +75,10 @@ class ViewBoxes:
     masks: Sequence[FloatArray]
     questions: ClassVar[tuple[AxisQuery, ...]] = ()
     cells: ClassVar[tuple[AxisCells, ...]] = ()
+
+    @property
+    def edges(self) -> Edges:
+        return (None,) * len(self.masks)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -540,7 +540,7 @@ def _share(answered: TermEstimates, term: Term, shares: Sequence[FloatArray]) ->
     index = answered.errors.index
     taken = np.zeros(len(index[0]) if index else 1)
     for box in answered.plan.boxes_for(term):
-        masks = answered.plan.box_masks(box)
+        masks = answered.plan.by_leaf.box_masks(box)
         sides = ((mask @ share)[groups] for mask, share, groups in zip(masks, shares, index, strict=True))
         taken = taken + reduce(np.multiply, sides, np.ones(len(taken)))
     return taken

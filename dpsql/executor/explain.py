@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.executor import small_numbers
-from dpsql.executor.recombine import AxisNodes, TermEstimates, axis_nodes, runs
+from dpsql.executor.recombine import AxisNodes, BoxQuery, TermEstimates, axis_nodes, runs
 from dpsql.executor.relation import Relation
 from dpsql.executor.run import run
 from dpsql.intervals.composite import Composite
@@ -24,7 +24,6 @@ from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, PARTS, STDERR, nullabl
 from dpsql.intervals.linear import covariance
 from dpsql.intervals.partial_bins import interpolated
 from dpsql.intervals.reads import reads
-from dpsql.matrices.model import Sum
 from dpsql.planner.answerability import listed_words
 from dpsql.planner.axis_query import AxisCells, masks
 from dpsql.planner.block import Block, Linear, Noisy, is_summed, one
@@ -103,9 +102,9 @@ def _plan_words(answered: TermEstimates, block: Block, release: Release) -> list
     return lines
 
 
-NodeSum = tuple[int, float, Sum, tuple[AxisNodes, ...]]
+NodeSum = tuple[int, float, tuple[AxisNodes, ...]]
 """Node combinations whose stored estimates, times their weights, add up to a part of a term: id of the statistic,
-factor of the estimates in the term's units, where they are stored and with which masks, and the nodes of each axis."""
+factor of the estimates in the term's units, and the nodes of each axis."""
 
 
 def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeSum]:
@@ -117,10 +116,9 @@ def sums_of(answered: TermEstimates, term: Term, release: Release) -> list[NodeS
         masks, fitted = plan.box_masks(read.box), release.fitted(read.statistic)
         if fitted is not None and not fitted.takes([masks]):
             return []
-        for part in release.reading(read.statistic).terms(masks):
-            axes = [axis_nodes(plan, i, [read.box], [part], release) for i in range(len(plan.cells))]
-            factor = read.factor * part.weight * release.statistics[read.statistic].step
-            sums.append((read.statistic, factor, part, tuple(axes)))
+        query = BoxQuery([read.statistic], [read.box], [release.reading(read.statistic).stored(masks)])
+        axes = tuple(axis_nodes(plan, i, query, release) for i in range(len(plan.cells)))
+        sums.append((read.statistic, read.factor * release.statistics[read.statistic].step, axes))
     return sums
 
 
@@ -129,10 +127,10 @@ def axis_nodes_json(node_sum: NodeSum, position: int, release: Release) -> list[
 
     `measured` is null where the strategy's rows are no single intervals.
     """
-    number, _, part, axes = node_sum
+    number, _, axes = node_sum
     statistic, nodes = release.statistics[number], axes[position].nodes
     groups, weights = nodes.group.tolist(), nodes.weight.tolist()
-    if position in part.listed:
+    if position in release.reading(number).listed:
         return [
             {"group": g, "number": n, "weight": w}
             for g, n, w in zip(groups, nodes.node.tolist(), weights, strict=True)
@@ -329,7 +327,7 @@ def decomposition(number: int, relation: Relation, release: Release) -> dict[str
 
 
 def _sum_json(node_sum: NodeSum, answered: TermEstimates, release: Release) -> dict[str, Any]:
-    statistic, factor, _, nodes_of_axes = node_sum
+    statistic, factor, nodes_of_axes = node_sum
     axes = [axis_nodes_json(node_sum, i, release) for i in range(len(nodes_of_axes))]
     return {
         "measure": release.statistics[statistic].measure, "factor": factor,
@@ -345,7 +343,7 @@ def _combinations(
     node_sum: NodeSum, answered: TermEstimates, release: Release
 ) -> list[dict[str, Any]] | None:
     """The node combinations of every row: places in the axes' lists, weight, and the stored estimate."""
-    statistic, _, part, axes = node_sum
+    statistic, _, axes = node_sum
     index, lists = answered.errors.index, [axis.nodes for axis in axes]
     places = [
         [np.flatnonzero(nodes.group == g) for g in range(axis.groups)]
@@ -363,7 +361,7 @@ def _combinations(
     wanted = [np.unique(axis.nodes.node).tolist() for axis in axes]
     where = " AND ".join(f"{column} IN (SELECT unnest(?::INTEGER[]))" for column in columns)
     picked = ", ".join([*columns, release.estimate(statistic)])
-    sql = f"SELECT {picked} FROM {part.table}_{statistic} WHERE {where or 'true'}"
+    sql = f"SELECT {picked} FROM node_combination_{statistic} WHERE {where or 'true'}"
     found: dict[tuple[int, ...], float] = defaultdict(float)
     found.update({row[:-1]: row[-1] / UNIT for row in run(release, sql, wanted).rows})
     return [
@@ -379,7 +377,8 @@ def _combinations(
 def cells_words(cells: AxisCells, most: int = 6) -> str:
     """Leaf intervals of each group, the first few."""
     mask = masks(cells, None)
-    row, start, stop = runs(mask > 0)
+    row, *ends = runs(mask > 0)
+    start, stop = map(cells.place, ends)
     names = [f"{_key_words(key)}: " if cells.types else "" for key in cells.keys]
     spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
     remainder = f" and {len(spans) - most} more" if len(spans) > most else ""

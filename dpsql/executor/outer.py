@@ -21,7 +21,7 @@ import numpy as np
 from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.executor import readings, small_numbers
 from dpsql.executor.relation import Relation
-from dpsql.executor.run import AnswerRelation, Rowset, finite_rows, in_order, run_apart
+from dpsql.executor.run import UNBOUND, AnswerRelation, Rowset, finite_rows, in_order, run_apart
 from dpsql.intervals.cells import (
     CELL,
     NOTHING,
@@ -50,7 +50,7 @@ from dpsql.intervals.errorfunctions import (
     interval,
     quantile,
 )
-from dpsql.planner.axis_query import UNBOUND, IntArray
+from dpsql.planner.axis_query import IntArray
 from dpsql.planner.block import CatalogValue, ErrorOf, Form
 from dpsql.planner.notes import Note
 from dpsql.planner.schema import Listing

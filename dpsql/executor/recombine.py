@@ -9,7 +9,7 @@ the scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,8 +23,16 @@ from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
 from dpsql.intervals.reads import CutMass, PlanVariances, cut_mass
 from dpsql.matrices.max_entropy import EntropyReading
-from dpsql.matrices.model import Sum
-from dpsql.planner.axis_query import FloatArray, IntArray, RowContribution, WeightedValues, masks, reach
+from dpsql.matrices.model import Masks
+from dpsql.planner.axis_query import (
+    AxisCells,
+    FloatArray,
+    IntArray,
+    RowContribution,
+    WeightedValues,
+    masks,
+    reach,
+)
 from dpsql.planner.block import Linear, ShapePlans
 from dpsql.planner.plan import Box, ViewPlan, presence
 from dpsql.planner.schema import Term
@@ -73,20 +81,22 @@ def runs(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
     return row, start, borders[1::2] % (mask.shape[1] + 1)
 
 
-def node_list(mask: FloatArray, tree: Tree) -> NodeList:
+def node_list(mask: FloatArray, tree: Tree, cells: AxisCells) -> NodeList:
     """The least nodes for each group.
 
     Args:
-        mask: coverage of leaves, shape (groups, leaves).
+        mask: coverage of runs of leaves, shape (groups, runs).
         tree: the axis's look-up tree.
+        cells: what says which leaves a run has.
     """
     row, start, stop = runs(mask == 1.0)
-    run, node = cover(tree, start, stop)
-    part_row, part_leaf = np.divmod(np.flatnonzero((mask > 0.0) & (mask < 1.0)), mask.shape[1])
+    run, node = cover(tree, cells.place(start), cells.place(stop))
+    part_row, part_run = np.divmod(np.flatnonzero((mask > 0.0) & (mask < 1.0)), mask.shape[1])
+    part_leaf = cells.place(part_run)
     return NodeList(
         np.concatenate([row[run], part_row]),
         np.concatenate([node, tree.leaves[part_leaf]]),
-        np.concatenate([np.ones(len(node)), mask[part_row, part_leaf]]),
+        np.concatenate([np.ones(len(node)), mask[part_row, part_run]]),
     )
 
 
@@ -141,22 +151,20 @@ class AxisNodes:
         return self.groups == 1 and len(self.nodes.node) == 1 and self.nodes.whole
 
 
-def axis_nodes(
-    plan: ViewPlan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
-) -> AxisNodes:
+def axis_nodes(plan: ViewPlan, position: int, query: BoxQuery, release: Release) -> AxisNodes:
     """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
     tree, nodes_of = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
-    listed = position in sums[0].listed
-    for box, box_sum in zip(boxes, sums, strict=True):
-        taken, mask = box[position], box_sum.masks[position]
+    listed = position in release.reading(query.statistics[0]).listed
+    for box, box_masks in zip(query.boxes, query.masks, strict=True):
+        taken, mask = box[position], box_masks[position]
         if taken not in nodes_of and isinstance(taken, WeightedValues):
             low, high = reach(plan.cells[position], taken)
             group, leaf = np.nonzero((mask != 0) | (low < 0) | (high > 0))  # not those that only count for 0
             row_ends = RowContribution(low[group, leaf], high[group, leaf])
             nodes_of[taken] = NodeList(group, tree.leaves[leaf], mask[group, leaf], row_ends)
         elif taken not in nodes_of:
-            nodes_of[taken] = picked(mask) if listed else node_list(mask, tree)
-    node_lists = [nodes_of[box[position]] for box in boxes]
+            nodes_of[taken] = picked(mask) if listed else node_list(mask, tree, plan.cells[position])
+    node_lists = [nodes_of[box[position]] for box in query.boxes]
     groups = len(plan.cells[position].keys)
     if len(node_lists) == 1:
         return AxisNodes(np.zeros(len(node_lists[0].node), np.int64), node_lists[0], groups)
@@ -172,14 +180,45 @@ def axis_nodes(
     )  # fmt: skip
 
 
+class BoxQuery(NamedTuple):
+    """Statistics with the same covariance, summed over the same boxes.
+
+    Args:
+        statistics: their ids.
+        boxes: the boxes wanted.
+        masks: of what is stored, for each box.
+    """
+
+    statistics: list[int]
+    boxes: Sequence[Box]
+    masks: Sequence[Masks]
+
+
+def lookups(plan: ViewPlan, asked: BoxQuery, release: Release) -> list[Lookup]:
+    """The statements that answer all boxes and groups: one for all statistics where totals are integers, else one each.
+
+    A statement's cost is mostly that DuckDB plans it anew. Sums of floats depend on the order in which rows come.
+
+    Args:
+        plan: the plan.
+        asked: what is added up.
+        release: for the look-up trees.
+    """
+    axes = [axis_nodes(plan, i, asked, release) for i in range(len(plan.cells))]
+    if all(axis.nodes.whole for axis in axes):
+        return [_lookup(axes, asked, asked.statistics, release)]
+    return [_lookup(axes, asked, [statistic], release) for statistic in asked.statistics]
+
+
 def _lookup(
-    axes: Sequence[AxisNodes], table: str, statistics: Sequence[int], many: bool, release: Release
+    axes: Sequence[AxisNodes], query: BoxQuery, statistics: Sequence[int], release: Release
 ) -> Lookup:
-    """One statement over the nodes of every axis, of one box or of many."""
+    """One statement over the nodes of every axis."""
+    many = len(query.boxes) > 1
     joined = tuple(i for i, axis in enumerate(axes) if many or not axis.constant)
     grouped = tuple(i for i in joined if axes[i].groups > 1)
     exact = all(axis.nodes.whole for axis in axes)
-    sources, joins, values, nodes = [_cells(table, statistics, len(axes), release)], [], [], []
+    sources, joins, values, nodes = [_cells(statistics, len(axes), release)], [], [], []
     for i, axis in enumerate(axes):
         if i not in joined:
             node = int(axis.nodes.node[0])
@@ -207,17 +246,17 @@ def _lookup(
     return Lookup(tuple(statistics), sql, (*values, *nodes), counts, grouped, many, exact)
 
 
-def _cells(table: str, statistics: Sequence[int], axes: int, release: Release) -> str:
+def _cells(statistics: Sequence[int], axes: int, release: Release) -> str:
     """Node combinations of statistics: of several one below the other, each with an estimate e0, e1, .. of its own."""
     if len(statistics) == 1:
-        return f"{table}_{statistics[0]} AS c"
+        return f"node_combination_{statistics[0]} AS c"
     selects = []
     for k, statistic in enumerate(statistics):
         estimates = [
             f"{release.estimate(statistic) if k == j else 'NULL'} AS e{j}" for j in range(len(statistics))
         ]
         columns = ", ".join([*(f"n{i + 1}" for i in range(axes)), *estimates])
-        selects.append(f"SELECT {columns} FROM {table}_{statistic}")
+        selects.append(f"SELECT {columns} FROM node_combination_{statistic}")
     return f"({' UNION ALL '.join(selects)}) AS c"
 
 
@@ -263,33 +302,22 @@ class Recombined(NamedTuple):
     above: dict[Box, NumberArray]
 
 
-def _statements(
-    plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release
-) -> Iterator[tuple[float, Lookup]]:
-    """The statements over the file that answer boxes on some statistics, each with the weight of its numbers.
-
-    All boxes and groups of statistics with the same covariance are one statement where totals are integers, else one
-    for each statistic: a statement's cost is mostly that DuckDB plans it anew, and sums of floats depend on the order
-    in which rows come.
-    """
+def _statements(plan: ViewPlan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[Lookup]:
+    """The statements over the file that answer boxes on some statistics."""
     wanted = _without_fitted(plan, wanted, release)[1]
     taken = {
         (i, truths): masks(cells, truths)
         for i, cells in enumerate(plan.cells)
         for truths in {box[i] for boxes in wanted.values() for box in boxes}
     }
-    queries: dict[Any, tuple[list[int], Sequence[Box], Sequence[Sum]]] = {}
+    queries: dict[Any, BoxQuery] = {}
     for statistic, boxes in wanted.items():
         reading = release.reading(statistic)
-        terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
-        for sums in zip(*terms, strict=True):  # what is the same of several statistics stands together
-            same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
-            queries.setdefault((*boxes, *same), ([], boxes, sums))[0].append(statistic)
-    for statistics, boxes, added in queries.values():
-        axes = [axis_nodes(plan, i, boxes, added, release) for i in range(len(plan.cells))]
-        exact = all(axis.nodes.whole for axis in axes)
-        for together in [statistics] if exact else [[statistic] for statistic in statistics]:
-            yield added[0].weight, _lookup(axes, added[0].table, together, len(boxes) > 1, release)
+        stored = [reading.stored([taken[each] for each in enumerate(box)]) for box in boxes]
+        # what is the same of several statistics stands together
+        same = (*reading.listed, *(id(mask) for box_masks in stored for mask in box_masks))
+        queries.setdefault((*boxes, same), BoxQuery([], boxes, stored)).statistics.append(statistic)
+    return [lookup for query in queries.values() for lookup in lookups(plan, query, release)]
 
 
 def recombine(
@@ -321,22 +349,20 @@ def recombine(
         zeros = np.zeros(plan.shape, np.int64)
         none = {s: dict.fromkeys(totals, zeros) for s, totals in sums.items()}
         return {s: Recombined(totals, none[s], none[s]) for s, totals in sums.items()}
-    ran = list(_statements(plan, wanted, release))
-    cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
+    ran = _statements(plan, wanted, release)
+    cutting = {statistic for each in ran if not each.whole for statistic in each.statistics}
     out: dict[int, NumberArray] = {
         s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
         for s, boxes in wanted.items()
     }
     below, above = ({s: np.zeros_like(each) for s, each in out.items()} for _ in range(2))
     try:
-        for weight, each in ran:
+        for each in ran:
             columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, masses = _found(each, columns, k, len(plan.shape))
-                kind = out[statistic].dtype
-                out[statistic][at] += weight * np.array(totals, kind)
-                for sums_of_side, mass in zip((below, above), masses, strict=True):
-                    sums_of_side[statistic][at] += weight * np.array(mass, kind)
+                for side, found in zip((out, below, above), (totals, *masses), strict=True):
+                    side[statistic][at] += np.array(found, out[statistic].dtype)
     except OverflowError as error:
         raise DataError(
             "a sum exceeds the range of 64-bit integers", hint="ask for a smaller part"
@@ -433,7 +459,7 @@ class TermEstimates:
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
         """The statements over the file that give the totals; a shape that comes again adds up a margin of it."""
-        return tuple(lookup for _, lookup in _statements(self.plan, self.wanted, self.errors.release))
+        return tuple(_statements(self.plan, self.wanted, self.errors.release))
 
     def at(self, groups: IntArray) -> TermEstimates:
         """The same for some of the groups, by their rows."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from dpsql.errors import NotSupportedError
+from dpsql.errors import DataError, NotSupportedError
 from dpsql.release import Release
 from dpsql.release.read import LOCKDOWN
 from dpsql.release.request import TICK, executed, requested, size_of
@@ -204,3 +204,15 @@ def finite_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
         for row in rows
     ]
+
+
+UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+"""What DuckDB raises of a statement that it cannot bind to columns and types."""
+
+
+def bad_expression(error: duckdb.Error) -> DataError:
+    """DuckDB's complaint, as a typed error of one line."""
+    reason = str(error).splitlines()[0].partition(" when casting from source column")[0]
+    if isinstance(error, UNBOUND):  # it names columns that are ours
+        reason = "an expression does not fit the types of its columns"
+    return DataError(reason[:300], hint="check its types and casts")

@@ -56,10 +56,11 @@ from dpsql.federation.tables import (
     scaled,
 )
 from dpsql.intervals.errorfunctions import LAPLACE_KURTOSIS, quantile
-from dpsql.planner.axis_query import BoolArray, FloatArray
+from dpsql.planner.axis_query import FloatArray
 from dpsql.planner.plan import views_of
 from dpsql.release import Release
 from dpsql.release.reports import LocalMeta, StandsFor
+from dpsql.tree import BoolArray
 
 LEVEL = 0.01
 FAR = 3.3

@@ -20,8 +20,8 @@ and a thousand groups cost as much as one. Reads of two releases are independent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import NamedTuple, TypeVar
 
@@ -29,7 +29,8 @@ import numpy as np
 
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.reads import cell_variance, reads
-from dpsql.matrices.model import UNKNOWN, Covariance
+from dpsql.matrices.kronecker import ProductReading, on_runs
+from dpsql.matrices.model import UNKNOWN, Covariance, Edges, Reading, Shared, by_leaf
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Linear
 from dpsql.planner.plan import Box
@@ -250,12 +251,22 @@ class MaskProducts:
         number, weight: of each product, shape (t,).
         at: for each axis which mask each product has, shape (t,).
         masks: for each axis its masks, shape (m_i, n_i).
+        edges: runs of leaves, the columns of masks, of each axis.
     """
 
     number: IntArray
     weight: FloatArray
     at: tuple[IntArray, ...]
     masks: tuple[FloatArray, ...]
+    edges: Edges
+
+    def cut_at(self, edges: Edges) -> MaskProducts:
+        """The same over shorter runs."""
+        masks = [
+            by_leaf(mask, old) if new is None or old is None else mask[:, np.searchsorted(old, new[:-1], "right") - 1]
+            for mask, old, new in zip(self.masks, self.edges, edges, strict=True)
+        ]  # fmt: skip
+        return replace(self, masks=tuple(masks), edges=edges)
 
     def taken(self, axis: int, rows: IntArray) -> FloatArray:
         """The masks of some products on an axis."""
@@ -275,7 +286,7 @@ def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
         masks = [np.ones((1, mask.shape[1])) for mask in masks]
         index = tuple(np.zeros_like(axis_index) for axis_index in index)
     if weights.by_row:  # no two rows are one number
-        return MaskProducts(weights.number, weights.weight, index, tuple(masks))
+        return MaskProducts(weights.number, weights.weight, index, tuple(masks), plan.edges)
     number, factor = weights.number, weights.weight
     at = [axis_index[weights.cell] for axis_index in index]
     lists = source.release.reading(source.statistic).listed
@@ -294,7 +305,7 @@ def mask_products(source: BoxStatistic, weights: Weights) -> MaskProducts:
         inside = np.ones(len(number))
     if not np.all(inside == 1.0):  # no axis could take the weights in
         factor = factor * inside
-    return MaskProducts(number, factor, tuple(at), tuple(tables))
+    return MaskProducts(number, factor, tuple(at), tuple(tables), plan.edges)
 
 
 def _many_weights(weights: Weights) -> bool:
@@ -435,9 +446,17 @@ def _between(
         return Covariance(np.where(common, apart, 0.0))
     if right_source.statistic < left_source.statistic:
         return _between(right_source, right, left_source, left, count)
-    between = joint_covariance(a, left_source.statistic, right_source.statistic)
-    if between is None:
+    reading = joint_covariance(a, left_source.statistic, right_source.statistic)
+    if reading is None:
         return Covariance(np.zeros(count))
+    edges: Edges = (None,) * len(left.masks)
+    if isinstance(reading, ProductReading):  # of one view's axes
+        pairs = zip(left.edges, right.edges, strict=True)
+        edges = tuple(None if x is None or y is None else np.union1d(x, y) for x, y in pairs)
+        right = right.cut_at(edges)
+    else:
+        right = right.cut_at((None,) * len(right.masks))
+    left, reading = left.cut_at(edges), on_runs(reading, edges)
     total = [np.zeros(count) for _ in Covariance._fields]
     for i, j in pairs_of(left.number, right.number):
         first, back = distinct([at[i] for at in left.at] + [at[j] for at in right.at], len(i))
@@ -448,7 +467,7 @@ def _between(
             same = left_source == right_source and all(
                 np.array_equal(x, y) for x, y in zip(u, w, strict=True)
             )
-            for value, component in zip(values, between(u, None if same else w), strict=True):
+            for value, component in zip(values, reading.covariance(u, None if same else w), strict=True):
                 value[block] = component
         factor = left.weight[i] * right.weight[j]
         for component, value in zip(total, values, strict=True):
@@ -456,19 +475,11 @@ def _between(
     return Covariance(*total)
 
 
-Between = Callable[[Sequence[FloatArray], Sequence[FloatArray] | None], Covariance]
-"""Covariances of answers under masks of one statistic and of another; None for the same ones."""
-
-
-def joint_covariance(release: Release, one: int, two: int) -> Between | None:
+def joint_covariance(release: Release, one: int, two: int) -> Reading | Shared | None:
     """Joint error of two statistics of a release, the lower first; None where they are independent."""
     left, right = release.statistics[one], release.statistics[two]
     if left.view == right.view or release.pair_readings:
-        reading = release.shared(one, two)
-        return None if reading is None else reading.covariance
+        return release.shared(one, two)
     across = release.across(one, two)
-    if across is not None:
-        return lambda u, w: across.covariance(u, u if w is None else w)
-    if release.meta.reported:  # what a channel does to two views at once is not kept
-        return UNKNOWN.covariance
-    return None
+    # what a channel does to two views at once is not kept
+    return UNKNOWN if across is None and release.meta.reported else across

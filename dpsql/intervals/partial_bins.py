@@ -35,6 +35,7 @@ from dpsql.planner.axis_query import (
     NEAR,
     AxisCells,
     FloatArray,
+    IntArray,
     WeightedValues,
     is_bounded,
     key_list,
@@ -133,12 +134,14 @@ def _taken(
 ) -> list[tuple[FloatArray, FloatArray]]:
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
-    special = list(special_leaves(release.axes[plan.questions[axis].axis]))
+    special = cells.run_of(special_leaves(release.axes[plan.questions[axis].axis]))
     keys = _alone(plan.questions[axis], release)
     box_coverages, coverages = [], dict[Any, tuple[FloatArray, FloatArray]]()
     for box in plan.boxes_of(condition):
         if box[axis] not in coverages:
-            coverages[box[axis]] = _weighed(_merged(masks(cells, box[axis]), rows), special, keys=keys)
+            coverages[box[axis]] = _weighed(
+                _merged(masks(cells, box[axis]), rows), special, cells.widths, keys=keys
+            )
         box_coverages.append(coverages[box[axis]])
     return box_coverages
 
@@ -155,13 +158,15 @@ def _alone(question: AxisQuery, release: Release) -> bool:
     return key_list(release, question.axis) is not None and not question.groups
 
 
-def _weighed(mask: FloatArray, special: Sequence[int], *, keys: bool) -> tuple[FloatArray, FloatArray]:
+def _weighed(
+    mask: FloatArray, special: IntArray, widths: IntArray, *, keys: bool
+) -> tuple[FloatArray, FloatArray]:
     """Bins taken, and those of them that are taken entirely; texts that the catalog does not list count as decided."""
     aside = mask[:, special].sum(axis=1)
     decided = np.where((mask[:, special] <= UNKNOWN) & keys, 0.0, mask[:, special]).sum(axis=1)
-    mask = mask.copy()
-    mask[:, special] = 0.0
-    taken, uncut = mask.sum(axis=1), np.where(mask < 1.0, 0.0, mask).sum(axis=1)
+    bins = mask * widths
+    bins[:, special] = 0.0
+    taken, uncut = bins.sum(axis=1), np.where(mask < 1.0, 0.0, bins).sum(axis=1)
     return np.where(taken > 0, taken, aside), np.where(taken > 0, uncut, decided)
 
 
@@ -302,7 +307,7 @@ def _culprits(plan: ViewPlan, place: int) -> Iterator[Expression]:
     """Expressions over an axis: what WHERE cuts first, then what groups cut, then what FILTER cuts."""
     question, cells, mask = plan.questions[place], plan.cells[place], masks(plan.cells[place], None)
     if cells.cut and cells.open_leaf is not None:  # values beyond the bounds cut no bin
-        mask[:, cells.open_leaf] = 0
+        mask[:, cells.run_of(cells.open_leaf)] = 0
     together = mask.sum(axis=0)
     if np.any((together > 0) & (together < 1 - NEAR)):
         yield from (predicate.expression for predicate in question.filters if predicate.expression.columns)
@@ -354,14 +359,16 @@ def interpolated(plan: ViewPlan, terms: Sequence[Term], release: Release) -> dic
     """
     cut_axes = {}
     for axis, taken in _cut_masks(plan, terms):
-        bins, other = [mask.copy() for mask in taken], release.axes[plan.view.axes[axis]].other_leaf
+        bins, cells = [mask.copy() for mask in taken], plan.cells[axis]
+        other = release.axes[plan.view.axes[axis]].other_leaf
         for mask in bins:
-            mask[:, [] if other is None else [other]] = 0.0
+            mask[:, cells.run_of([] if other is None else [other])] = 0.0
         partly = [(mask > 0) & (mask < 1) for mask in bins]
         leaves = {int(leaf) for cut_mask in partly for leaf in np.nonzero(cut_mask)[1]}
         if leaves:
             inside = sum(float(mask[cut_mask].sum()) for mask, cut_mask in zip(bins, partly, strict=True))
-            cut_axes[axis] = len(leaves), inside / sum(float(mask.sum()) for mask in taken)
+            total = sum(float((mask * cells.widths).sum()) for mask in taken)
+            cut_axes[axis] = len(leaves), inside / total
     return cut_axes
 
 
@@ -380,7 +387,10 @@ def unlisted_axes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
     for position, taken in _cut_masks(plan, terms):
         number = plan.view.axes[position]
         leaf = release.axes[number].other_leaf
-        if leaf is not None and any(np.any((mask[:, leaf] > 0) & (mask[:, leaf] < 1)) for mask in taken):
+        if leaf is None:
+            continue
+        outside = [mask[:, plan.cells[position].run_of(leaf)] for mask in taken]
+        if any(np.any((mask > 0) & (mask < 1)) for mask in outside):
             seen = other_count(release, plan.view, position) if is_bounded(release, number) else None
             if seen is None or seen.value > 2 * seen.stderr:
                 names.append(release.axes[number].name)

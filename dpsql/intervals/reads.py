@@ -47,7 +47,8 @@ import numpy.typing as npt
 
 from dpsql.catalog.graph import is_count
 from dpsql.executor.run import run
-from dpsql.matrices.model import Covariance
+from dpsql.matrices.kronecker import on_runs
+from dpsql.matrices.model import TABLE, Covariance
 from dpsql.planner.axis_query import FloatArray, IntArray
 from dpsql.planner.block import Noisy
 from dpsql.planner.plan import Box, ReleaseView, ViewPlan, presence
@@ -283,7 +284,9 @@ def cell_variance(release: Release, statistic: int) -> float:
     def variance() -> float:
         sizes = [release.axes[axis].leaves for axis in meta.axes]
         reading = release.reading(statistic)
-        covariance = reading.covariance([np.eye(1, leaves, leaves // 2) for leaves in sizes])
+        edges = [np.array([0, n // 2, n // 2 + 1, n]) if n > TABLE else None for n in sizes]
+        cells = [np.eye(1, n, n // 2) if n <= TABLE else np.eye(1, 3, 1) for n in sizes]
+        covariance = on_runs(reading, edges).covariance(cells)
         if not np.any(covariance.within_leaf):
             return float(np.max(covariance.noise))
         wholes = len(next(iter(reading.columns()[0].values())))
@@ -353,7 +356,7 @@ class PlanVariances:
             masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        covariance = self.release.reading(count).covariance(masks)
+        covariance = on_runs(self.release.reading(count), self.plan.edges).covariance(masks)
         return math.sqrt(scale * max(0.0, float(np.sum(covariance.noise + covariance.within_leaf))))
 
     @cached_property
@@ -383,7 +386,7 @@ class PlanVariances:
         reading = self.release.shared(statistic, second)
         if reading is None:
             return Covariance(np.zeros(len(self.index[0]) if self.index else 1))
-        left_masks = self.plan.box_masks(left)
+        reading, left_masks = on_runs(reading, self.plan.edges), self.plan.box_masks(left)
         if right is None:
             right_masks = [np.ones_like(mask) for mask in left_masks]
         else:

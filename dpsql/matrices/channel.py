@@ -67,7 +67,6 @@ from dpsql.matrices.model import (
     Masks,
     Reading,
     Shared,
-    Sum,
     arrays_of,
     crossed,
     symmetric,
@@ -276,9 +275,6 @@ class ChannelReading(Reading):
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
         return self.noise.takes(boxes)
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return self.noise.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Reading`; noise, channel and who reported."""

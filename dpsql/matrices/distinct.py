@@ -43,7 +43,6 @@ from dpsql.matrices.model import (
     Covariance,
     Masks,
     Reading,
-    Sum,
     arrays_of,
     table,
 )
@@ -280,8 +279,8 @@ class GapReading(Reading):
                      for mask in ranges)  # fmt: skip
         return contiguous and _apart(taken, single.own)
 
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        """The stored numbers of the ranges."""
+    def stored(self, masks: Masks) -> Masks:
+        """Masks of the stored numbers of the ranges, as `Reading` says."""
         place = self.pieces[0].place
         picked = np.zeros((len(masks[place]), self.listed[place]))
         for i, j, weight in _parts(masks[place]):
@@ -290,8 +289,7 @@ class GapReading(Reading):
             first, last = np.asarray(i[nonempty], np.int64), np.asarray(j[nonempty], np.int64)
             numbers = first * masks[place].shape[1] - first * (first - 1) // 2 + last - first - 1
             picked[nonempty, numbers] += weight[nonempty]
-        picked_masks = [picked if axis == place else mask for axis, mask in enumerate(masks)]
-        return (Sum("node_combination", tuple(picked_masks), listed=self.listed),)
+        return [picked if axis == place else mask for axis, mask in enumerate(masks)]
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: those of the gaps, leaf by leaf of other axes."""
@@ -356,9 +354,6 @@ class TouchedReading(Reading):
         listed = [_decided(box[i]) for box in taken for i in self.listed]
         single = all(_whole(mask) and np.all(mask.sum(axis=1) <= 1) for mask in listed)
         return single and _apart(taken, self.pieces[0].own)
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return (Sum("node_combination", tuple(masks), listed=self.listed),)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Covariances under `masks` and `other`, as `Reading` says: cells are independent."""

@@ -43,7 +43,7 @@ thresholds t of the weight, F_t being the part of the rows above t: people who o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from math import prod
 from typing import ClassVar
@@ -56,14 +56,16 @@ from dpsql.matrices.model import (
     Columns,
     Components,
     Covariance,
+    Edges,
     Masks,
     Reading,
     Shared,
-    Sum,
     arrays_of,
+    by_leaf,
+    by_steps,
     table,
 )
-from dpsql.tree import FloatArray
+from dpsql.tree import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ class AxisSplit:
 
     Args:
         model: the axis's variance model at unit noise.
+        edges: where runs of leaves begin, and the number of leaves, of masks over runs; None of masks over leaves.
     """
 
     model: AxisVariance
+    edges: IntArray | None = field(default=None, compare=False)
 
     @cached_property
     def total(self) -> float:
@@ -84,13 +88,14 @@ class AxisSplit:
 
     @cached_property
     def spread(self) -> FloatArray:
-        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves. Adds to 1."""
-        n = self.model.n
-        prefix = np.empty(n + 1)
-        for a in range(0, n + 1, LONG_AXIS):
-            cuts = np.arange(a, min(n + 1, a + LONG_AXIS))
-            left, right = self.model.ranges(0 * cuts, cuts), self.model.ranges(cuts, 0 * cuts + n)
-            prefix[cuts] = (self.total + left - right) / 2.0
+        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves or runs. Adds to 1."""
+        edges = np.arange(self.model.n + 1) if self.edges is None else self.edges
+        prefix = np.empty(len(edges))
+        for a in range(0, len(edges), LONG_AXIS):
+            cuts = edges[a : a + LONG_AXIS]
+            ends = np.concatenate([0 * cuts, cuts]), np.concatenate([cuts, 0 * cuts + self.model.n])
+            left, right = np.split(self.model.ranges(*ends), 2)
+            prefix[a : a + LONG_AXIS] = (self.total + left - right) / 2.0
         return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
 
     def columns(self) -> Columns:
@@ -109,7 +114,7 @@ class AxisSplit:
         if len(masks) > 1 and masks.strides[0] == 0:  # one mask for all rows
             return tuple(np.broadcast_to(part, len(masks)) for part in self.parts(masks[:1]))  # type: ignore[return-value]
         share = (masks @ self.spread) ** 2
-        remainder = self.model.quadratic(masks) - self.total * share
+        remainder = self._quadratic(masks) - self.total * share
         return np.maximum(remainder, 0.0), share
 
     def mixed(self, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -122,8 +127,16 @@ class AxisSplit:
             (u' C w - k (g.u) (g.w), (g.u) (g.w)), each of shape (g,).
         """
         share = (left @ self.spread) * (right @ self.spread)
-        product = (self.model.quadratic(left + right) - self.model.quadratic(left - right)) / 4.0
+        product = (self._quadratic(left + right) - self._quadratic(left - right)) / 4.0
         return product - self.total * share, share
+
+    def _quadratic(self, masks: FloatArray) -> FloatArray:
+        """u' C u for each row of masks, shape (g,)."""
+        if self.edges is None:
+            return self.model.quadratic(masks)
+        if (stepwise := by_steps(self.model, masks, self.edges)) is not None:
+            return stepwise
+        return np.concatenate([self.model.quadratic(by_leaf(mask[None], self.edges)) for mask in masks])
 
     def table(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`mixed` of all pairs of rows of masks, each of shape (g, g)."""
@@ -239,6 +252,24 @@ def of_two_families(
     return Shared(lambda masks, second: Covariance(_shared_parts(reading, readings[1], pairs, masks, second)))
 
 
+def on_runs(reading: Reading | Shared, edges: Edges) -> Reading | Shared:
+    """How masks over runs of leaves are read: by ranges where each axis has a model of its own, else leaf by leaf."""
+    if all(at is None for at in edges):
+        return reading
+    if isinstance(reading, ProductReading):
+        axes = zip(reading.axes, edges, strict=True)
+        return replace(
+            reading, axes=tuple(axis if at is None else replace(axis, edges=at) for axis, at in axes)
+        )
+
+    def between(masks: Masks, second: Masks) -> Covariance:
+        sides = (masks, second)
+        left, right = ([by_leaf(mask, at) for mask, at in zip(side, edges, strict=True)] for side in sides)
+        return reading.covariance(left, None if second is masks else right)
+
+    return Shared(between)
+
+
 def of_one_family(
     left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]
 ) -> Shared | None:
@@ -337,9 +368,6 @@ class ScaledReading(Reading):
     def matrix(self, masks: Masks) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
         return self.shape.matrix(masks)
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return self.shape.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """Noise and spread, as `Reading` says."""

@@ -50,7 +50,7 @@ import numpy.typing as npt
 
 from dpsql.matrices import model
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import Columns, Components, Covariance, Masks, Reading, Sum
+from dpsql.matrices.model import Columns, Components, Covariance, Masks, Reading
 from dpsql.tree import FloatArray, IntArray
 
 TOLERANCE = 1e-5
@@ -285,9 +285,6 @@ class EntropyReading(Reading):
 
     def takes(self, boxes: Iterable[Masks]) -> bool:
         return all(len(partly(masks)) <= LINEAR for masks in boxes)
-
-    def terms(self, masks: Masks) -> tuple[Sum, ...]:
-        return self.linear.terms(masks)
 
     def columns(self) -> tuple[Columns, ...]:
         return (*self.linear.columns(), self.errors.columns())

@@ -12,116 +12,92 @@ means the same in numpy; all else is left to DuckDB, whose semantics the SQL has
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.base import GRAIN_MICROSECONDS
-from dpsql.errors import DataError
-from dpsql.executor.run import run
-from dpsql.planner.leaf_values import PLACEHOLDER, UNKNOWN, AxisQuery, bounds_of, leaf_values
-from dpsql.planner.schema import Comparison, Expression, Predicate
+from dpsql.executor.run import bad_expression, run
+from dpsql.matrices.model import TABLE
+from dpsql.planner.leaf_values import (
+    PLACEHOLDER,
+    UNKNOWN,
+    AxisQuery,
+    bounds_of,
+    cell_column,
+    leaf_values,
+    numpy_constant,
+)
+from dpsql.planner.schema import Expression, Predicate
 from dpsql.release import AxisMeta, Release
 from dpsql.release.format import OTHER, KeyListMeta
 from dpsql.row_expressions import identifier as quoted
 
-BoolArray = npt.NDArray[np.bool_]
 
-_COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}
-_DECIMAL = re.compile(r"DECIMAL\(\d+,(?P<places>\d+)\)")
-MOST_WHOLE = 10**15
-"""Decimal numbers come as floats, which tell those of fewer digits apart."""
+def cells_that_hold(release: Release, question: AxisQuery) -> AxisCells | None:
+    """The cells of the atoms that meet all filters.
 
-
-def atoms_that_hold(
-    release: Release, axis: int, columns: Sequence[tuple[int, str]], filters: Sequence[Predicate], inner: bool
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
-    """The atoms that meet all filters.
+    On a long axis in order of its column one atom is compared of each run of leaves between two constants.
 
     Args:
         release: an open release.
-        axis: id of an atomic axis.
-        columns: placeholder number -> column name in the axis table.
-        filters: predicates over these columns.
-        inner: whether the MISSING leaf is left out.
+        question: filters of an atomic axis.
 
     Returns:
-        Leaf and weight of these atoms, each of shape (m,); None where a filter is more than a comparison.
+        None where a filter is more than a comparison.
     """
-    if not all(predicate.expression.comparisons for predicate in filters):
+    compared = [each for predicate in question.filters for each in predicate.expression.comparisons]
+    if not all(predicate.expression.comparisons for predicate in question.filters):
         return None
-    atoms = release.atoms(axis)
-    hold = np.ones(len(atoms["leaf"]), np.bool_)
-    if inner:
-        hold &= atoms["leaf"] != release.axes[axis].missing_leaf
-    numpy_columns = {number: _held(release, axis, name) for number, name in columns}
-    for predicate in filters:
+    numpy_columns = {number: cell_column(release, question.axis, name) for number, name in question.columns}
+    constants = {each: numpy_constant(numpy_columns[each.column], each) for each in compared}
+    columns = {number: column for number, column in numpy_columns.items() if column is not None}
+    if None in constants.values():
+        return None
+    atoms, meta = release.atoms(question.axis), release.axes[question.axis]
+    edges, at = None, cast(Any, slice(None))
+    if has_runs(release, question.axis) and all(column.rising for column in columns.values()):
+        ends = [
+            np.searchsorted(columns[each.column].values[: columns[each.column].rising], constants[each], side)
+            for each in compared for side in ("left", "right")
+        ]  # fmt: skip
+        edges = run_edges(meta, [*ends, *(column.rising for column in columns.values())])
+        at = edges[:-1]
+    leaf, weight = atoms["leaf"][at], atoms["weight"][at]
+    hold = np.ones(len(leaf), np.bool_) if not question.inner else leaf != meta.missing_leaf
+    for predicate in question.filters:
         truth = np.ones(len(hold), np.bool_)
-        for comparison in predicate.expression.comparisons:
-            true_atoms = _true(numpy_columns[comparison.column], comparison)
-            if true_atoms is None:
-                return None
-            truth &= true_atoms
+        for each in predicate.expression.comparisons:
+            column = columns[each.column]
+            truth &= each.operator(column.values[at], constants[each]) & column.known[at]
         hold &= ~truth if predicate.negated else truth
-    return np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64)
+    cells = _covered(meta.leaves, np.asarray(leaf[hold], np.int64), np.asarray(weight[hold], np.float64))
+    return replace(cells, edges=edges)
 
 
-class CellColumn(NamedTuple):
-    """A column of an axis table, as numpy compares it.
+def has_runs(release: Release, axis: int) -> bool:
+    """True if an axis is long, and its atoms are its leaves in their order."""
+    meta = release.axes[axis]
 
-    Args:
-        values: integers or days; of a decimal number the integer without its point.
-        known: where they are not NULL.
-        places: digits after the point; None for days.
-    """
+    def are_leaves() -> bool:
+        atoms = release.atoms(axis)
+        return np.array_equal(atoms["leaf"], np.arange(meta.leaves)) and bool(np.all(atoms["weight"] == 1.0))
 
-    values: Any
-    known: BoolArray
-    places: int | None
+    return meta.atomic and meta.leaves > TABLE and release.kept(("atoms are leaves", axis), are_leaves)
 
 
-def _held(release: Release, axis: int, name: str) -> CellColumn | None:
-    """A column whose comparisons mean the same in numpy; None for any other."""
-    kind = next(column.type for column in release.axes[axis].columns if column.name == name)
-    decimal = _DECIMAL.fullmatch(kind)
-    if kind not in _COMPARED and decimal is None:
-        return None
-    return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
-
-
-def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> CellColumn | None:
-    not_null = ~np.ma.getmaskarray(values)
-    if decimal is None:
-        return CellColumn(np.ma.getdata(values), not_null, _COMPARED[kind])
-    places = int(decimal["places"])
-    integers = np.ma.filled(values, 0.0) * 10.0**places
-    if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
-        return None
-    return CellColumn(np.rint(integers).astype(np.int64), not_null, places)
-
-
-def _true(column: CellColumn | None, comparison: Comparison) -> BoolArray | None:
-    """Rows where the comparison is true (NULL is unknown, hence not true); None where numpy cannot decide."""
-    constant = comparison.constant
-    if column is None or (column.places is None) != isinstance(constant, date):
-        return None
-    if isinstance(constant, date):
-        numpy_constant: Any = np.datetime64(constant, "D")
-    else:
-        scaled = Decimal(constant).scaleb(column.places or 0)
-        numpy_constant = int(scaled)
-        if numpy_constant != scaled:
-            return None
-    truth: BoolArray = comparison.operator(column.values, numpy_constant) & column.known
-    return truth
+def run_edges(axis: AxisMeta, ends: Iterable[Any]) -> IntArray:
+    """Edges of runs of leaves that end at some leaves, and on both sides of each special leaf."""
+    special = special_leaves(axis)
+    return np.unique(np.array([0, axis.leaves, *special, *(leaf + 1 for leaf in special), *ends], np.int64))
 
 
 MOST_UNDECIDED = 6
@@ -170,12 +146,13 @@ class AxisCells:
         leaves: number of leaves of the axis.
         keys: group keys in catalog order, one tuple each; a single () without groups.
         types: DuckDB type of each key.
-        group, truths, leaf: indices, shape (c,); truths index `patterns`.
+        group, truths, leaf: indices, shape (c,); truths index `patterns`, leaves are the first of each run.
         coverage: share of the leaf, shape (c,).
         patterns: distinct truths of the class predicates.
         factors: what rows are multiplied by.
         whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
         open_leaf: the leaf of values outside of the domain, where conditions may hold for some of them.
+        edges: where runs of leaves begin, and the number of leaves, on a long axis; None where leaves stand alone.
     """
 
     leaves: int
@@ -189,6 +166,32 @@ class AxisCells:
     factors: tuple[AtomFactor, ...] = ()
     whole: bool = False
     open_leaf: int | None = None
+    edges: IntArray | None = None
+
+    def run_of(self, first: npt.ArrayLike) -> IntArray:
+        """The runs that begin with some leaves."""
+        return np.asarray(first if self.edges is None else np.searchsorted(self.edges, first), np.int64)
+
+    @cached_property
+    def widths(self) -> IntArray:
+        """Leaves of each run."""
+        return np.ones(self.leaves, np.int64) if self.edges is None else np.diff(self.edges)
+
+    def place(self, run: IntArray) -> IntArray:
+        """The first leaf of some runs."""
+        return run if self.edges is None else self.edges[run]
+
+    @property
+    def by_leaf(self) -> AxisCells:
+        """The same with one cell for each leaf."""
+        if self.edges is None:
+            return self
+        widths = self.widths[self.run_of(self.leaf)]
+        at = np.repeat(np.arange(len(widths)), widths)
+        leaf = np.arange(len(at)) - np.repeat(np.cumsum(widths) - widths, widths) + self.leaf[at]
+        return replace(
+            self, group=self.group[at], truths=self.truths[at], leaf=leaf, coverage=self.coverage[at], edges=None
+        )  # fmt: skip
 
     @cached_property
     def cut(self) -> bool:
@@ -204,22 +207,26 @@ class AxisCells:
 
 def whole_axis(leaves: int) -> AxisCells:
     """All leaves, fully."""
-    zeros = np.zeros(leaves, np.int64)
-    return AxisCells(leaves, ((),), (), zeros, zeros, np.arange(leaves), np.ones(leaves), ((),))
+    edges = np.array([0, leaves]) if leaves > TABLE else None
+    first = np.arange(leaves if edges is None else 1)
+    zeros, ones = 0 * first, np.ones(len(first))
+    return AxisCells(leaves, ((),), (), zeros, zeros, first, ones, ((),), edges=edges)
 
 
-def axis_sql(question: AxisQuery, release: Release, many: bool = False) -> str:
+def axis_sql(question: AxisQuery, release: Release, many: bool = False, runs: bool = False) -> str:
     """The DuckDB statement that evaluates an axis question: atoms that hold, or coverage by group and leaf.
 
     Args:
         question: the question.
         release: an open release.
         many: whether there are so many atoms that those that hold are better added up where they are.
+        runs: whether leaves in a row that are alike come as one: keys, truths, first leaf, coverage, stop, filters.
     """
     values = leaf_values(release, question)
     inner = ["atom", "leaf", "weight", "kind AS dp_kind", *question.fields, *values.fields]
-    keys = [f"({values.sql(group, grouped=True)}) AS k{j}" for j, group in enumerate(question.groups)]
-    truths = [f"{values.truth(each)} AS p{j}" for j, each in enumerate(question.classes)]
+    keys = {f"k{j}": f"({values.sql(group, grouped=True)})" for j, group in enumerate(question.groups)}
+    truths = {f"p{j}": values.truth(each) for j, each in enumerate(question.classes)}
+    named = (keys | truths).items()
     factors = [
         f"CASE WHEN dp_kind <> 3 THEN ({values.sql(each, grouped=True)}) END AS x{j}"
         for j, each in enumerate(question.factors)
@@ -227,15 +234,25 @@ def axis_sql(question: AxisQuery, release: Release, many: bool = False) -> str:
     wanted = [values.truth(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     source = f"(SELECT {', '.join(inner)} FROM {values.source})"
+    if runs:
+        # filters keep values away that an expression does not take
+        held = f"({' AND '.join(wanted) or 'TRUE'})"
+        fields = [f"CASE WHEN {held} THEN {text} END AS {name}" for name, text in named]
+        rows = f"SELECT {', '.join([*fields, f'{held} AS held', 'dp_kind', 'leaf'])} FROM {source}"
+        alike = f"row({', '.join([*keys, *truths, 'held', 'dp_kind'])})"
+        beside = f"SELECT *, lag(leaf) OVER () AS before, lag({alike}) OVER () AS previous FROM ({rows})"
+        starts = f"before IS NULL OR leaf <> before + 1 OR {alike} IS DISTINCT FROM previous"
+        stop = f"COALESCE(lead(before) OVER () + 1, {release.axes[question.axis].leaves})"
+        return f"SELECT {', '.join([*keys, *truths, 'leaf', '1.0', stop, 'held'])} FROM ({beside}) WHERE {starts}"
     if not keys and not truths and not factors:
         if not many:
             return (
                 f"SELECT leaf, weight FROM {source}{where}"  # added up in numpy: half the time of a GROUP BY
             )
         return f"SELECT leaf, SUM(weight) FROM {source}{where} GROUP BY leaf"
-    names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
-    rows = f"SELECT {', '.join([*keys, *truths, *factors, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
-    by = ", ".join([*names, "leaf"])
+    fields = [*(f"{text} AS {name}" for name, text in named), *factors, "leaf", "weight", "atom"]
+    rows = f"SELECT {', '.join(fields)} FROM {source}{where}"
+    by = ", ".join([*keys, *truths, "leaf"])
     aggregates = ["SUM(weight) AS coverage", "MIN(atom) AS first"]
     for j in range(len(factors)):
         aggregates += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
@@ -251,7 +268,7 @@ def ask_axis(release: Release, question: AxisQuery) -> AxisCells:
         question: what to evaluate.
 
     Returns:
-        The cells.
+        The cells, on a long axis in runs of leaves.
 
     Raises:
         DataError: DuckDB cannot evaluate an expression on the axis (a bad cast, a division by zero).
@@ -468,11 +485,18 @@ def _open_truths(classes: Mapping[int, Predicate]) -> list[dict[int, bool]]:
 
 
 def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
-    if release.axes[question.axis].atomic and question.plain and not leaf_values(release, question).finer:
-        atoms = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
-        if atoms is not None:
-            return _covered(leaves, *atoms)
+    finer = leaf_values(release, question).finer
+    if release.axes[question.axis].atomic and question.plain and not finer:
+        cells = cells_that_hold(release, question)
+        if cells is not None:
+            return cells
     try:
+        if not (finer or question.factors) and has_runs(release, question.axis):
+            answer = run(release, axis_sql(question, release, runs=True))
+            rows = [row[:-1] for row in answer.rows if row[-1]]
+            cells = _grouped(leaves, question, answer.types[: len(question.groups)], rows)
+            ends = (end for row in rows for end in row[-3::2])
+            return replace(cells, edges=run_edges(release.axes[question.axis], ends))
         counted = f"SELECT COUNT(*) > {MANY_ATOMS} FROM axis_{question.axis}"
         many = bool(release.kept(counted, lambda: run(release, counted).rows[0][0]))
         answer = run(release, axis_sql(question, release, many))
@@ -481,24 +505,12 @@ def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         raise bad_expression(error) from error
 
 
-UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
-"""What DuckDB raises of a statement that it cannot bind to columns and types."""
-
-
-def bad_expression(error: duckdb.Error) -> DataError:
-    """DuckDB's complaint, as a typed error of one line."""
-    reason = str(error).splitlines()[0].partition(" when casting from source column")[0]
-    if isinstance(error, UNBOUND):  # it names columns that are ours
-        reason = "an expression does not fit the types of its columns"
-    return DataError(reason[:300], hint="check its types and casts")
-
-
 def _grouped(
     leaves: int, question: AxisQuery, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
 ) -> AxisCells:
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
     if not (question.groups or question.classes or question.factors):
-        atoms = np.array(rows, np.float64).reshape(len(rows), 2)
+        atoms = np.array([row[:2] for row in rows], np.float64).reshape(len(rows), 2)
         return _covered(leaves, atoms[:, 0].astype(np.int64), atoms[:, 1])
     wide = len(question.groups)
     stop = wide + len(question.classes)
@@ -536,28 +548,25 @@ def _rounded(coverage: Any) -> FloatArray:
 
 
 def masks(cells: AxisCells, taken: Taken) -> FloatArray:
-    """Coverage of every leaf by every group, over what is taken.
+    """Coverage of every run of leaves by every group, over what is taken.
 
     Returns:
-        Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
+        Shape (groups, runs), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
     if cells.whole:
         if isinstance(taken, WeightedValues):
             low, high = reach(replace(cells, whole=False), taken)
             return np.where(np.isfinite(low), np.maximum(np.abs(low), np.abs(high)), 0.0)
         return np.ceil(masks(replace(cells, whole=False), taken))
-    mask = np.zeros(len(cells.keys) * cells.leaves)
+    mask = np.zeros((len(cells.keys), len(cells.widths)))
     keep = classes_taken(cells, taken)
-    at = cells.group[keep] * cells.leaves + cells.leaf[keep]
+    at = cells.group[keep], cells.run_of(cells.leaf[keep])
     if isinstance(taken, WeightedValues):
         np.add.at(mask, at, cells.factors[taken.factor].total[keep])
     else:
-        if not cells.types and len(cells.patterns) == 1 and cells.open_leaf is None:  # no leaf comes twice
-            mask[at] = cells.coverage[keep]
-            return mask.reshape(len(cells.keys), cells.leaves)
         np.add.at(mask, at, cells.coverage[keep])
         mask[at] = _rounded(np.minimum(mask[at], 1.0))  # few of many thousands: the others are 0
-    return mask.reshape(len(cells.keys), cells.leaves)
+    return mask
 
 
 def classes_taken(cells: AxisCells, taken: Taken) -> Any:
@@ -567,7 +576,7 @@ def classes_taken(cells: AxisCells, taken: Taken) -> Any:
 
 
 class RowContribution(NamedTuple):
-    """The least and the most that one row of each leaf may count for in each group, shape (groups, leaves)."""
+    """The least and the most that one row of each leaf may count for in each group, shape (groups, runs)."""
 
     low: FloatArray
     high: FloatArray
@@ -576,8 +585,8 @@ class RowContribution(NamedTuple):
 def reach(cells: AxisCells, taken: WeightedValues) -> RowContribution:
     """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
     keep, factor = classes_taken(cells, taken), cells.factors[taken.factor]
-    at = cells.group[keep], cells.leaf[keep]
-    low, high = (np.full((len(cells.keys), cells.leaves), edge) for edge in (np.inf, -np.inf))
+    at = cells.group[keep], cells.run_of(cells.leaf[keep])
+    low, high = (np.full((len(cells.keys), len(cells.widths)), end) for end in (np.inf, -np.inf))
     np.minimum.at(low, at, factor.low[keep])
     np.maximum.at(high, at, factor.high[keep])
     partly = masks(cells, taken.truths) < 1.0

@@ -19,8 +19,8 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import NotSupportedError, NoViewError
-from dpsql.executor.run import run
-from dpsql.planner.axis_query import ask_axis, bad_expression, cannot_leave, key_list
+from dpsql.executor.run import bad_expression, run
+from dpsql.planner.axis_query import ask_axis, cannot_leave, key_list
 from dpsql.planner.block import Block, CatalogValue
 from dpsql.planner.leaf_values import AxisQuery, leaf_values, truth_sql
 from dpsql.planner.notes import Note

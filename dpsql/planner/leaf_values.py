@@ -19,15 +19,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
 from dpsql.errors import NotSupportedError
-from dpsql.planner.schema import Expression, Predicate
+from dpsql.planner.schema import Comparison, Expression, Predicate
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.format import OTHER
 from dpsql.row_expressions import identifier as quoted
@@ -372,3 +374,58 @@ def between(low: ColumnMeta, high: ColumnMeta, points: int) -> str:
         )
     step = f"({b} - {a}) * dp_i / {points - 1}"
     return f"{a} + CAST({step} AS {'INTEGER' if low.type == 'DATE' else low.type})"
+
+
+_COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}
+_DECIMAL = re.compile(r"DECIMAL\(\d+,(?P<places>\d+)\)")
+MOST_WHOLE = 10**15
+"""Decimal numbers come as floats, which tell those of fewer digits apart."""
+
+
+class CellColumn(NamedTuple):
+    """A column of an axis table, as numpy compares it.
+
+    Args:
+        values: integers or days; of a decimal number the integer without its point.
+        known: where they are not NULL.
+        places: digits after the point; None for days.
+        rising: how many atoms have a value, if these come first and never fall; 0 otherwise.
+    """
+
+    values: Any
+    known: Any
+    places: int | None
+    rising: int
+
+
+def cell_column(release: Release, axis: int, name: str) -> CellColumn | None:
+    """A column whose comparisons mean the same in numpy; None for any other."""
+    kind = next(column.type for column in release.axes[axis].columns if column.name == name)
+    decimal = _DECIMAL.fullmatch(kind)
+    if kind not in _COMPARED and decimal is None:
+        return None
+    return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
+
+
+def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> CellColumn | None:
+    not_null, numbers, places = ~np.ma.getmaskarray(values), np.ma.getdata(values), _COMPARED.get(kind)
+    if decimal is not None:
+        places = int(decimal["places"])
+        integers = np.ma.filled(values, 0.0) * 10.0**places
+        if np.max(np.abs(integers), initial=0.0) >= MOST_WHOLE:
+            return None
+        numbers = np.rint(integers).astype(np.int64)
+    count = int(np.count_nonzero(not_null))
+    rises = np.all(not_null[:count]) and np.all(numbers[1:count] >= numbers[: count - 1])
+    return CellColumn(numbers, not_null, places, count if rises else 0)
+
+
+def numpy_constant(column: CellColumn | None, comparison: Comparison) -> Any:
+    """The constant of a comparison as numpy compares it; None where numpy cannot decide."""
+    constant = comparison.constant
+    if column is None or (column.places is None) != isinstance(constant, date):
+        return None
+    if isinstance(constant, date):
+        return np.datetime64(constant, "D")
+    scaled = Decimal(constant).scaleb(column.places or 0)
+    return int(scaled) if int(scaled) == scaled else None

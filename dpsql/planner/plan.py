@@ -11,7 +11,7 @@ leave the same rest are put together; so boxes never overlap and their sums add 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.graph import paths_to, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
+from dpsql.matrices.kronecker import ProductReading, on_runs
+from dpsql.matrices.model import Edges
 from dpsql.planner import axis_query
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
@@ -176,8 +178,18 @@ class ViewPlan:
         )
         return [(*box[:at], axis_query.WeightedValues(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
 
+    @property
+    def edges(self) -> Edges:
+        """Runs of leaves of each axis, the columns of its masks."""
+        return tuple(cells.edges for cells in self.cells)
+
+    @property
+    def by_leaf(self) -> ViewPlan:
+        """The same with masks of leaves on every axis."""
+        return replace(self, cells=tuple(cells.by_leaf for cells in self.cells))
+
     def box_masks(self, box: Box) -> list[axis_query.FloatArray]:
-        """Leaf masks of a box, one array (groups on the axis, leaves) for each axis."""
+        """Masks of a box, one array (groups on the axis, runs of leaves) for each axis."""
         return [axis_query.masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
 
 
@@ -380,6 +392,8 @@ def make_plan(
         questions.append(AxisQuery(axis, columns, filters, groups, tuple(classes), inner, factors, partners))
     cells = tuple(axis_query.ask_axis(release, question) for question in questions)
     plan = ViewPlan(view, tuple(questions), cells, remaining, tuple(q.classes for q in questions), settled)
+    if not all(isinstance(release.reading(s.id), ProductReading) for s in view.statistics.values()):
+        plan = plan.by_leaf
     if prod(plan.shape) > MAX_GROUPS:
         raise NotSupportedError(
             f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
@@ -437,7 +451,7 @@ def predicted(plan: ViewPlan, terms: Sequence[Term], release: Release) -> float:
             ]
             if len(chosen) == len(plan.cells):
                 statistic = plan.view.statistics[term.measure]
-                covariance = release.reading(statistic.id).covariance(chosen)
+                covariance = on_runs(release.reading(statistic.id), plan.edges).covariance(chosen)
                 total += float(np.mean(covariance.noise + covariance.within_leaf))
     return total
 

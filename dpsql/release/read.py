@@ -103,7 +103,7 @@ class Release:
     _readings: dict[tuple[int, str], Reading] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
-    margins: Margins = field(default_factory=lambda: Margins(LOCKDOWN), repr=False)
+    margins: Margins = field(default_factory=Margins, repr=False)
     min_people: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _readers: int = field(default=0, repr=False)
@@ -389,7 +389,6 @@ class Release:
 
     def close(self) -> None:
         self.connection.close()
-        self.margins.close()
 
     def read(
         self,

@@ -1,5 +1,4 @@
-"""True if a file is what its own `meta` says: the tables, columns and types that follow from it, and nothing
-else.
+"""Checks that a file is what its own `meta` says: the tables, columns and types that follow from it, nothing else.
 
 A release may come from anybody, so nothing in it is believed. DuckDB would read a view, a macro or a generated column
 as if it were a table, a function or a column, and compute what it says: one named `meta` need never end, one named
@@ -22,9 +21,9 @@ Its JSON is bounded before it is parsed, since a few bytes can stand for a numbe
 what the types of `Meta` cannot tell, numbers that point at each other, is checked here. `dpsql.release.structure` has
 made sure that `meta` is a table.
 
-`Margins` of node tables in memory have the leaves of a few axes, all others added up. Inner nodes are sums of leaves,
-so a range of leaves adds up to the integer that its nodes add up to. A file holds millions of node combinations; a
-margin has some thousand rows, and DuckDB sums them in the time that it takes to plan.
+`Margins` are running totals of the leaves of a few axes, all others added up. Inner nodes are sums of leaves, so a
+range of leaves adds up to the integer that its nodes add up to. A file holds millions of node combinations; of running
+totals a range takes two numbers on each axis, however long the axis is.
 
 A margin whose nodes are not the sums of its leaves, or that is large, is not copied: whoever asks reads the file.
 """
@@ -34,11 +33,10 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -386,14 +384,10 @@ def _statistic_faults(meta: Meta, place: int, statistic: StatisticMeta) -> Itera
         yield "a statistic has an impossible scale"
 
 
-MOST_COPIED = 1 << 16
-"""Rows of a margin: DuckDB scans them in about the time that it takes to plan the scan."""
-
-MOST_ROWS = 1 << 21
-"""Rows of all margins of one release: some 50 MB."""
+MOST_NUMBERS = 1 << 22
+"""Running totals of all margins of one release: 32 MB."""
 
 MOST_SUM = 1 << 62
-T = TypeVar("T")
 
 
 class NodeTable(NamedTuple):
@@ -423,88 +417,42 @@ Fetched = Mapping[str, Any]
 
 
 class Margins:
-    """The margins of one release. Safe to use from several threads.
+    """The margins of one release. Safe to use from several threads."""
 
-    Args:
-        config: of the database in memory: the release's own limits.
-    """
+    def __init__(self) -> None:
+        self._lock, self._numbers = threading.Lock(), 0
+        self._totals: dict[NodeTable, IntArray | None] = {}
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config, self._lock = config, threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._tables: dict[Hashable, str | None] = {}
-        self._rows = 0
-
-    def copy(
-        self,
-        sources: Sequence[NodeTable],
-        trees: Sequence[Tree],
-        labels: Mapping[str, IntArray],
-        fetch: Callable[[str], Fetched],
-    ) -> str | None:
-        """A table of a margin: leaves `l0, l1, ..`, labels, and the estimates `e0, e1, ..` of each source.
+    def totals(
+        self, source: NodeTable, trees: Sequence[Tree], fetch: Callable[[str], Fetched]
+    ) -> IntArray | None:
+        """Running totals of a margin, shape (n_1 + 1, ..): at (i, ..) the sum of the leaves before i, and so on.
 
         Args:
-            sources: statistics that share their axes.
+            source: the statistic.
             trees: the look-up trees of the margin's axes.
-            labels: name of a column -> the label of each leaf combination, shape (leaves,) in row-major order.
             fetch: runs a statement on the release.
 
         Returns:
-            The table's name; None where the margin is large, or its nodes are not the sums of its leaves.
+            The totals; None where the margin is large, or its nodes are not the sums of its leaves.
         """
-        key = (*sources, *((name, sha256(label.tobytes()).digest()) for name, label in labels.items()))
-        if key not in self._tables:
-            size = prod(tree.n for tree in trees)
-            if size > MOST_COPIED or self._rows + size > MOST_ROWS:
+        if source not in self._totals:
+            size = prod(tree.n + 1 for tree in trees)
+            if self._numbers + size > MOST_NUMBERS:
                 return None
-            estimates = [_leaves(source, trees, fetch) for source in sources]
-            self._tables[key] = self._created(estimates, trees, labels)
-        return self._tables[key]
-
-    def _created(
-        self, estimates: Sequence[IntArray | None], trees: Sequence[Tree], labels: Mapping[str, IntArray]
-    ) -> str | None:
-        """A new table; None where the leaves of an estimate are not to be used."""
-        grid = np.indices([tree.n for tree in trees]).reshape(len(trees), -1)
-        columns = {f"l{k}": ("INTEGER", leaf) for k, leaf in enumerate(grid)}
-        columns |= {name: ("INTEGER", label) for name, label in labels.items()}
-        for k, estimate in enumerate(estimates):
-            if estimate is None:
-                return None
-            columns[f"e{k}"] = ("BIGINT", estimate)
-        with self._lock:
-            name, self._rows = f"margin_{self._rows}", self._rows + grid.shape[1]
-            fields = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, (kind, _) in columns.items())
-            values = [array.tolist() for _, array in columns.values()]
-            self._opened().execute(f"CREATE TABLE {name} AS SELECT {fields}", values)
-        return name
-
-    def prepared(self, sql: str) -> duckdb.Statement:
-        """A statement over margins that comes again with other values, parsed once."""
-        return self._opened().cursor().extract_statements(sql)[0]
-
-    def rows(self, statement: duckdb.Statement, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run what `prepared` made for the current request.
-
-        Raises:
-            QueryTimeout: it was stopped.
-        """
-        return executed(self._opened().cursor(), statement, values, lambda cursor: cursor.fetchall())
-
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            self._connection = duckdb.connect(":memory:", config=dict(self._config))
-        return self._connection
-
-    def close(self) -> None:
-        """Give its memory back."""
-        if self._connection is not None:
-            self._connection.close()
+            totals = _leaves(source, trees, fetch)
+            if totals is not None:
+                for axis in range(totals.ndim):
+                    totals = np.cumsum(totals, axis=axis)
+                totals = np.pad(totals, [(1, 0)] * totals.ndim)
+            with self._lock:
+                self._numbers += size
+                self._totals[source] = totals
+        return self._totals[source]
 
 
 def _leaves(source: NodeTable, trees: Sequence[Tree], fetch: Callable[[str], Fetched]) -> IntArray | None:
-    """Estimates of all leaf combinations, flat; None where the stored nodes are not their sums."""
+    """Estimates of all leaf combinations, shape (n_1, ..); None where the stored nodes are not their sums."""
     columns = fetch(source.margin())
     sizes = tuple(tree.size for tree in trees)
     estimate = columns["estimate"]
@@ -518,4 +466,4 @@ def _leaves(source: NodeTable, trees: Sequence[Tree], fetch: Callable[[str], Fet
     leaves: IntArray = nodes[np.ix_(*(tree.leaves for tree in trees))]
     # no sum of theirs wraps
     small = int(np.max(np.abs(leaves), initial=0)) <= MOST_SUM // max(1, leaves.size)
-    return leaves.ravel() if small and np.array_equal(node_sums(leaves, list(trees)), nodes) else None
+    return leaves if small and np.array_equal(node_sums(leaves, list(trees)), nodes) else None

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from dpsql.errors import CatalogError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices import model as models
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis import AxisProblem, Word, auto_strategy, axis_strategy
 from dpsql.mechanisms.axis.tree import TENT_LEAVES
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.noise import ZeroNoise
+from dpsql.planner import axis_query
+from dpsql.release import open_release
 from dpsql.tree import Exact
-from tests.long_axis import measured
+from tests.long_axis import CATALOG, measured
 from tests.releases import published, seeded, write_catalog
 
 RESIDENT_MB = 1024
@@ -61,6 +64,33 @@ def test_people_on_a_long_axis(tmp_path: Path, publishes: None):
     assert low <= 2000 and (high is None or high >= 2000)
 
 
+RUNS = (
+    *(
+        f"COUNT(*) FROM sales WHERE {where}"
+        for where in ("x < 99", "NOT x BETWEEN 9 AND 4000", "x % 3000 < 7")
+    ),
+    "x // 900 AS k, COUNT(*), COUNT(*) FILTER (WHERE x < 4000) FROM sales WHERE 10 / (x - 50) < 1 GROUP BY 1",
+    "SUM(n), MAX(n) FROM (SELECT x // 500 AS k, COUNT(*) AS n FROM sales WHERE x > 70 GROUP BY 1) AS t",
+)
+
+
+def test_runs_of_leaves_answer_as_leaves_do(tmp_path: Path, publishes: None, monkeypatch):
+    text = CATALOG.replace(", out_of_domain: drop", "").format(delta=0, last=models.TABLE, mechanism="auto")
+    catalog = write_catalog(
+        tmp_path, text, {"sales": "SELECT (i * i % 4099)::INT AS x FROM range(900) AS r(i)"}
+    )
+    release, answers = published(catalog, seeded(1), "long").release.path, []
+    for most in (models.TABLE, 1 << 20):
+        monkeypatch.setattr(axis_query, "TABLE", most)
+        engine = ReleaseEngine(open_release(release, insecure=True))
+        results = [engine.query(f"SELECT {question}") for question in RUNS for _ in range(3)]
+        tables = [table for result in results for table in (result.rows, *result.interval_rows(0.95))]
+        answers.append(np.array([value for table in tables for row in table for value in row], np.float64))
+        ranges = [f"SELECT COUNT(*) FROM sales WHERE x >= 50 AND x {end}" for end in ("< 60.5", "<= 60")]
+        assert len({engine.query(text).rows for text in ranges}) == 1, "50 and 60 are whole"
+    np.testing.assert_allclose(*answers, rtol=1e-9)
+
+
 def test_tents_on_a_longer_axis_are_refused():
     question = AxisProblem(TENT_LEAVES + 1, LAPLACE, None, 0.0, 1 << 14)
     with pytest.raises(CatalogError, match=r"tents.*leaves at most") as refusal:
@@ -72,9 +102,8 @@ def test_tents_on_a_longer_axis_are_refused():
 def test_masks_of_few_steps_are_read_by_ranges(law: NoiseDistribution, word: str, monkeypatch):
     n = models.TABLE + 1
     problem = AxisProblem(n, law, None, 0.0, 1 << 14)
-    solver = (
-        auto_strategy(n, law=law) if word == "auto" else axis_strategy(problem, Word(word), False)
-    ).strategy.solver
+    found = auto_strategy(n, law=law) if word == "auto" else axis_strategy(problem, Word(word), False)
+    solver = found.strategy.solver
     masks = np.zeros((5, n))
     masks[0], masks[1, 3], masks[2, 100:4000], masks[3, :20] = 1, 1, 1, 0.5
     masks[2, 300:310], masks[4, -1] = 0, 2

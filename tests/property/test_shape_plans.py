@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from dpsql.executor import margin_cache
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases
 from dpsql.release import Release, open_release, structure
@@ -153,16 +153,13 @@ def test_releases_that_are_open_together_keep_shapes(release: Release, other: Re
 
 def test_margins_add_up_what_comes_again(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = SHAPES["range"]
-    answerer, rows = ReleaseEngine(release), list[object]()
-    of_margin = structure.Margins.rows
-    monkeypatch.setattr(
-        structure.Margins, "rows", lambda self, *given: rows.append(given) or of_margin(self, *given)
-    )
+    answerer, sums, of_margin = ReleaseEngine(release), list[object](), margin_cache._added
+    monkeypatch.setattr(margin_cache, "_added", lambda *given: sums.append(of_margin(*given)) or sums[-1])
     for low, high in ((20, 30), (21, 31), (22, 32), (30, 39)):
         answerer.query(text.format(low, high))
-    assert len(rows) == 2  # the third and the fourth
+    assert len(sums) == 2 and None not in sums  # the third and the fourth
     answerer.query(text.format(30, 20))
-    assert len(rows) == 2  # no leaf: as any statement
+    assert sums[2:] == [None]  # no leaf: as any statement
 
 
 def test_what_is_kept_is_bound_to_settings_and_role(
@@ -170,11 +167,8 @@ def test_what_is_kept_is_bound_to_settings_and_role(
 ) -> None:
     """A planted margin of one role is no other's."""
     text, _ = SHAPES["range"]
-    answerer, planned = ReleaseEngine(release), list[str]()
-    of_margin = structure.Margins.copy
-    monkeypatch.setattr(
-        structure.Margins, "copy", lambda self, *given: planned.append("") or of_margin(self, *given)
-    )
+    answerer, planned, totals = ReleaseEngine(release), list[str](), structure.Margins.totals
+    monkeypatch.setattr(structure.Margins, "totals", lambda *given: planned.append("") or totals(*given))
     for number, role in enumerate(("", "", "", "ada", "ada", "bob")):
         with Request(role=role).working():
             answerer.query(text.format(20 + number, 31 + number))
@@ -182,22 +176,16 @@ def test_what_is_kept_is_bound_to_settings_and_role(
 
 
 def test_a_margin_of_damaged_sums_is_not_used(release: Release, tmp_path: Path) -> None:
-    columns = release.connection.cursor().execute("SELECT n1, estimate FROM node_combination_0").fetchnumpy()
-    source = structure.NodeTable("node_combination_0", "estimate", (0,), 1)
-    axis = release.statistics[0].axes[0]
-    if len(release.statistics[0].axes) > 1:
-        source = structure.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
-        columns = release.connection.cursor().execute(source.margin()).fetchnumpy()
-        columns = {"n1": columns["a0"], "estimate": columns["estimate"]}
-    trees, kept = [release.tree(axis)], structure.Margins({"threads": "1"})
-    right = {"a0": columns["n1"], "estimate": columns["estimate"]}
-    assert kept.copy([source], trees, {}, lambda sql: right) is not None
-    wrong = np.array(right["estimate"])
-    wrong[3] += 1
+    source = structure.NodeTable("node_combination_0", "estimate", (0,), len(release.statistics[0].axes))
+    right = release.connection.cursor().execute(source.margin()).fetchnumpy()
+    trees = [release.tree(release.statistics[0].axes[0])]
+    totals = structure.Margins().totals(source, trees, lambda sql: right)
+    assert totals is not None and totals[-1] == right["estimate"][right["a0"] == 0]
+    wrong = right["estimate"] + (right["a0"] == 3)
     for damaged in (
         {**right, "estimate": wrong},
         {name: values[:-1] for name, values in right.items()},
         {**right, "a0": right["a0"] + 1},
         {**right, "estimate": right["estimate"] + 2**61},
     ):
-        assert structure.Margins({"threads": "1"}).copy([source], trees, {}, lambda sql, d=damaged: d) is None
+        assert structure.Margins().totals(source, trees, lambda sql, d=damaged: d) is None

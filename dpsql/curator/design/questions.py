@@ -375,7 +375,7 @@ class _Reader:
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
             raise NoViewError(f"{placed} is on no axis", hint="declare its domain in the catalog")
-        return make_plan(block, terms, view, placed, release)
+        return make_plan(block, terms, view, placed, release).by_leaf
 
     def _ends(self, plan: ViewPlan, terms: Sequence[Term], position: int) -> frozenset[int] | None:
         """The units at which a question begins or ends on an ordered axis; None elsewhere."""

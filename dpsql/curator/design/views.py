@@ -353,7 +353,7 @@ class QuestionErrors:
         count = plan.view.statistics.get("count", statistic)  # a view of people alone has no other
         variances, counted, row_shares = np.zeros(1), np.zeros(1), np.zeros(1)
         for box in plan.boxes_of(term.condition):
-            masks = _sampled(plan.box_masks(box))
+            masks = _sampled(plan.by_leaf.box_masks(box))
             if masks is None:
                 return {}
             axes = [self.weights[i] for i in plan.view.axes]
