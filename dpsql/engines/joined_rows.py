@@ -285,12 +285,12 @@ def counted_sides(rows: PlacedRows) -> PlacedRows:
     kept: list[JoinSide] = []
     for side in reversed(rows.sides):
         total = all(digit.total for digit in rows.axes if digit.path == side.path)
-        free = side.path and may_miss(rows, side) and total and side.unique
         named = [each.path for each in kept] + ([rows.unit.path] if rows.unit else [])
-        if not free or any(path[: len(side.path)] == side.path for path in named):
+        read = any(path[: len(side.path)] == side.path for path in named)
+        if read or not side.path or not side.unique or not total or not may_miss(rows, side):
             kept.insert(0, side)
-    paths = {side.path for side in kept}
-    return replace(rows, sides=tuple(kept), axes=tuple(digit for digit in rows.axes if digit.path in paths))
+    axes = (digit for digit in rows.axes if any(digit.path == side.path for side in kept))
+    return replace(rows, sides=tuple(kept), axes=tuple(axes))
 
 
 def _term(rows: PlacedRows, number: Packed, i: int) -> str:

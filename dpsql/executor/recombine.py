@@ -519,13 +519,14 @@ def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Te
     """The rows of scaled sums, what an average of theirs is over; all rows where those beyond bounds were measured."""
     counts: dict[Term, None] = {}
     beyond = release.meta.beyond(plan.view.of)
+    bounded = release.meta.left_out(plan.view.of) or (beyond is not None and beyond.rows is not None)
     for term in terms:
         count = presence(term.measure, plan.view)
         if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
             counts[replace(term, measure=count.measure)] = None
         counting = rows_term(plan, term)
         measured = release.meta.excess_of(plan.view.of, squared(term.measure) or term.measure) is not None
-        if (measured or (beyond is not None and beyond.rows is not None)) and counting is not None:
+        if (measured or bounded) and counting is not None:
             counts[counting] = None
     return [term for term in counts if term not in terms]
 

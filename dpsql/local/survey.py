@@ -1,17 +1,12 @@
 """From a catalog with `collection:` to a design: its views' axes, pairs and measures, seen from one table.
 
-**Privacy**: the catalog and public tables alone.
+Of a column that only devices know, beside rows of a curator, the design is one view a level of its channel, one row a
+person, no measures: an ordinary collection plan. Reports with pseudonyms are stored as (unit, view, item), one row a
+person, the first one counts. The file stays with the curator: it holds one scrambled item a pseudonym, and is never
+tallied here.
 
-Reports about one column that only devices know, beside rows of a curator: the plan that they answer, and the file that
-a curator joins.
-
-    plan      one view a level of the channel, one row a person, no measures: an ordinary collection plan
-    store     reports with pseudonyms -> (unit, view, item), one row a person, the first one counts
-
-The file stays with the curator: it holds one scrambled item a pseudonym, and is never tallied here.
-
-**Privacy**: a report is epsilon-LDP towards the curator, who knows whose it is. Whether somebody reported is seen by
-her too. Storing spends nothing.
+**Privacy**: a design is a function of the catalog and of public tables. A report is epsilon-LDP towards the curator,
+who knows whose it is; whether somebody reported is seen by her too. Storing spends nothing.
 """
 
 from __future__ import annotations

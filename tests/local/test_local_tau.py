@@ -274,8 +274,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "slots": "{epsilon: 4, tau: 8, participation: random, everybody: 3840}",
         "counted": "{epsilon: 4, tau: 2, row_share: 1/10}",
     }.items():
+        measures = views.replace("[count]", "[count, sales.amount]") if name == "counted" else views
         (folder / f"{name}.yaml").write_text(
-            f"{text[: text.index('views:')]}collection: {collection}\n{views}"
+            f"{text[: text.index('views:')]}collection: {collection}\n{measures}"
         )
     return folder
 
@@ -374,6 +375,12 @@ def test_answers_say_what_is_not_known_and_what_slots_left_out(shop: Path) -> No
         told[name] = (release.meta.local.clipped_fraction, " ".join(notes))
         pages[name] = report_page(release)
         release.close()
+    with dpsql.connect(
+        shop / "counted.dpsql"
+    ) as connection:  # rows that slots leave out move a sum by their number
+        alone = connection.session.query("SELECT SUM(amount) FROM sales").interval_rows(0.95)
+        beside = connection.session.query("SELECT SUM(amount), COUNT(*) FROM sales").interval_rows(0.95)
+    assert [end[0][0] for end in alone] == [end[0][0] for end in beside]
     assert told["blind"][0] is None
     assert "was not asked" in told["blind"][1]
     assert told["counted"][0] > 0

@@ -90,7 +90,8 @@ def test_offsets_of_consecutive_keys_are_spread_evenly(values: list[object]) -> 
 ONE_SCAN = replace(DUCK, materialised=None)
 """DuckDB as an engine that may compute a common table twice."""
 
-
+MADE = "CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT); CREATE TABLE people (id BIGINT, b INTEGER)"
+SALES = [(unit, i % 4, i % 7 - 3) for unit in range(-3, 20) for i in range(unit + 4)]
 PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit % 4)]
 """Units and something of theirs; some stand several times, some nowhere."""
 
@@ -101,7 +102,7 @@ def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(
     one_scan: bool, missing: int | None
 ) -> None:
     """A row of a unit is one of its m rows with one of d; that d rows have the key lets no more than tau count."""
-    sales = [(unit, i % 4, i % 7 - 3) for unit in range(-3, 20) for i in range(unit + 4)]
+    sales = SALES.copy()
     found = with_people(sales, PEOPLE, one_scan, missing)
     assert found == Counter(expected(sales, PEOPLE, missing))
     random.Random(4).shuffle(sales)
@@ -124,8 +125,7 @@ def with_people(
     )
     query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
     with duckdb.connect() as db:
-        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
-        db.execute("CREATE TABLE people (id BIGINT, b INTEGER)")
+        db.execute(MADE)
         db.executemany("INSERT INTO sales VALUES (?, ?, ?)", sales)
         db.executemany("INSERT INTO people VALUES (?, ?)", people)
         return Counter(db.execute(f"SELECT unit, a0, m0, a1 FROM ({query})").fetchall())
@@ -170,9 +170,8 @@ def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
     )
     m = Digit("m0", (), "m", -3, 7, nullable=True)
     plan = PlacedRows(sides, axes, (m,), UnitKey((), "unit", "BIGINT"))
-    sales = [(unit, i % 4, i % 7 - 3) for unit in range(-3, 20) for i in range(unit + 4)]
     rows, cells = Counter[int](), Counter[tuple[int, int, int]]()
-    for unit, a, value in sales:
+    for unit, a, value in SALES:
         theirs = [b for owner, b in PEOPLE if owner == unit] or ([] if missing is None else [missing])
         places = [PLACES[a]] if a in PLACES else [2] if looked_up != "dropped" else []
         for b in theirs if looked_up != "unlisted" or a != 1 else []:  # no leaf for place 0
@@ -184,10 +183,8 @@ def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
         expected[cell] += times * value * min(UNIT, 6 * UNIT // rows[unit])
     dialect = ONE_SCAN if one_scan else DUCK
     with duckdb.connect() as db:
-        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
-        db.execute("CREATE TABLE people (id BIGINT, b INTEGER)")
-        db.execute("CREATE TABLE places (id INTEGER, c INTEGER)")
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", sales)
+        db.execute(f"{MADE}; CREATE TABLE places (id INTEGER, c INTEGER)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", SALES)
         db.executemany("INSERT INTO people VALUES (?, ?)", PEOPLE)
         known = [(i, None if c == 0 and looked_up == "unlisted" else c) for i, c in PLACES.items()]
         db.executemany("INSERT INTO places VALUES (?, ?)", known)
