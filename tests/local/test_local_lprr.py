@@ -92,8 +92,8 @@ def test_what_it_errs_by_is_what_independent_views_bring() -> None:
         values.append(float((mask * seen.table).sum()))
         sides = [np.arange(9) < 4, np.arange(6) >= 3]
         told = sum(
-            n.variance * np.prod([((side @ s) ** 2).sum() for side, s in zip(sides, n.spreads, strict=True)])
-            for n in seen.noises
+            variance * np.prod([((side @ s) ** 2).sum() for side, s in zip(sides, spreads, strict=True)])
+            for variance, spreads in seen.noises
         )
     assert 0.5 < np.var(values) / told < 2  # 40 draws tell a variance to about a quarter
 

@@ -146,6 +146,7 @@ def test_counts_and_sums_over_groups_add_linearly(
     count = next(s for s in opened.statistics if s.measure == "count")
     weight = weight_of(opened, count)
     assert weight is not None
+    relative, rows, _ = weight
     early, late = f"{value} {EARLY}", f"{value} {LATE}"
     asked = (early, late, f"{early} + {late}", f"{early} - {late}", value)
     (values,) = answerer.query(f"SELECT {', '.join(asked)} FROM visit").rows
@@ -154,9 +155,9 @@ def test_counts_and_sums_over_groups_add_linearly(
     assert one + two == pytest.approx((both + apart) / 2)
     own = np.square(errors(slots, *asked))
     assert one > own[0]
-    assert whole - apart > own[4] - own[3] + 3 * weight.relative**2 * values[0] * values[1]
-    mean = values[4] / weight.rows  # SUM(cost) over all: only its spread around the mean is the slots' own
-    spread = weight.relative * values[4]
+    assert whole - apart > own[4] - own[3] + 3 * relative**2 * values[0] * values[1]
+    mean = values[4] / rows  # SUM(cost) over all: only its spread around the mean is the slots' own
+    spread = relative * values[4]
     if value == "COUNT(*)":
         assert (mean, whole) == (pytest.approx(1), pytest.approx(spread**2))
     else:

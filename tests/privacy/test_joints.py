@@ -38,7 +38,7 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path) -> None:
 def test_pure_weights_are_used_up(tmp_path: Path) -> None:
     """The same without a delta: a heavy customer is clipped to tau rows."""
     loss = one_more(catalog(bounds="max_ids: auto,", measures="[count]"), 5000)(tmp_path)
-    (drawn,) = [draw.epsilon for draw in loss.draws if draw.where.endswith("strategy.draw_view")]
+    (drawn,) = [draw.epsilon for draw in loss.draws if draw.where.endswith("offers.draw_view")]
     (charged,) = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
     assert 0.98 <= drawn / charged <= 1
 
