@@ -57,6 +57,7 @@ from dpsql.contributions.selection import Divided, divide, placed_table
 from dpsql.contributions.statements import UNIT
 from dpsql.engines.counting import (
     Bound,
+    EveryRow,
     RowWeighting,
     Sampled,
     beyond_bound,
@@ -191,7 +192,7 @@ class DeclaredBound:
     def cells(self, run: TableDraw) -> CountedCells:
         """The cells of the rows that count."""
         scan, counted = run.scan, run.counted
-        bound: Bound = RowWeighting(0)  # every row is a unit
+        bound: Bound = EveryRow()
         if counted.rows.unit is not None:
             bound = RowWeighting(self.tau) if self.weighs else Sampled(self.tau, coefficients(scan.key))
         return CountedCells(scan.raw.relations("counting"), scan.plan, self.of, counted, bound)

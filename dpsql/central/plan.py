@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from dpsql.axis.model import Axis, KeyListRule
 from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
-from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, people_at, slot_table
+from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, slot_table
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.columns import LARGEST_LIST
 from dpsql.catalog.graph import sums_rows
@@ -408,43 +408,8 @@ def _rounded_down(amount: Fraction, grains: int) -> Fraction:
     return Fraction(math.floor(amount * grains), grains)
 
 
-class KeyForecast(NamedTuple):
-    """Forecast of the keys of a column that will be shown.
-
-    Args:
-        column: `table.column`.
-        supposed: keys that the plan supposes.
-        share: of the budget that finds them, in percent.
-        people: at which a key is shown with chance .5 and .98, by the last round alone; none where all keys were
-            listed before.
-    """
-
-    column: str
-    supposed: int
-    share: float
-    people: tuple[int, ...]
-
-
 EVEN, SURE = Fraction(1, 2), Fraction(98, 100)
 """Chances whose numbers of people a plan states."""
-
-
-def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
-    """The forecast of each list: from the catalog's budget alone.
-
-    Args:
-        catalog: a checked catalog.
-        lists: `table.column` -> keys that the plan supposes.
-    """
-    forecasts = []
-    for plan in key_plans(catalog):
-        column = plan.column
-        if not plan.rounds:
-            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
-            continue
-        people = tuple(people_at(plan.rounds[-1].table, chance) for chance in (EVEN, SURE))
-        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
-    return tuple(forecasts)
 
 
 def list_limits(catalog: Catalog, make_axis: AxisMaker) -> dict[str, int]:

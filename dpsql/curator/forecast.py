@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from dpsql.budget import currency_at
+from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import Privacy
@@ -27,7 +28,7 @@ from dpsql.catalog.private_columns import has_private_keys, reported_axes, repor
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
 from dpsql.central.hybrid import counted_catalog
-from dpsql.central.plan import KeyForecast, key_forecasts
+from dpsql.central.plan import EVEN, SURE, key_plans
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged, currency_of
 from dpsql.central.selection import NO_SIZES, planning_lists, planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
@@ -276,6 +277,41 @@ def _forecast(
 
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """Mean absolute error over standard error of normal noise."""
+
+
+class KeyForecast(NamedTuple):
+    """Forecast of the keys of a column that will be shown.
+
+    Args:
+        column: `table.column`.
+        supposed: keys that the plan supposes.
+        share: of the budget that finds them, in percent.
+        people: at which a key is shown with chance .5 and .98, by the last round alone; none where all keys were
+            listed before.
+    """
+
+    column: str
+    supposed: int
+    share: float
+    people: tuple[int, ...]
+
+
+def key_forecasts(catalog: Catalog, lists: Mapping[str, int]) -> tuple[KeyForecast, ...]:
+    """The forecast of each list: from the catalog's budget alone.
+
+    Args:
+        catalog: a checked catalog.
+        lists: `table.column` -> keys that the plan supposes.
+    """
+    forecasts = []
+    for plan in key_plans(catalog):
+        column = plan.column
+        if not plan.rounds:
+            forecasts.append(KeyForecast(column.name, lists[column.name], 0.0, ()))
+            continue
+        people = tuple(people_at(plan.rounds[-1].table, chance) for chance in (EVEN, SURE))
+        forecasts.append(KeyForecast(column.name, lists[column.name], 100 * float(column.share), people))
+    return tuple(forecasts)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ weighted they are joined to units instead of rows.
 
 | here | there | unit |
 |---|---|---|
-| `Sampled`, `RowWeighting` | rows of a unit that count: tau of them, or all for min(1, tau / n) | rows |
+| `EveryRow`, `Sampled`, `RowWeighting` | rows of a unit that count: all, tau of them, all for min(1, tau / n) | rows |
 
 What comes back has the columns `view`, `cell`, `v0`, `v1` ..: the position of a group, a cell of it in row-major
 order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent.
@@ -192,22 +192,27 @@ class Bound(Protocol):
         """The statement that counts the groups of a table."""
 
 
+class EveryRow:
+    """All rows count: every row is a unit."""
+
+    def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
+        numbers = cell_numbers(rows, groups)
+        placed = common_table("t", placed_rows(rows, numbers), dialect)
+        tables = [*side_tables(rows, numbers, dialect), placed]
+        return with_tables(tables, counts("t", numbers, groups, "", dialect))
+
+
 @dataclass(frozen=True)
 class RowWeighting:
-    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down; whole where tau is 0.
+    """All rows count, those of one unit for min(1, tau / n), in units of 2^-20 and rounded down.
 
-    **Privacy**: w n <= 2^20 tau, by the floor. Without tau every row has to be a unit.
+    **Privacy**: w n <= 2^20 tau, by the floor.
     """
 
     tau: int
 
     def statement(self, rows: PlacedRows, groups: Sequence[StatisticGroup], dialect: Dialect) -> str:
-        numbers = cell_numbers(rows, groups)
-        if not self.tau:
-            placed = common_table("t", placed_rows(rows, numbers), dialect)
-            tables = [*side_tables(rows, numbers, dialect), placed]
-            return with_tables(tables, counts("t", numbers, groups, "", dialect))
-        split = by_unit(rows)
+        numbers, split = cell_numbers(rows, groups), by_unit(rows)
         near, below = [n._replace(name=f"p{k}") for k, n in enumerate(numbers)], _parts(split.below, numbers)
         columns = [
             f"{part.name} + {number.name} AS {number.name}"
@@ -217,7 +222,7 @@ class RowWeighting:
         ]
         share = dialect.quotient(f"CAST({UNIT * self.tau} AS BIGINT)", "n")
         weight = f"CASE WHEN n <= {self.tau} THEN {UNIT} ELSE {share} END AS w"
-        carried_columns, joined = ("", "t JOIN u ON t.unit = u.owner")
+        carried_columns, joined = "", "t JOIN u ON t.unit = u.owner"
         if dialect.materialised is None:
             carried_columns, joined = f"{_listed(near, rows.measures)}, ", "u"
         rows_with_weights = (

@@ -315,7 +315,8 @@ def choice(query: PickQuery, found: Candidates) -> NoisySelection:
             errorfunctions.DEFAULT_LEVEL
         )
         lowest, highest = _chosen_between(query, found.value[shown])
-        # rows whose interval overlaps that range may be meant too
+        # rows whose interval overlaps that range may be meant too, and an end that is not defined may be anywhere;
+        # the nearest are asked, and if the last of them reaches, all are taken to do so
         rows = np.flatnonzero(~shown)
         value = found.value[rows]
         apart = np.where(np.isnan(value), 0.0, np.maximum(lowest - value, value - highest))

@@ -29,6 +29,8 @@ import numpy as np
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
 from dpsql.errors import NotSupportedError
+from dpsql.executor.run import run
+from dpsql.matrices.model import TABLE
 from dpsql.planner.schema import Comparison, Expression, Predicate
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.format import OTHER
@@ -374,6 +376,18 @@ def between(low: ColumnMeta, high: ColumnMeta, points: int) -> str:
         )
     step = f"({b} - {a}) * dp_i / {points - 1}"
     return f"{a} + CAST({step} AS {'INTEGER' if low.type == 'DATE' else low.type})"
+
+
+def has_runs(release: Release, axis: int) -> bool:
+    """True if an axis is long, and its atoms are its leaves in their order, as the file has them too."""
+    meta = release.axes[axis]
+
+    def are_leaves() -> bool:
+        atoms, moved = release.atoms(axis), f"SELECT COUNT(*) FROM axis_{axis} WHERE leaf <> rowid"
+        whole = np.array_equal(atoms["leaf"], np.arange(meta.leaves)) and np.all(atoms["weight"] == 1.0)
+        return bool(whole) and run(release, moved).rows[0][0] == 0
+
+    return meta.atomic and meta.leaves > TABLE and release.kept(("atoms are leaves", axis), are_leaves)
 
 
 _COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}

@@ -22,7 +22,8 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, selection
 from dpsql.central import placed_rows as rows
 from dpsql.central.central import publish_release
-from dpsql.central.plan import KeyForecast, KeyPlan, KeyRound, key_plans
+from dpsql.central.plan import KeyPlan, KeyRound, key_plans
+from dpsql.curator.forecast import KeyForecast
 from dpsql.curator.prove import madeup, prove
 from dpsql.errors import CatalogError, Error, LineageError, MachineFault
 from dpsql.executor.engine import ReleaseEngine

@@ -170,23 +170,19 @@ def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
     )
     m = Digit("m0", (), "m", -3, 7, nullable=True)
     plan = PlacedRows(sides, axes, (m,), UnitKey((), "unit", "BIGINT"))
-    rows, cells = Counter[int](), Counter[tuple[int, int, int]]()
-    for unit, a, value in SALES:
-        theirs = [b for owner, b in PEOPLE if owner == unit] or ([] if missing is None else [missing])
-        places = [PLACES[a]] if a in PLACES else [2] if looked_up != "dropped" else []
-        for b in theirs if looked_up != "unlisted" or a != 1 else []:  # no leaf for place 0
-            for c in places:
-                rows[unit] += 1
-                cells[unit, 12 * a + 3 * b + c, value] += 1
-    expected = Counter[int]()
-    for (unit, cell, value), times in cells.items():
-        expected[cell] += times * value * min(UNIT, 6 * UNIT // rows[unit])
+    none = [] if missing is None else [missing]
+    people = {unit: [b for owner, b in PEOPLE if owner == unit] or none for unit, *_ in SALES}
+    places = {a: c for a, c in PLACES.items() if c or total} | ({} if looked_up == "dropped" else {2: 2})
+    joined = [(u, 12 * a + 3 * b + places[a], v) for u, a, v in SALES if a in places for b in people[u]]
+    rows, expected = Counter(unit for unit, *_ in joined), Counter[int]()
+    for unit, cell, value in joined:
+        expected[cell] += value * min(UNIT, 6 * UNIT // rows[unit])
     dialect = ONE_SCAN if one_scan else DUCK
     with duckdb.connect() as db:
         db.execute(f"{MADE}; CREATE TABLE places (id INTEGER, c INTEGER)")
         db.executemany("INSERT INTO sales VALUES (?, ?, ?)", SALES)
         db.executemany("INSERT INTO people VALUES (?, ?)", PEOPLE)
-        known = [(i, None if c == 0 and looked_up == "unlisted" else c) for i, c in PLACES.items()]
+        known = [(a, c if c or total else None) for a, c in PLACES.items()]  # place 0 without a leaf
         db.executemany("INSERT INTO places VALUES (?, ?)", known)
         group = StatisticGroup(("a0", "a1", "a2"), (Value("m0", 0, 3),))
         weighted = db.execute(RowWeighting(6).statement(plan, [group], dialect)).fetchall()

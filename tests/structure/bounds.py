@@ -208,10 +208,10 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 288),
-    "code-lines": Bound(62500, 64588),
+    "code-lines": Bound(62500, 64595),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 824),
-    "value-classes-built-in-at-most-one-place": Bound(120, 234),
+    "classes": Bound(650, 825),
+    "value-classes-built-in-at-most-one-place": Bound(120, 235),
     "functions-of-one-statement": Bound(1300, 1585),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
@@ -249,7 +249,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 9.1)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 69_539)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 69_546)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_912)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),

@@ -16,10 +16,10 @@ from dpsql.interfaces.cli import FILE, CommandOutput, cli, steps, tells
 from dpsql.progress import silent
 
 if TYPE_CHECKING:
-    from dpsql.central.plan import KeyForecast
     from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.forecast import (
         DominatedMechanism,
+        KeyForecast,
         NotTaken,
         PlanReport,
         QueryForecast,
