@@ -15,6 +15,7 @@ import datetime
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, Stat
 from dpsql.release.reports import LocalMeta
 from dpsql.release.write import ARRAYS, AxisPart, ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.tree import kary_tree
+from tests.releases import insert
 
 Row = dict[str, Any]
 HAND_WRITTEN = "fixture"
@@ -186,26 +188,19 @@ def raw_star(rows: dict[str, list[Row]], known_only: bool = False) -> duckdb.Duc
         "CREATE TABLE sales (sale_id INT, customer_id INT, product_id INT, sold_on DATE,"
         " amount DECIMAL(9, 2), qty INT)"
     )
-    con.executemany("INSERT INTO sales VALUES (?, ?, ?, ?, ?::INT / 100.0, ?)",
-                    [[r["sale_id"], r["customer_id"], r["product_id"], r["sold_on"], r["cents"], r["qty"]]
-                     for r in rows["sales"]])  # fmt: skip
+    sales = [[r["sale_id"], r["customer_id"], r["product_id"], r["sold_on"], Decimal(r["cents"]).scaleb(-2), r["qty"]]
+             for r in rows["sales"]]  # fmt: skip
+    insert(con, "sales", sales)
     con.execute("CREATE TABLE customer (customer_id INT, age INT, region VARCHAR)")
-    con.executemany(
-        "INSERT INTO customer VALUES (?, ?, ?)",
-        [
-            [r["customer_id"], r["age"] if r["age"] in AGES or not known_only else None, r["region"]]
-            for r in rows["customer"]
-        ],
-    )
+    people = [
+        [r["customer_id"], r["age"] if r["age"] in AGES or not known_only else None, r["region"]]
+        for r in rows["customer"]
+    ]
+    insert(con, "customer", people)
     con.execute("CREATE TABLE product (product_id INT, price INT, category_id INT)")
-    con.executemany(
-        "INSERT INTO product VALUES (?, ?, ?)",
-        [[r["product_id"], r["price"], r["category_id"]] for r in rows["product"]],
-    )
+    insert(con, "product", [[r["product_id"], r["price"], r["category_id"]] for r in rows["product"]])
     con.execute("CREATE TABLE category (category_id INT, category VARCHAR, department VARCHAR)")
-    con.executemany(
-        "INSERT INTO category VALUES (?, ?, ?)", [[i, *pair] for i, pair in enumerate(CATEGORIES)]
-    )
+    insert(con, "category", [[i, *pair] for i, pair in enumerate(CATEGORIES)])
     return con
 
 

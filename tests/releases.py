@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import duckdb
 
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
-from dpsql.curator.prove.layouts import RawRows, load_tables
+from dpsql.curator.prove.layouts import RawRows, load_tables, stored_columns
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.release import open_release
@@ -41,6 +41,16 @@ def headed(text: str, files: Mapping[str, str]) -> str:
     )
     return (
         "".join(f"{key}: {value}\n" for key, value in head.items() if f"\n{key}:" not in f"\n{text}") + text
+    )
+
+
+def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Put rows into a table that is there, in order; `executemany` takes a third of a millisecond for each."""
+    kinds = [kind for _, kind in stored_columns(connection, table)]
+    lists = ", ".join(f"unnest(?::{kind}[])" for kind in kinds)
+    connection.execute(
+        f"INSERT INTO {identifier(table)} SELECT {lists}",
+        [list(column) for column in zip(*rows, strict=True)],
     )
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import duckdb
 
+from tests.releases import insert
+
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
@@ -138,7 +140,7 @@ def write_parquet(folder: Path, rows: Mapping[str, Sequence[Row]], order: int = 
             connection.execute(f"CREATE TABLE {table} ({listed})")
             shuffled = [tuple(stored(name, row[name]) for name in columns) for row in rows[table]]
             random.Random(order).shuffle(shuffled)
-            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", shuffled)
+            insert(connection, table, shuffled)
             connection.execute(f"COPY {table} TO '{folder / table}.parquet'")
     return folder
 

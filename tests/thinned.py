@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+
+def rounds(slow: int, default: int) -> int:
+    """How often something is drawn or tried: in `make slow`, and by default."""
+    return slow if os.environ.get("HYPOTHESIS_PROFILE") == "slow" else default
 
 
 def by_default(cases: Iterable[Any], count: int) -> list[Any]:

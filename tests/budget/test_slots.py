@@ -26,6 +26,7 @@ from dpsql.budget.curve import (
     slot_table,
 )
 from dpsql.errors import PrivacyError
+from tests.thinned import by_default, rounds
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "curves.json").read_text())["cases"]
 HALF, SURE = Fraction(1, 2), Fraction(98, 100)
@@ -36,7 +37,7 @@ def price(case: dict[str, Any]) -> SlotPrice:
     return Fraction(case["m"]), Fraction(case["eta"]), Fraction(case["v"])
 
 
-@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["name"][:1])
+@pytest.mark.parametrize("case", by_default(VECTORS, 2), ids=lambda case: case["name"][:1])
 def test_tables_and_pairs_are_those_of_the_vectors(case: dict[str, Any]) -> None:
     holds = slot_inequality(price(case))
     for pair in case["pairs"]:
@@ -163,9 +164,9 @@ def designs(number: int) -> list[list[tuple[int, int]]]:
 
 
 def test_ten_slots_at_unequal_counts_stay_below_their_price() -> None:
-    """By enumeration of the 2^10 outcomes, 60 designs, each both ways, she in or out or exchanged key by key."""
+    """By enumeration of the 2^10 outcomes, 60 designs (15 by default), both ways, she in or out or exchanged key by key."""
     table = slot_table(TEN, FIRST)
-    worst = max(excess(keys, table) for keys in designs(60))
+    worst = max(excess(keys, table) for keys in designs(rounds(60, 15)))
     print(f"figure keys-joint-profile-over-claim: {worst:.4f} (<= 1) ok")
     assert 0.5 < worst <= 1
 

@@ -12,6 +12,7 @@ from dpsql.catalog import Catalog, load_catalog
 from dpsql.errors import CatalogError, SourceError
 from tests.engines.catalogs import files, measured, server, spark_files
 from tests.engines.servers import Server
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -114,12 +115,12 @@ def test_what_is_not_total_is_refused_when_the_catalog_is_loaded(
 
 
 @pytest.mark.usefixtures("address")
-@pytest.mark.parametrize(("old", "new", "reason"), [
+@pytest.mark.parametrize(("old", "new", "reason"), by_default([
     ("loyal,", "upper(channel) AS loyal,", "is not for a server"),
     ("customer_id,", "customer_id + 0 AS customer_id,", "is computed"),
     ("cost,", "loyal AS cost,", "not for a server|no BOOLEAN is a value"),
     ("'2025-01-01'", "'soon'", "write dates as"),
-])  # fmt: skip
+], 2))  # fmt: skip
 def test_selects_that_are_refused_by_the_schema(old: str, new: str, reason: str, tmp_path: Path) -> None:
     source = selected(server(SCHEMA), f"{SCHEMA}.sales")
     source["tables"]["sales"] = source["tables"]["sales"].replace(old, new, 1)

@@ -16,6 +16,7 @@ from dpsql.curator.draft import draft_from_source, leave_open
 from dpsql.row_expressions import identifier
 from tests.curator.test_init import SHOP
 from tests.engines.servers import Server, new_schema
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -67,7 +68,7 @@ def _type(kind: str) -> str:
     return re.sub("^DECIMAL", "numeric", kind) if kind.startswith("DECIMAL") else TYPES[kind]
 
 
-@pytest.mark.parametrize("star", STARS)
+@pytest.mark.parametrize("star", by_default(STARS, 1))
 def test_a_postgresql_copy_is_drafted_alike(
     star: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

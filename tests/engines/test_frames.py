@@ -24,6 +24,7 @@ from dpsql.central.central import publish_release
 from dpsql.engines.frames import Frames, framed, written_frames
 from dpsql.errors import CatalogError, InterfaceError, LineageError
 from dpsql.noise import ZeroNoise
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -118,7 +119,7 @@ def from_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple
 
 
 @pytest.mark.usefixtures("publishes")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", by_default(KINDS, 1))
 def test_frames_equal_files_release_for_release(
     kind: str, from_files: dict[str, list[tuple[Any, ...]]], tmp_path: Path
 ) -> None:

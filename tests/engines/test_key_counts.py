@@ -42,6 +42,8 @@ from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
 from tests.engines.servers import Server, new_schema
 from tests.engines.test_template import offset
+from tests.releases import insert
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -172,14 +174,12 @@ def columns_of(
 def write(folder: Path, rows: Sequence[Sale]) -> None:
     with duckdb.connect() as db:
         db.execute("CREATE TABLE sales (person_id BIGINT, item VARCHAR, number BIGINT, shelf INTEGER)")
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", [*rows])
+        insert(db, "sales", rows)
         db.execute(
             "CREATE TABLE person AS SELECT DISTINCT person_id AS id FROM sales WHERE person_id % 2 = 0"
         )
         db.execute("CREATE TABLE shelf (shelf_id INTEGER, name VARCHAR, size INTEGER)")
-        db.executemany(
-            "INSERT INTO shelf VALUES (?, ?, ?)", random.Random(len(rows)).sample(SHELVES, len(SHELVES))
-        )
+        insert(db, "shelf", random.Random(len(rows)).sample(SHELVES, len(SHELVES)))
         for table in ("sales", "person", "shelf"):
             db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
 
@@ -205,7 +205,7 @@ LISTED: dict[str, Sequence[Key]] = {"sales.item": ("tea", "é", "own 3"), "sales
 
 
 @pytest.mark.parametrize("listed", [{}, LISTED], ids=["all", "listed"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", by_default([1, 2], 1))
 def test_duckdb_counts_as_plain_python_does(
     tmp_path: Path, seed: int, listed: dict[str, Sequence[Key]]
 ) -> None:
@@ -263,14 +263,14 @@ def test_rows_that_are_units_count_one_each(tmp_path: Path) -> None:
 
 
 def test_each_of_a_units_keys_counts_alike_often(tmp_path: Path) -> None:
-    """Of seven keys of 2,000 people three count; counts are within five standard errors."""
-    write(tmp_path, [Sale(unit, f"key {key}", None, None) for unit in range(2000) for key in range(7)])
+    """Of seven keys of 600 people three count; counts are within five standard errors."""
+    write(tmp_path, [Sale(unit, f"key {key}", None, None) for unit in range(600) for key in range(7)])
     catalog = star("parquet", str(tmp_path), FILES, 3)
     for seed in (1, 2):
         key = hashlib.sha256(bytes([seed])).digest()
         counts = next(counts for name, _, counts in columns_of(catalog, {}, key) if name == "sales.item")
-        assert sum(counts.values()) == 6000
-        assert all(abs(people - 6000 / 7) < 5 * math.sqrt(2000 * 12 / 49) for people in counts.values())
+        assert sum(counts.values()) == 1800
+        assert all(abs(people - 1800 / 7) < 5 * math.sqrt(600 * 12 / 49) for people in counts.values())
 
 
 def keyed_in_postgres(
@@ -348,14 +348,14 @@ class TestPlanted:
         monkeypatch.setattr(selection, "leaf_of_row", unordered)
         assert unlike_python(tmp_path) == {"shelf.name"}
 
-    @pytest.mark.parametrize("cleaning", CLEANINGS)
+    @pytest.mark.parametrize("cleaning", by_default(CLEANINGS, 1))
     def test_cleaning_of_one_engine(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleaning: str
     ) -> None:
         monkeypatch.setattr(selection, "key_sql", otherwise(cleaning))
         assert {"sales.item", "shelf.name"} & unlike_python(tmp_path)
 
-    @pytest.mark.parametrize("cleaning", CLEANINGS)
+    @pytest.mark.parametrize("cleaning", by_default(CLEANINGS, 1))
     def test_cleaning_of_postgresql(
         self, postgres: Server, monkeypatch: pytest.MonkeyPatch, cleaning: str
     ) -> None:

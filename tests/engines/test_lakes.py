@@ -171,7 +171,7 @@ def test_what_a_variable_stands_for_is_not_shown(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=needs_sql)])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=[needs_sql, pytest.mark.slow])])
 def test_nobody_else_moves_when_one_person_goes(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

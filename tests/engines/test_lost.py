@@ -28,6 +28,7 @@ from tests.engines.catalogs import KEY, catalog, files, server
 from tests.engines.servers import Server
 from tests.engines.star import TABLES
 from tests.stream_shop import FIRST, NOW, make_stream_shop
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -72,11 +73,14 @@ def taken(file: Path, doing: str) -> Progress:
 
 @pytest.mark.parametrize(
     ("step", "doing", "max_ids"),
-    [
-        ("counting", COUNTING, 4),
-        ("choosing bounds for sales", COUNTING, "auto"),
-        ("taking the fingerprint of sales", "planned", 4),
-    ],
+    by_default(
+        [
+            ("counting", COUNTING, 4),
+            ("choosing bounds for sales", COUNTING, "auto"),
+            ("taking the fingerprint of sales", "planned", 4),
+        ],
+        1,
+    ),
 )
 def test_files_that_go_away(
     step: str,

@@ -28,6 +28,7 @@ from dpsql.central.planned import ReleasePlan
 from dpsql.engines.registry import open_star
 from dpsql.noise import ZeroNoise
 from tests.engines.test_template import offset
+from tests.releases import insert
 from tests.strategies import declared_cells
 
 pytestmark = pytest.mark.long
@@ -220,7 +221,7 @@ def written(folder: Path, star: Star, how: str, tau: int) -> Path:
             db.execute(f"CREATE TABLE {name} ({columns})")
             rows = getattr(star, name)
             if rows:
-                db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+                insert(db, name, rows)
             db.execute(f"COPY {name} TO '{folder}/{name}.parquet'")
     return folder / "tiny.yaml"
 

@@ -15,6 +15,7 @@ from dpsql.catalog.base import EPOCH
 from dpsql.engines import summaries as lines
 from dpsql.engines.registry import Engine, open_engine, open_star
 from tests.engines.servers import Server, new_schema
+from tests.releases import insert
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 
 pytestmark = pytest.mark.long
@@ -129,7 +130,7 @@ def test_derived_columns_and_expressions(kind: str, tmp_path: Path) -> None:
             (1, "2025-01-05", "0.2", 1),
         ]  # fmt: skip
         connection.execute("CREATE TABLE sales (id BIGINT, day DATE, price DOUBLE, pieces BIGINT)")
-        connection.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", rows)
+        insert(connection, "sales", rows)
         for table in ("customer", "sales"):
             connection.execute(f"COPY {table} TO '{tmp_path / table}.{kind}'")
     catalog = parse_catalog(SHOP.replace("KIND", kind).replace("ROOT", str(tmp_path)))

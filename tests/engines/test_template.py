@@ -22,6 +22,7 @@ from dpsql.engines.counting import PRIME, coefficients
 from dpsql.engines.registry import open_star
 from dpsql.errors import CatalogError, OperationalError, SourceError
 from dpsql.noise import ZeroNoise
+from tests.releases import insert
 from tests.strategies import declared_cells
 from tests.thinned import by_default
 
@@ -86,9 +87,9 @@ def write(folder: Path, rows: list[Sale], kind: str, *, into: str = "sales.parqu
     with duckdb.connect() as db:
         db.execute(f"CREATE TABLE sales (person {kind}, shop BIGINT, kind INTEGER, amount DOUBLE, quantity INTEGER, "
                    "sold_on DATE)")  # fmt: skip
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?, ?, ?, CAST(? AS DATE))", rows)
+        insert(db, "sales", rows)
         db.execute("CREATE TABLE shop (id BIGINT, size INTEGER)")
-        db.executemany("INSERT INTO shop VALUES (?, ?)", random.Random(len(into)).sample(SHOPS, len(SHOPS)))
+        insert(db, "shop", random.Random(len(into)).sample(SHOPS, len(SHOPS)))
         db.execute(
             "CREATE TABLE kind AS SELECT i AS id, chr((97 + i // 2)::INTEGER) AS name FROM range(3) t(i)"
         )

@@ -175,7 +175,7 @@ def parquet(path: Path, rows: list[tuple[bytes | None, str | None, int | None]])
     return path
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(rows=ROWS, absent=st.integers(0, 3))
 def test_parquet_counts_as_one_report_at_a_time(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[bytes, str | None, int]], absent: int
@@ -185,7 +185,7 @@ def test_parquet_counts_as_one_report_at_a_time(
     assert counted([path]) == wanted(kept, {"no report": absent, "repeated token": repeated})
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(rows=ROWS)
 def test_csv_counts_as_parquet(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[bytes, str | None, int]]

@@ -21,6 +21,7 @@ from dpsql.local.mechanisms.truncation import bit_cap
 from dpsql.local.run import write_plan
 from dpsql.local.survey import first_guess
 from tests.local.test_local_tau import run
+from tests.thinned import by_default
 
 SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
 CATALOG = """
@@ -45,7 +46,7 @@ def catalog(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", [0.05, 0.02])
+@pytest.mark.parametrize("target", by_default([0.05, 0.02], 1))
 def test_a_target_s_people_bring_its_error(catalog: Path, tmp_path: Path, target: float) -> None:
     forecast = write_plan(catalog, tmp_path / "p.json", 1000, largest_error=target)
     plan, people = forecast.plan, forecast.people

@@ -27,6 +27,7 @@ from dpsql.local.smooth import joint_seconds, joint_table, positive_shares
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.model import PrefixVariance
 from dpsql.release.verify import verify
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -159,7 +160,7 @@ PLANTED = 0.8 * (2 / np.pi) ** 3 / 8
 """What the wave adds to an eighth of the cube, or takes away."""
 
 
-@pytest.mark.parametrize("share", [None, Fraction(3, 10)])
+@pytest.mark.parametrize("share", by_default([Fraction(3, 10), None], 1))
 def test_a_fit_of_ordered_axes_finds_the_wave_where_a_grid_sees_the_axes_together(
     share: Fraction | None,
 ) -> None:
