@@ -15,8 +15,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import NamedTuple
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -46,41 +47,65 @@ class Defect(NamedTuple):
 
 def defects(source: str) -> list[Defect]:
     """Every defect of a module, in the order of its text."""
+    return [_defect(number, change) for number, change in enumerate(_changes(ast.parse(source)))]
+
+
+def defect(source: str, number: int) -> Defect:
+    """One of them."""
+    return _defect(number, list(_changes(ast.parse(source)))[number])
+
+
+def count_defects(source: str) -> int:
+    """How many there are."""
+    return sum(1 for _ in _changes(ast.parse(source)))
+
+
+def planted(source: str, number: int) -> ast.Module:
+    """The module with one defect; all else stands in the lines where it stood."""
     tree = ast.parse(source)
-    return [
-        Defect(number, place.lineno, ast.unparse(place), ast.unparse(changed) if changed else "pass")
-        for number, (place, changed) in enumerate(_changes(tree))
-    ]
+    change = list(_changes(tree))[number]
+    return ast.fix_missing_locations(_Exchange(change.place, change.becomes()).visit(tree))
 
 
-def planted(source: str, number: int) -> str:
-    """The module with one defect."""
-    tree = ast.parse(source)
-    place, changed = list(_changes(tree))[number]
-    return ast.unparse(ast.fix_missing_locations(_Exchange(place, changed).visit(tree)))
+class _Change(NamedTuple):
+    """A place, and what makes that which becomes of it; None removes a statement."""
+
+    place: ast.expr | ast.stmt
+    becomes: Callable[[], ast.AST | None]
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST | None]]:
-    """Places and what becomes of them; None removes a statement. Annotations and docstrings are left alone."""
+def _defect(number: int, change: _Change) -> Defect:
+    place, becomes = change.place, change.becomes()
+    return Defect(number, place.lineno, ast.unparse(place), ast.unparse(becomes) if becomes else "pass")
+
+
+def _changes(tree: ast.Module) -> Iterator[_Change]:
+    """All of them. Annotations and docstrings are left alone."""
     for node in _code(tree):
         if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
-            yield node, _with(node, ops=[COMPARED[type(node.ops[0])](), *node.ops[1:]])
+            yield _Change(node, partial(_with, node, ops=[COMPARED[type(node.ops[0])](), *node.ops[1:]]))
         elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED:
-            yield node, _with(node, op=COMPUTED[type(node.op)]())
+            yield _Change(node, partial(_with, node, op=COMPUTED[type(node.op)]()))
         elif isinstance(node, ast.BoolOp):
-            yield node, _with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            yield _Change(
+                node, partial(_with, node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            )
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield node, node.operand
+            yield _Change(node, partial(_same, node.operand))
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            yield node, ast.Constant(not node.value)
+            yield _Change(node, partial(ast.Constant, not node.value))
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            yield node, ast.Constant(node.value + 1)
+            yield _Change(node, partial(ast.Constant, node.value + 1))
         elif isinstance(node, ast.If | ast.While) and not isinstance(node.test, ast.Compare | ast.BoolOp):
-            yield node.test, ast.UnaryOp(ast.Not(), node.test)
+            yield _Change(node.test, partial(ast.UnaryOp, ast.Not(), node.test))
         elif isinstance(node, ast.Raise):
-            yield node, None
+            yield _Change(node, partial(_same, None))
         elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
-            yield node, ast.Return(ast.Constant(None))
+            yield _Change(node, partial(ast.Return, ast.Constant(None)))
+
+
+def _same(node: ast.AST | None) -> ast.AST | None:
+    return node
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:

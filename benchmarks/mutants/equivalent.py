@@ -27,7 +27,7 @@ dpsql/budget/curve.py
     near = (math.sqrt(spread * spread + 2 * float(usable_epsilon)) - spread) ** 2
       2  ->  3
   more digits than the proof needs
-    _LOST_DIGITS = 8  # more than a sum of fewer than 10^6 terms, each rounded, can lose
+    _LOST_DIGITS = 8  # more than a sum of fewer than 10^4 terms, each rounded, can lose where errors add up
       8  ->  9
     return _context(digits + 2 * _SPARE_DIGITS + math.ceil(cancelled))
       2  ->  3
@@ -41,8 +41,8 @@ dpsql/budget/curve.py
       mu / 2  ->  mu * 2
     return (digits + _SPARE_DIGITS) * math.log(10)
       10  ->  11
-    _SPARE_DIGITS = 30
-      30  ->  31
+    _SPARE_DIGITS = 10  # of Mills' ratio below those that it is asked for
+      10  ->  11
   Mills' ratio keeps its error without spare digits, as its test shows; they are a margin
     return _context(digits + 2 * _SPARE_DIGITS + math.ceil(cancelled))
       2 * _SPARE_DIGITS  ->  2 // _SPARE_DIGITS
@@ -50,8 +50,8 @@ dpsql/budget/curve.py
     while over(-high) > 0:
       0  ->  1
   a term that equals the tolerance is smaller in the next round
-    while 2 * square > odd + 2 or term > tolerance:
-      term > tolerance  ->  term >= tolerance
+    while odd < rising or term > least:
+      term > least  ->  term >= least
   a search that begins further above ends at the same edge
     above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15
       1  ->  2
@@ -71,7 +71,7 @@ dpsql/budget/curve.py
     low, high = high, 2 * high
       2 * high  ->  2 // high
   terms that the sum leaves out are still far below its error
-    square, tolerance = wide.multiply(x, x), _unit(-digits - _SPARE_DIGITS // 2)
+    square, kept = wide.multiply(x, x), digits + _SPARE_DIGITS // 2
       2  ->  3
 dpsql/mechanisms/distribution.py
   budgets are at least 1 and never empty
