@@ -141,8 +141,8 @@ class Reach:
             with closing(sqlite3.connect(path)) as database:
                 found = database.execute(
                     "SELECT context, numbits FROM line_bits JOIN file ON file.id = file_id "
-                    "JOIN context ON context.id = context_id WHERE path = ? AND context > ''",
-                    [str(PROJECT / module)],
+                    "JOIN context ON context.id = context_id WHERE path LIKE ? AND context > ''",
+                    [f"%/{module}"],
                 )
                 for context, bits in found:
                     if not wanted or wanted & int.from_bytes(bits, "little"):
