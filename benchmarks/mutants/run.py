@@ -414,6 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 todo.append(Task(mutant, change, cases))
             else:
                 unreached.add(mutant)
+    random.Random(options.seed).shuffle(todo)  # a run that is stopped has seen some of every package
     if todo:
         files = sorted({case.file for task in todo for case in task.cases})
         with tempfile.TemporaryDirectory() as folder:

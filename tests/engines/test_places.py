@@ -22,6 +22,7 @@ from dpsql.ledger.store import budget_report, ledger_entries
 from dpsql.noise import ZeroNoise
 from dpsql.release import open_release
 from tests.engines.servers import DATABASE, USER, Server, postgres_programs, running_postgres
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -199,7 +200,7 @@ SPELLINGS: dict[str, Callable[[Shop], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize("spelling", by_default(SPELLINGS.values(), 8), ids=SPELLINGS)
 def test_one_table_has_one_cap(shop: Shop, spelling: Callable[[Shop], dict[str, Any]]) -> None:
     with pytest.raises(LineageError, match="'sales' belongs to lineage 'first'"):
         shop.publish(**spelling(shop))

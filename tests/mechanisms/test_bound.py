@@ -22,7 +22,7 @@ def least_variance(n, workload=None, whole=0.0):
 
 
 @pytest.mark.long
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.integers(2, 40), st.sampled_from([0.0, 0.5]), st.data())
 def test_no_strategy_errs_less(n, whole, data):
     log = None

@@ -41,7 +41,7 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 def constructs(text: str) -> bool:
     """Whether a module calls `Noisy`, or casts to it."""
-    return any(
+    return "Noisy" in text and any(
         name == "Noisy" or (name == "cast" and "Noisy" in ast.unparse(call.args[0]))
         for name, call in calls(ast.parse(text))
     )
@@ -49,7 +49,7 @@ def constructs(text: str) -> bool:
 
 def adds_noise(text: str) -> bool:
     """Whether a module hands exact integers to a source of noise."""
-    return any(
+    return ("laplace" in text or "gaussian" in text) and any(
         (name == "laplace" and len(call.args) + len(call.keywords) == 3)
         or (name == "gaussian" and len(call.args) + len(call.keywords) == 3)
         for name, call in calls(ast.parse(text))
@@ -61,7 +61,7 @@ def callers(name: str) -> set[str]:
     return {
         module
         for module, text in sources().items()
-        if module != LAW and any(called == name for called, _ in calls(ast.parse(text)))
+        if module != LAW and name in text and any(called == name for called, _ in calls(ast.parse(text)))
     }
 
 
@@ -70,7 +70,7 @@ def sources() -> dict[str, str]:
 
 
 def test_the_law_alone_makes_noisy_integers() -> None:
-    modules = {module for module, text in sources().items() if imports_noisy(text) and constructs(text)}
+    modules = {module for module, text in sources().items() if constructs(text) and imports_noisy(text)}
     assert modules == {LAW}
 
 

@@ -14,6 +14,7 @@ from dpsql.mechanisms.continual import prefixes
 from dpsql.mechanisms.continual.prefixes import fda_strategy, node_budgets
 from dpsql.mechanisms.continual.time_tree import UNIT, TimeStrategy, question_of, tree_strategy
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from tests.thinned import by_default
 from tests.time_forms import asking, mean_error
 
 pytestmark = pytest.mark.long
@@ -96,7 +97,7 @@ def shipped(law: NoiseDistribution, horizon: int, *asked: str) -> dict[str, floa
 
 
 @LAWS
-@pytest.mark.parametrize("horizon", [12, 60, 365, 1023])
+@pytest.mark.parametrize("horizon", by_default([12, 60, 365, 1023], 2))
 @pytest.mark.parametrize("asked", [("prefix",), ("range",), ("running",), ("1",), ("running", "range", "7")])
 def test_auto_is_the_least_of_all_that_ship(
     law: NoiseDistribution, horizon: int, asked: tuple[str, ...]

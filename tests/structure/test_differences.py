@@ -46,10 +46,10 @@ class Module:
     def comparisons(self) -> Iterator[tuple[str, str]]:
         """(function, comparison) of each difference that is compared with 0."""
         for function in self.functions:
-            names = self._names(function)
-            for node in ast.walk(function):
-                if not isinstance(node, ast.Compare):
-                    continue
+            compared = [node for node in ast.walk(function) if isinstance(node, ast.Compare)]
+            with_zero = [node for node in compared if any(map(_is_zero, [node.left, *node.comparators]))]
+            names = self._names(function) if with_zero else set[str]()
+            for node in with_zero:
                 sides = [node.left, *node.comparators]
                 for left, right in pairwise(sides):
                     if any(

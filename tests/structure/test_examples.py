@@ -32,11 +32,13 @@ def run(folder: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_an_example_runs(example: str, tmp_path: Path) -> None:
     assert run(tmp_path, ROOT / "examples" / example)
 
 
+@pytest.mark.slow
 def test_exact_counts_give_people_away_and_a_release_does_not(tmp_path: Path) -> None:
     said = run(tmp_path, ROOT / "examples" / "attack" / "reconstruct.py")
     exact, released = map(int, re.findall(r"^(?:exact counts|its release): (\d+)%", said, re.MULTILINE))
