@@ -399,25 +399,25 @@ def slot_inequality(price: SlotPrice) -> Callable[[int, int], bool]:
     def holds(first: int, second: int) -> bool:
         return all(holds_one_way(q, p) for q, p in ((first, second), (second, first)))
 
-    def lacking(q: int, p: int, among: slice) -> np.ndarray:
-        """How far the left side passes the right one, at some nodes."""
+    def holding(q: int, p: int, among: slice) -> npt.NDArray[np.bool_]:
+        """Whether the left side is at most the right one, at some nodes."""
         left = np.zeros(len(nodes[among]))
         for chance, ratio in ((q, p / q), (CHANCES - q, (CHANCES - p) / (CHANCES - q))):
             # The argument is rounded down, where dG is larger. Chords lie above a convex function, and beyond the
             # last node it falls.
             left += chance / CHANCES * np.interp(nodes[among] * (ratio * _DOWN), places, above)
-        return left - bounds[among]
+        return left <= bounds[among]
 
     worst = 0
 
     def holds_one_way(q: int, p: int) -> bool:
         nonlocal worst
         # Where one pair of a search fails, the next one that fails mostly does too.
-        if lacking(q, p, slice(worst, worst + 1))[0] > 0:
+        if not holding(q, p, slice(worst, worst + 1))[0]:
             return False
-        failed = lacking(q, p, slice(None))
-        worst = int(np.argmax(failed))
-        return bool(failed[worst] <= 0)
+        held = holding(q, p, slice(None))
+        worst = int(np.argmin(held))
+        return bool(held[worst])
 
     return holds
 

@@ -164,7 +164,7 @@ def designs(number: int) -> list[list[tuple[int, int]]]:
 
 
 def test_ten_slots_at_unequal_counts_stay_below_their_price() -> None:
-    """By enumeration of the 2^10 outcomes, 60 designs (15 by default), both ways, she in or out or exchanged key by key."""
+    """By enumeration of the 2^10 outcomes, both ways, she in or out or exchanged key by key."""
     table = slot_table(TEN, FIRST)
     worst = max(excess(keys, table) for keys in designs(rounds(60, 15)))
     print(f"figure keys-joint-profile-over-claim: {worst:.4f} (<= 1) ok")
