@@ -47,8 +47,8 @@ from benchmarks.mutants.equivalent import EQUIVALENT
 from benchmarks.mutants.reach import PROJECT, Case, Reach
 
 STORED = PROJECT / "build" / "mutants" / "matrix.jsonl"
-CPU_SECONDS, WALL_SECONDS, ENOUGH, KILLED = 60, 240, 3, 0.9
-MOST_CASES = 400
+CPU_SECONDS, WALL_SECONDS, ENOUGH, KILLED = 30, 240, 3, 0.9
+MOST_CASES = 250
 TASK = "DPSQL_MUTANT"
 """Environment variable of a fresh interpreter: the mutant, as JSON."""
 
