@@ -8,42 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from benchmarks.baselines.maxent import box_share, pair_keys, quarters
-from benchmarks.local.simulated import histogram_of_boxes
-from benchmarks.local.simulated import tally as tally_of
-from dpsql.client.plan import largest_weight
+from benchmarks.local.axis import adaptive_rounds
 from dpsql.local import ahead
-from dpsql.local.oracles.oracle import FloatArray, estimate
+from dpsql.local.oracles.oracle import FloatArray
 
 Pairs = dict[tuple[int, int], FloatArray]
 SWEEPS = 300
 """Most sweeps of maximum entropy; pairs that disagree never settle."""
-
-
-def adaptive(
-    leaves: np.ndarray, sizes: Sequence[int], epsilon: str, rng: np.random.Generator
-) -> tuple[np.ndarray, FloatArray]:
-    """AHEAD over all axes at once: its finest boxes and their shares from all rounds.
-
-    Returns:
-        Boxes (cells, axes, 2) and shares.
-    """
-    own = largest_weight(Fraction(epsilon))
-    rounds, boxes = ahead.round_count(sizes), ahead.first_boxes(sizes)
-    theta, done = ahead.threshold(len(leaves), own, sizes), []
-    asked = rng.integers(0, rounds, size=len(leaves))
-    for number in range(rounds):
-        flat = np.ravel_multi_index(tuple(leaves[asked == number].T), tuple(sizes))
-        histogram = np.bincount(flat, minlength=math.prod(sizes)).reshape(tuple(sizes))
-        oracle = ahead.box_oracle(boxes, own)
-        tally = tally_of(oracle, histogram_of_boxes(boxes, histogram), rng).astype(float)
-        done.append(ahead.close_round(boxes, estimate(oracle, tally, flat.size), flat.size))
-        boxes = ahead.next_boxes(done[-1], theta)
-    return done[-1].boxes, ahead.finest_shares(done)
 
 
 def by_pairs(
@@ -53,9 +28,12 @@ def by_pairs(
     keys, pairs = pair_keys(len(sizes)), {}
     drawn = rng.integers(0, len(keys), size=len(leaves))
     for number, (i, j) in enumerate(keys):
-        own = [sizes[i], sizes[j]]
-        cells, shares = adaptive(leaves[drawn == number][:, [i, j]], own, epsilon, rng)
-        pairs[i, j] = ahead.spread_evenly(cells, shares, own)
+        own, mine = [sizes[i], sizes[j]], leaves[drawn == number][:, [i, j]]
+        rounds = ahead.round_count(own)
+        asked = rng.integers(0, rounds, size=len(mine))
+        flat = [np.ravel_multi_index(tuple(mine[asked == turn].T), tuple(own)) for turn in range(rounds)]
+        tables = (np.bincount(each, minlength=math.prod(own)).reshape(own) for each in flat)
+        pairs[i, j] = adaptive_rounds(tables, len(mine), own, epsilon, rng)
     return pair_answers(pairs, boxes)
 
 

@@ -1,7 +1,5 @@
 """A hundred questions by the agents' protocol over three unseen stars: does an invented number pass `dpsql check`?
 
-    python -m benchmarks.firsthour.agents
-
 The protocol's own client asks; a report quotes what it was told, and beside each right number stand invented ones: a
 digit is another, the claim is that of another cell, of a release that was replaced, of nothing, or there is none.
 """
@@ -10,18 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import mcp
 
-from benchmarks.figures import Figures
-from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, statements
-from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
+from benchmarks.figures import Figures, main
+from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, published, statements
 from dpsql.federation.session import open_session
 from dpsql.interfaces.agents import ClaimFile, check_report, tools
 from dpsql.interfaces.python.describe import groupings, headlines
@@ -36,49 +30,29 @@ class Reported(NamedTuple):
     invented: list[str]
 
 
-def main() -> int:
-    """Measure and print."""
-    figures, chance = Figures(), random.Random(11)
+def measure(figures: Figures, folder: Path) -> None:
+    """Ask about three stars."""
+    chance = random.Random(11)
     asked = right = quoted = passed = invented = 0
-    with tempfile.TemporaryDirectory(prefix="dpsql-agents-") as folder:
-        for star in STARS[:3]:
-            place = Path(folder) / star.name
-            file = published(star, place)
-            releases = open_session([file])
-            claims = ClaimFile(place / "claims.jsonl")
-            answers = anyio.run(answered, releases, claims, star)
-            asked += len(answers)
-            report = reported(answers, chance)
-            quotes = check_report("\n\n".join(report.right), claims.statements(), releases)
-            quoted += len(quotes)
-            right += sum(quote.verdict == "right" for quote in quotes)
-            for line in report.invented:
-                verdicts = [quote.verdict for quote in check_report(line, claims.statements(), releases)]
-                invented += 1
-                passed += set(verdicts) <= {"right"}
-            print(f"{star.name}: {len(answers)} answers, {len(quotes)} numbers quoted", flush=True)
-            releases.close()
+    for star in STARS[:3]:
+        drafted = star.draft(folder / star.name)
+        releases = open_session([published(drafted, folder / star.name, star.name)])
+        claims = ClaimFile(folder / star.name / "claims.jsonl")
+        answers = anyio.run(answered, releases, claims, star)
+        asked += len(answers)
+        report = reported(answers, chance)
+        quotes = check_report("\n\n".join(report.right), claims.statements(), releases)
+        quoted += len(quotes)
+        right += sum(quote.verdict == "right" for quote in quotes)
+        for line in report.invented:
+            verdicts = {quote.verdict for quote in check_report(line, claims.statements(), releases)}
+            invented += 1
+            passed += verdicts <= {"right"}
+        print(f"{star.name}: {len(answers)} answers, {len(quotes)} numbers quoted", flush=True)
+        releases.close()
     figures.table("agents: questions answered over three unseen stars", asked)
     figures.table("agents: quoted numbers that are found right", right / quoted)
     figures.at_most(f"agents: invented numbers that pass, of {invented}", passed, 0)
-    return figures.finish()
-
-
-def published(star: UnseenStar, place: Path) -> Path:
-    """A release of a star whose draft somebody confirmed."""
-    (place / "data").mkdir(parents=True)
-    star.write(place / "data")
-    choices = CuratorChoices(star.unit, frozenset(star.public.split()), "1", "4")
-    workload = DraftWorkload(statements(QUESTIONS / f"{star.name}.sql"))
-    draft_from_source(place / "data", place / "star.yaml", star.name, lambda _: choices, workload)
-    for words in (
-        ["confirm", "star.yaml", "--rounder", "all", "--by", "ada"],
-        ["publish", "star.yaml", "-o", "star.dpsql"],
-    ):
-        command = [sys.executable, "-m", "dpsql", *words]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return place / "star.dpsql"
 
 
 async def answered(releases: Any, claims: ClaimFile, star: UnseenStar) -> list[dict[str, Any]]:
@@ -133,4 +107,4 @@ def _noisy(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

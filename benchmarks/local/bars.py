@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from fractions import Fraction
 
 import numpy as np
 
 from benchmarks.central.datasets import DPBENCH, dpbench, stars
 from benchmarks.figures import Figures
-from benchmarks.local.axis import range_masks, shapes
-from benchmarks.local.simulated import one_row_each, simulate_tallies
-from dpsql.client import read_plan
-from dpsql.local.estimate import axis_table
-from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.smooth import positive_shares
+from benchmarks.local.axis import shapes
+from benchmarks.local.simulated import OneAxis, range_masks
 
 LEAVES, PEOPLE = 64, 100_000
 
@@ -35,21 +30,12 @@ def held_back() -> Iterator[tuple[str, np.ndarray]]:
                 yield name, np.add.reduceat(counts, np.arange(LEAVES) * counts.size // LEAVES)
 
 
-def covered(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
+def held(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
     """Part of large ranges, and of small ones, inside 95% intervals in one collection."""
-    rng = np.random.default_rng(seed)
-    said = rng.choice(LEAVES, size=PEOPLE, p=shares / shares.sum())
-    axis = PlannedAxis("a", LEAVES, LEAVES)
-    plan = read_plan(build_plan(CollectionDesign("bars", Fraction(epsilon), PEOPLE, (axis,), rows_floor=1)))
-    collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
-    found = positive_shares(collection, (0,), {0: axis_table(collection, 0)})
-    assert found is not None
-    assert found.errors is not None
+    found = OneAxis.collect(shares / shares.sum(), PEOPLE, epsilon, np.random.default_rng(seed))
     masks = range_masks(LEAVES)
     masks = masks[masks.sum(axis=1) < LEAVES]
-    exact = masks @ np.bincount(said, minlength=LEAVES) / PEOPLE
-    wide = 1.96 * np.sqrt(np.maximum(found.errors.covariance(masks), 0.0))
-    inside, large = np.abs(masks @ found.shares - exact) <= wide + 1e-12, exact >= 0.05
+    inside, large = found.hits(masks), masks @ found.exact >= 0.05
     return float(inside[large].mean()), float(inside[~large].mean()) if (~large).any() else 1.0
 
 
@@ -59,16 +45,14 @@ def large_ranges(figures: Figures, runs: int) -> None:
     if os.environ.get("DPSQL_DATA"):
         tuned = [(name, dpbench(name).reshape(LEAVES, -1).sum(axis=1).astype(float)) for name in DPBENCH]
     for title, sets, bound in (("DPBench", tuned, 0.939), ("held back", list(held_back()), 0.935)):
-        large, small = [], []
+        covered = []
         for number, (name, shares) in enumerate(sets):
-            found = np.array([covered(shares, "1", 1000 * number + run) for run in range(runs)])
-            large.append(float(found[:, 0].mean()))
-            small.append(float(found[:, 1].mean()))
-            print(f"  {title}, {name}: large {large[-1]:.3f}, small {small[-1]:.3f}", flush=True)
+            found = np.array([held(shares, "1", 1000 * number + run) for run in range(runs)])
+            covered.append(found.mean(axis=0))
+            print(f"  {title}, {name}: large {covered[-1][0]:.3f}, small {covered[-1][1]:.3f}", flush=True)
         if sets:
-            figures.at_least(
-                "unseen histograms, coverage", float(np.mean(large)), bound, f"large ranges, {title}"
-            )
-            figures.at_least(
-                "unseen histograms, coverage", float(np.mean(small)), 0.94, f"small ranges, {title}"
-            )
+            for what, share, least in zip(
+                ("large", "small"), np.mean(covered, axis=0), (bound, 0.94), strict=True
+            ):
+                name = f"{what} ranges, {title}"
+                figures.at_least("unseen histograms, coverage", float(share), least, name)

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.local.axis import shapes
-from benchmarks.local.planes import Case, people_of, ranges_of
+from benchmarks.local.planes import Case, box_masks, box_sums, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local import ahead
@@ -129,7 +129,7 @@ def _measure(sizes: Sequence[int], rng: np.random.Generator) -> Callable[[np.nda
         workload = range_workload(sizes[0])
         return lambda off: float(off @ workload @ off)
     boxes = ranges_of(len(sizes), sizes[0], BOXES, rng)
-    return lambda off: float(np.mean([off[tuple(slice(*ends) for ends in box)].sum() ** 2 for box in boxes]))
+    return lambda off: float(np.mean(box_sums(off, boxes) ** 2))
 
 
 THREE = [
@@ -151,14 +151,9 @@ def boxes_covered(case: Experiment, runs: int) -> float:
         last = done[-1].boxes
         off = spread_evenly(last, unbiased.shares, case.sizes) - exact
         boxes = ranges_of(len(case.sizes), case.sizes[0], BOXES, rng)
-        leaves = np.arange(case.sizes[0])
-        masks = [
-            ((leaves >= bounds[:, :1]) & (leaves < bounds[:, 1:])).astype(np.float64)
-            for bounds in boxes.transpose(1, 0, 2)
-        ]
+        masks = box_masks(boxes, case.sizes[0])
         variance = BoxVariance(last, unbiased.covariance, within).covariance(masks)
-        errors = [off[tuple(slice(*ends) for ends in box)].sum() for box in boxes]
-        covered += (np.abs(errors) <= 1.96 * np.sqrt(variance)).tolist()
+        covered += (np.abs(box_sums(off, boxes)) <= 1.96 * np.sqrt(variance)).tolist()
     return float(np.mean(covered))
 
 
@@ -166,9 +161,8 @@ def three_axes(figures: Figures, runs: int) -> None:
     """Coverage of boxes over three axes, of held back histograms."""
     for case in THREE:
         covered = boxes_covered(case, runs)
-        figures.at_least(
-            "AHEAD on three axes, coverage", covered, 0.9, f"{case.title}, {case.sizes[0]} leaves"
-        )
+        cell = f"{case.title}, {case.sizes[0]} leaves"
+        figures.at_least("AHEAD on three axes, coverage", covered, 0.9, cell)
 
 
 def published(figures: Figures, runs: int) -> None:

@@ -1,14 +1,11 @@
 """How fast answers are, on the bundled shop and on a release of a million nodes.
 
-Prints one `figure` line for each promise; exits 1 if one is short. What an answer costs is measured from SQL text to
-rows beside its floor (`repeated`), then over the wire (`wire`), with new constants in every statement so that no answer
-is one that was kept.
+What an answer costs is measured from SQL text to rows beside its floor (`repeated`), then over the wire (`wire`), with
+new constants in every statement so that no answer is one that was kept.
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import threading
 import time
 from itertools import cycle
@@ -16,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.speed import cold, repeated, wire
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
@@ -97,22 +94,18 @@ def publish(catalog: Path) -> ReleaseEngine:
     return ReleaseEngine(open_release(target))
 
 
-def main() -> None:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        large = million(folder)
-        repeated.measure("million", large, figures, small=False)
-        repeated.measure("board", board(folder), figures, small=True)
-        wire.measure(large.release.path, figures)
-        answerer = shop(folder)
-        cold.measure(answerer.release.path, figures)
-        rate, tail = crowd(answerer)
-        figures.at_least("16 clients, queries per second", rate, 500.0)
-        figures.at_most("16 clients, p99 ms", tail, 100.0)
-    sys.exit(figures.finish())
+def measure(figures: Figures, folder: Path) -> None:
+    """Measure all four."""
+    large = million(folder)
+    repeated.measure("million", large, figures, small=False)
+    repeated.measure("board", board(folder), figures, small=True)
+    wire.measure(large.release.path, figures)
+    answerer = shop(folder)
+    cold.measure(answerer.release.path, figures)
+    rate, tail = crowd(answerer)
+    figures.at_least("16 clients, queries per second", rate, 500.0)
+    figures.at_most("16 clients, p99 ms", tail, 100.0)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)
