@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,17 @@ def cpu_of(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
+
+
+def at_once(clients: int, work: Callable[[int], object]) -> float:
+    """Do some work in so many threads, each with its number; seconds of the clock."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start
 
 
 def alone(module: str, *words: object) -> Any:

@@ -91,7 +91,6 @@ def cells(
 
 
 def measure(figures: Figures, folder: Path, releases: int = 60) -> None:
-    """Measure all stars."""
     data = os.environ.get("DPSQL_DATA")
     for name, sql in (("campus", ""), ("foodmart", FOODMART), ("retail", RETAIL)):
         for delta in ("1e-6", "0") if data or not sql else ():

@@ -92,7 +92,6 @@ def covered(name: str, releases: int, figures: Figures, folder: Path) -> None:
 
 
 def measure(figures: Figures, folder: Path, releases: int = 60) -> None:
-    """Measure all stars."""
     for name in ("desk", "geometric", *(["foodmart"] if "DPSQL_DATA" in os.environ else [])):
         covered(name, releases, figures, folder)
 

@@ -77,7 +77,6 @@ def numbers(figures: Figures, wanted: int) -> None:
 
 
 def measure(figures: Figures, statements: int = 500) -> None:
-    """Measure all three."""
     long_tails(figures)
     finer(figures, statements)
     numbers(figures, statements)

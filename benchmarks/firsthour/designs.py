@@ -7,15 +7,16 @@ designed catalog is made for the corpus alone, which is what a workload is for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from math import exp, log, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.baselines.common import SimulationNoise
+from benchmarks.central.datasets import data_root
 from benchmarks.coverage import draws, opened, redrawn
 from benchmarks.figures import Figures, main
-from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
 from dpsql.catalog import load_catalog
 from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.errors import Error
@@ -24,6 +25,33 @@ from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.results.result import Result
+
+CATALOGS = Path(__file__).parents[2] / "catalog"
+NAMED = {"bf": "blackfriday", "taxi": "nyc_taxi"}
+
+
+class Statement(NamedTuple):
+    """A statement of the corpus, its short name, and the star that it is about."""
+
+    name: str
+    star: str
+    sql: str
+
+
+def statements() -> list[Statement]:
+    """Every statement, in the order of its file."""
+    found = []
+    for path in sorted((data_root() / "sql").glob("*/*.sql")):
+        text = path.read_text(encoding="utf-8")
+        header = dict(re.findall(r"-- (id|dataset): (.*)", text))
+        found.append(Statement(header["id"].strip(), header["dataset"].strip(), text))
+    return found
+
+
+def by_hand(star: str) -> Path:
+    """The shipped catalog of a star whose unit is a row."""
+    return CATALOGS / f"{NAMED.get(star, star)}.yaml"
+
 
 WORSE = 1.1
 """Times the error of a catalog made by hand that a designed one may have, on each star."""

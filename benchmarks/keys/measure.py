@@ -223,7 +223,6 @@ def cpu(figures: Figures) -> None:
 
 
 def measure(figures: Figures) -> None:
-    """Measure all four."""
     shown(figures)
     intervals(figures)
     cpu(figures)

@@ -2,17 +2,22 @@
 
 A squared error over ranges is one draw of few coarse directions: over 6 runs a row's ratio is off by a third, and the
 worst of 24 ratios by far more. Rows therefore print their standard errors, and Adult's take more runs.
+
+Bars of non-negative answers are judged on large ranges: 5% of the people or more, without the whole, of 64 leaves and a
+hundred thousand people. The parts k of the unbiased noise were chosen on the twelve DPBench sets; held back are Adult's
+ages and days of FoodMart's sales (where `DPSQL_DATA` has them) and four generated shapes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.central.datasets import counted, data_root
+from benchmarks.central.datasets import DPBENCH, counted, data_root, dpbench, stars
 from benchmarks.figures import Figures
 from benchmarks.local.simulated import OneAxis, histogram_of_boxes, range_masks
 from benchmarks.local.simulated import tally as tally_of
@@ -215,3 +220,43 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
         label = f"95% intervals of ranges, spiky axis, epsilon {epsilon}"
         figures.within("one axis, coverage", float(np.mean(default)), 0.93, 0.97, label)
         figures.table(f"one axis, coverage of non-negative answers, {label}", float(np.mean(positive)))
+
+
+LEAVES, PEOPLE = 64, 100_000
+
+
+def held_back() -> Iterator[tuple[str, np.ndarray]]:
+    """Histograms that the parts were not chosen on."""
+    for name, shares in shapes(256).items():
+        yield f"generated {name}", shares.reshape(LEAVES, -1).sum(axis=1)
+    if os.environ.get("DPSQL_DATA"):
+        for name, counts in stars():
+            yield name, np.add.reduceat(counts, np.arange(LEAVES) * counts.size // LEAVES)
+
+
+def held(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
+    """Part of large ranges, and of small ones, inside 95% intervals in one collection."""
+    found = OneAxis.collect(shares / shares.sum(), PEOPLE, epsilon, np.random.default_rng(seed))
+    masks = range_masks(LEAVES)
+    masks = masks[masks.sum(axis=1) < LEAVES]
+    inside, large = found.hits(masks), masks @ found.exact >= 0.05
+    return float(inside[large].mean()), float(inside[~large].mean()) if (~large).any() else 1.0
+
+
+def large_ranges(figures: Figures, runs: int) -> None:
+    """Coverage of large ranges at epsilon 1, set by set; the recipe's means were 95.9% and, held back, 95.5%."""
+    tuned: list[tuple[str, np.ndarray]] = []
+    if os.environ.get("DPSQL_DATA"):
+        tuned = [(name, dpbench(name).reshape(LEAVES, -1).sum(axis=1).astype(float)) for name in DPBENCH]
+    for title, sets, bound in (("DPBench", tuned, 0.939), ("held back", list(held_back()), 0.935)):
+        covered = []
+        for number, (name, shares) in enumerate(sets):
+            found = np.array([held(shares, "1", 1000 * number + run) for run in range(runs)])
+            covered.append(found.mean(axis=0))
+            print(f"  {title}, {name}: large {covered[-1][0]:.3f}, small {covered[-1][1]:.3f}", flush=True)
+        if sets:
+            for what, share, least in zip(
+                ("large", "small"), np.mean(covered, axis=0), (bound, 0.94), strict=True
+            ):
+                name = f"{what} ranges, {title}"
+                figures.at_least("unseen histograms, coverage", float(share), least, name)

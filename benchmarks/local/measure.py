@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.figures import Figures, main, sections
-from benchmarks.local import axis, bars, lle, planes, rounds, rows
-
-PARTS = ("axis", "rows", "bars", "rounds", "boxes", "lle")
+from benchmarks.local import axis, lle, planes, rounds, rows
 
 
 def one_axis(figures: Figures, quick: bool) -> None:
@@ -24,10 +22,10 @@ def by_name(figures: Figures, quick: bool) -> None:
 
 def measure(figures: Figures, *, only: str = "", quick: bool = False) -> None:
     """Measure one part, or all; `quick` with fewer runs and people."""
-    sections([only] if only else PARTS, {
+    sections([only] if only else (), {
         "axis": lambda: one_axis(figures, quick),
         "rows": lambda: rows.ranges(figures, runs=8 if quick else 60),
-        "bars": lambda: bars.large_ranges(figures, runs=1 if quick else 8),
+        "bars": lambda: axis.large_ranges(figures, runs=1 if quick else 8),
         "rounds": lambda: rounds.published(figures, runs=1 if quick else 6),
         "boxes": lambda: planes.five_axes(figures, runs=1 if quick else 6),
         "lle": lambda: by_name(figures, quick),

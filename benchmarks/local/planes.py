@@ -36,7 +36,6 @@ class Case(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The column's head."""
         kind = f"{self.shape} {self.correlation:g}" if self.correlation else self.shape
         return f"{kind}, {self.epsilon}"
 

@@ -1,11 +1,7 @@
 """AHEAD through the interface that ships: plans a round, tallies of reports, what a release would hold.
 
-| what seed 001 describes | here |
-|---|---|
-| one axis, by histogram and epsilon | 256 leaves: five histograms at epsilon .5, 1, 2 |
-| one axis, by people and by leaves | a bell and clusters: 100,000 people; 64 leaves |
-| two axes (a quadtree) | 64 x 64: four histograms, at epsilon 1 and 4 |
-| several axes, split at once (DE) | 16 x 16 x 16: two histograms at epsilon 1 |
+Two columns are compared: one axis of 256 leaves and a bell, seed 001's own, and two axes of narrow clusters. Intervals
+of boxes are judged on three axes, of histograms that no choice saw.
 
 Every case has the default plan's non-negative answers beside it, from its own reports of the same people. Narrow
 clusters on two axes are what adaptive rounds are for: there AHEAD errs less, and nothing but its name chooses it.
@@ -89,7 +85,6 @@ class Experiment(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The column's head."""
         told = [f"{self.shape} {self.correlation:g}" if self.correlation else self.shape, self.epsilon]
         if len(self.sizes) == 1 and self.sizes != (LEAVES,):
             told.append(f"{self.sizes[0]} leaves")

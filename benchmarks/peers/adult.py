@@ -104,7 +104,6 @@ class Rectangle(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The question."""
         a, b = (COLUMNS[i] for i in PAIRS[self.pair])
         return f"SELECT COUNT(*) FROM person WHERE {a.between(*self.first)} AND {b.between(*self.second)}"
 

@@ -260,7 +260,6 @@ def break_even(rows: Mapping[Part, Row], delta: float) -> list[float]:
 
 
 def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
-    """The figures."""
     pick = {(p.peer, p.unit, p.delta, p.total, p.method): r for p, r in rows.items()}
     for delta, name in ((0.0, "pure"), (DELTA, "under a delta")):
         ours = pick["dpsql", "sale", delta, 1000, "questions"].errors

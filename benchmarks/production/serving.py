@@ -35,7 +35,6 @@ LONG = f"{SHORT} WHERE amount < 1" + " OR amount < 1" * 28_000
 
 
 def measure(figures: Figures, folder: Path) -> None:
-    """Measure all three."""
     beside_hostile(figures, folder)
     beside_long(figures, folder)
     logins(figures, folder)

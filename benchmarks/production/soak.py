@@ -24,7 +24,6 @@ WIDE = "SELECT age, region, COUNT(*) FROM sales JOIN customer USING (customer_id
 
 
 def statement(chance: random.Random) -> str:
-    """One of many."""
     number = chance.randrange(1 << 30)
     return chance.choice((
         f"SELECT COUNT(*) FROM customer WHERE age < {20 + number % 60}",
@@ -35,7 +34,6 @@ def statement(chance: random.Random) -> str:
 
 
 def client(port: int, end: float, counts: dict[str, int]) -> None:
-    """Ask until the end."""
     chance = random.Random()
     while time.monotonic() < end:
         with contextlib.suppress(psycopg.Error):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.processes import worked
+from benchmarks.processes import at_once, worked
 from tests.interfaces.wire_client import Server, running
 
 LEAVES = 748
@@ -80,11 +79,7 @@ def together(server: Server, seed: int) -> float:
         client = Client(server.port)
         waits.extend([client.ask(text) for text in islice(statements(seed + number), EACH)])
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(CLIENTS, ask)
     assert len(waits) == CLIENTS * EACH
     return float(np.percentile(waits, 99))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,8 @@ from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.local.survey import ReportProvenance, plan_of, write_items
 
 LEVEL = 0.95
+Drawn = tuple[Path, duckdb.DuckDBPyConnection]
+"""A release of fresh reports, and the tables `facts` and, of who reported, `answered`."""
 
 
 class Case(NamedTuple):
@@ -82,10 +83,10 @@ def measured(world: World, case: Case, draws: int, count: int = 16, seed: int = 
     values = ("COUNT(*)", *((f"SUM({world.measure})", f"AVG({world.measure})") if case.sums else ()))
     rows: dict[str, list[tuple[np.ndarray, ...]]] = {value: [] for value in values}
     rng = np.random.default_rng(seed)
-    for drawn in _releases(world, case, draws, rng):
+    for release, raw in _releases(world, case, draws, rng):
         asked = [world.boxes[i] for i in rng.choice(len(world.boxes), count, replace=False)]
-        truths, unweighted = (drawn.exact(world, values, asked, weight) for weight in ("w", "1"))
-        result = dpsql.query(_statement(world, values, asked), drawn.path)
+        truths, unweighted = (_exact(raw, world, values, asked, weight) for weight in ("w", "1"))
+        result = dpsql.query(_statement(world, values, asked), release)
         low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
         found = _numbers(result.rows[0])
         for i, value in enumerate(values):
@@ -99,10 +100,10 @@ def silent(world: World, case: Case, draws: int, seed: int = 1) -> float:
     """How often intervals of the rows of those who did not report, by `IS NULL`, hold."""
     held = []
     sql = f"SELECT COUNT(*) FILTER (WHERE {world.column} IS NULL) FROM {world.joined}"
-    for drawn in _releases(world, case, draws, np.random.default_rng(seed)):
+    for release, raw in _releases(world, case, draws, np.random.default_rng(seed)):
         silent_rows = "SELECT sum(w) FROM facts WHERE unit NOT IN (FROM answered)"
-        ((truth,),) = drawn.raw.execute(silent_rows).fetchall()
-        low, high = (_numbers(end[0]) for end in dpsql.query(sql, drawn.path).interval_rows(LEVEL))
+        ((truth,),) = raw.execute(silent_rows).fetchall()
+        low, high = (_numbers(end[0]) for end in dpsql.query(sql, release).interval_rows(LEVEL))
         held.append(low[0] <= float(truth) <= high[0])
     return float(np.mean(held))
 
@@ -117,25 +118,15 @@ def _statement(world: World, values: Sequence[str], asked: Sequence[Box]) -> str
     return f"SELECT {', '.join(parts)} FROM {world.joined}"
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A release of fresh reports.
-
-    Args:
-        path: the file.
-        raw: the tables `facts` and, of who reported, `answered`.
-    """
-
-    path: Path
-    raw: duckdb.DuckDBPyConnection
-
-    def exact(self, world: World, values: Sequence[str], asked: Sequence[Box], weight: str) -> np.ndarray:
-        """The values of the raw rows of those who reported, each row by a weight in SQL."""
-        w, m = (f"sum({weight}{measure}) FILTER (WHERE {{}})" for measure in ("", f" * {world.measure}"))
-        exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
-        parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
-        sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"
-        return np.nan_to_num(_numbers(self.raw.execute(sql).fetchall()[0]))
+def _exact(
+    raw: duckdb.DuckDBPyConnection, world: World, values: Sequence[str], asked: Sequence[Box], weight: str
+) -> np.ndarray:
+    """The values of the raw rows of those who reported, each row by a weight in SQL."""
+    w, m = (f"sum({weight}{measure}) FILTER (WHERE {{}})" for measure in ("", f" * {world.measure}"))
+    exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
+    parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
+    sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"
+    return np.nan_to_num(_numbers(raw.execute(sql).fetchall()[0]))
 
 
 def _releases(world: World, case: Case, draws: int, rng: np.random.Generator) -> Iterator[Drawn]:
@@ -160,7 +151,7 @@ def _releases(world: World, case: Case, draws: int, rng: np.random.Generator) ->
                 [keys[kept].tolist()],
             )
             dpsql.publish(folder / "world.yaml", folder / "world.dpsql")
-            yield Drawn(folder / "world.dpsql", raw)
+            yield folder / "world.dpsql", raw
 
 
 def _written(world: World, case: Case, folder: Path, data: Path) -> Channel:

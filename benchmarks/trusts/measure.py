@@ -74,9 +74,9 @@ def routing(figures: Figures) -> None:
         with world(seed) as (folder, people):
             for combine in (False, True):
                 with closing(opened(folder, combine)) as session:
-                    found = answers(session, people)
-                held[combine].append(float(found.held.mean()))
-            rejected += found.rejected
+                    share, is_rejected = answers(session, people)
+                held[combine].append(share)
+            rejected += is_rejected
     for combine, word in ((False, "scaled or central"), (True, "together")):
         figures.within("random samples, coverage", float(np.mean(held[combine])), 0.93, 0.97, word)
     figures.at_most("random samples rejected, of all", rejected / WORLDS, quantile(WORLDS) / WORLDS)
@@ -98,9 +98,9 @@ def refused(worlds: int) -> int:
     count = 0
     for seed in range(worlds):
         with world(seed, young=True) as (folder, people), closing(opened(folder, True)) as session:
-            found = answers(session, people)
+            _, is_rejected = answers(session, people)
             routed = session.query("SELECT COUNT(*) FROM customer").provenance["routed"]
-            count += found.rejected and routed["chosen"] == "central"
+            count += is_rejected and routed["chosen"] == "central"
     return count
 
 
@@ -119,7 +119,6 @@ def hybrid(figures: Figures) -> None:
 
 
 def measure(figures: Figures, parts: Sequence[str] = ()) -> None:
-    """Measure what is named."""
     sections(parts, {"routing": lambda: routing(figures), "hybrid": lambda: hybrid(figures)})
 
 

@@ -66,7 +66,6 @@ class MadeUp(NamedTuple):
 
 
 def incomes() -> MadeUp:
-    """See the module."""
     rng, people, rows = np.random.default_rng(101), 30_000, 600_000
     busy = rng.lognormal(0, 1.1, people)
     who = rng.choice(people, rows, p=busy / busy.sum())
@@ -90,7 +89,6 @@ views:
 
 
 def visits() -> MadeUp:
-    """See the module."""
     rng, people = np.random.default_rng(202), 40_000
     who = np.repeat(np.arange(people), rng.geometric(1 / 12, people) * rng.choice([1, 1, 1, 4], people))
     age = np.clip(rng.gamma(8, 5.5, people), 18, 89).astype(np.int64)
@@ -124,7 +122,6 @@ views:
 
 
 def prices() -> MadeUp:
-    """See the module."""
     rng, people, rows, items = np.random.default_rng(404), 60_000, 1_200_000, 3_000
     busy = rng.lognormal(0, 0.8, people)
     who = rng.choice(people, rows, p=busy / busy.sum())

@@ -108,7 +108,6 @@ class Opened(NamedTuple):
     views: Views
 
     def questions(self) -> list[Questions]:
-        """All of them."""
         plan, truth = self.star.plan, self.star.truth
         ordered = {view: [plan.axes[a].axis.ordered for a in self.star.axes(view)] for view in truth}
         return questions(truth, self.views, ordered)
@@ -160,7 +159,6 @@ class Judged:
     """Figures over all cells of the stars that are judged."""
 
     def __init__(self, figures: Figures) -> None:
-        """Begin without cells."""
         self.figures, self.reach = figures, method()
         self.ratios: dict[str, list[float]] = {"errors": [], "half-widths": []}
         self.short: dict[str, list[str]] = {law: [] for law in LAWS}
@@ -246,10 +244,10 @@ def figures_of(
     judged.finish(laws)
     for name in () if alone else MATCHED_STARS:
         opened, what = open_case(name, "1e-6", folder), f"userlevel {name}, {PUBLISHED} publishes"
-        match = matched(opened.star, opened.questions(), folder / f"{name}.yaml", PUBLISHED, draws)
-        figures.at_least("simulator: % of published answers within its 1 to 99%", match.inside, MATCHED, what)
+        inside, apart = matched(opened.star, opened.questions(), folder / f"{name}.yaml", PUBLISHED, draws)
+        figures.at_least("simulator: % of published answers within its 1 to 99%", inside, MATCHED, what)
         same = "simulator: published answers apart from those of the same noise, relative"
-        figures.at_most(same, match.apart, APART, what)
+        figures.at_most(same, apart, APART, what)
 
 
 if __name__ == "__main__":

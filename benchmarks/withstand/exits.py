@@ -60,7 +60,6 @@ def uncharged(folder: Path) -> tuple[int, int]:
 
 
 def measure(figures: Figures, folder: Path) -> None:
-    """Measure all three."""
     once = sum(charged_once(folder / name, *star) for name, star in STARS.items())
     figures.at_least("stars with a private key published and charged once", once, len(STARS))
     for part in ("True", "False"):
