@@ -236,7 +236,7 @@ def held_back() -> Iterator[tuple[str, np.ndarray]]:
 
 def held(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
     """Part of large ranges, and of small ones, inside 95% intervals in one collection."""
-    found = OneAxis.collect(shares / shares.sum(), PEOPLE, epsilon, np.random.default_rng(seed))
+    found = OneAxis.collect("bars", shares / shares.sum(), PEOPLE, epsilon, np.random.default_rng(seed))
     masks = range_masks(LEAVES)
     masks = masks[masks.sum(axis=1) < LEAVES]
     inside, large = found.hits(masks), masks @ found.exact >= 0.05

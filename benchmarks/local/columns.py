@@ -38,7 +38,7 @@ def default(shares: np.ndarray, epsilon: str, rng: np.random.Generator) -> tuple
 
     Large ranges have 5% of the people or more; the whole is left out.
     """
-    found = OneAxis.collect(shares, PEOPLE, epsilon, rng)
+    found = OneAxis.collect("columns", shares, PEOPLE, epsilon, rng)
     masks = range_masks(shares.size)
     masks = masks[(masks @ found.exact >= 0.05) & (masks.sum(axis=1) < shares.size)]
     assert found.positive is not None

@@ -122,12 +122,17 @@ class OneAxis(NamedTuple):
     positive: Positive | None
 
     @classmethod
-    def collect(cls, shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> OneAxis:
-        """Draw people by the shares of the leaves, and collect their reports under the default plan."""
+    def collect(
+        cls, name: str, shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator
+    ) -> OneAxis:
+        """Draw people by the shares of the leaves, and collect their reports under the default plan.
+
+        The plan's name stands in its hash, which seeds the refits that error bars are made of.
+        """
         leaves = shares.size
         said = rng.choice(leaves, size=people, p=shares)
         axes = (PlannedAxis("a", leaves, leaves),)
-        plan = read_plan(build_plan(CollectionDesign("a", Fraction(epsilon), people, axes, rows_floor=1)))
+        plan = read_plan(build_plan(CollectionDesign(name, Fraction(epsilon), people, axes, rows_floor=1)))
         collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
         unbiased = axis_table(collection, 0)
         exact = np.bincount(said, minlength=leaves) / people
@@ -137,7 +142,7 @@ class OneAxis(NamedTuple):
         """Whether 95% intervals of the non-negative answers cover, by range of leaves."""
         assert self.positive is not None
         assert self.positive.errors is not None
-        return covered(masks, self.positive.shares - self.exact, self.positive.errors.covariance(masks))
+        return covered(masks, self.positive.shares - self.exact, self.positive.errors.covariance([masks]))
 
 
 def covered(masks: np.ndarray, off: np.ndarray, variance: np.ndarray) -> np.ndarray:
