@@ -6,8 +6,13 @@ and the figure, which names its worst cell, when the run ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import argparse
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
@@ -63,8 +68,47 @@ class Figures:
         print(f"figure {name}: {cell.value:.6g} ({cell.bound}) {'ok' if holds else 'short'}", flush=True)
 
 
-def exit_code(measure: Callable[[Figures], None]) -> int:
-    """Measure figures; 0 if all hold."""
-    figures = Figures()
-    measure(figures)
-    return figures.finish()
+def exit_code(measure: Callable[..., object], **options: object) -> int:
+    """Measure figures in a folder that goes away; 0 if all hold.
+
+    Args:
+        measure: a module's function. It is given `figures` and `folder` where it names them; one that judges by itself
+            returns its exit code.
+        options: its other arguments.
+    """
+    figures, named = Figures(), inspect.signature(measure).parameters
+    with tempfile.TemporaryDirectory(prefix="dpsql-bench-") as place:
+        given: dict[str, object] = {"figures": figures, "folder": Path(place)}
+        code = measure(**{name: value for name, value in given.items() if name in named}, **options)
+    return figures.finish() or int(isinstance(code, int) and code)
+
+
+def main(measure: Callable[..., object]) -> None:
+    """Measure as the command line says, and leave with the exit code.
+
+    Each argument of the function but `figures` and `folder` is one of the command, of its default's type: keywords are
+    `--options`, False is a switch, a tuple any of its words. Without arguments the promised figures are measured.
+    """
+    module = inspect.getmodule(measure)
+    parser = argparse.ArgumentParser(
+        description=module.__doc__ if module else None, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, parameter in inspect.signature(measure).parameters.items():
+        if name in ("figures", "folder"):
+            continue
+        default, keyword = parameter.default, parameter.kind is parameter.KEYWORD_ONLY
+        options: dict[str, Any] = {"default": default, "type": type(default)}
+        if default is False:
+            options = {"action": "store_true"}
+        elif isinstance(default, tuple):
+            options = {"default": default, "nargs": "*"}
+        elif not keyword:
+            options["nargs"] = "?"
+        parser.add_argument(f"--{name}" if keyword else name, **options)
+    sys.exit(exit_code(measure, **vars(parser.parse_args())))
+
+
+def sections(named: Sequence[str], parts: Mapping[str, Callable[[], object]]) -> None:
+    """Measure the parts that are named, or all."""
+    for name in named or parts:
+        parts[name]()

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.page import markdown
 from benchmarks.runs import RUNS, Run
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -154,15 +155,9 @@ def page() -> str:
     if missing:
         parts.append("Not kept yet: " + ", ".join(f"`{name}`" for name in missing) + ".\n")
     for topic, runs in groupby(RUNS, lambda run: run.topic):
-        lines = [line for run in runs for line in _lines(kept(run))]
-        if lines:
-            parts += [
-                f"## {topic}\n",
-                "| figure | value | bound |",
-                "|---|--:|--:|",
-                *lines,
-                "",
-            ]
+        rows = [_row(figure) for run in runs for figure in kept(run)]
+        if rows:
+            parts += [f"## {topic}\n", markdown(["figure", "value", "bound"], rows), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -171,13 +166,11 @@ def promise(figure: Kept) -> str:
     return figure.figure.partition(", worst of ")[0]
 
 
-def _lines(figures: Sequence[Kept]) -> list[str]:
-    """Table rows of one run's figures."""
-    return [
-        f"| {_cell(figure.figure)} | {figure.value if figure.held else f'**{figure.value}**'} | {_cell(figure.bound)}"
-        f"{'' if figure.ended in (0, 1) else f', broke off with exit code {figure.ended}'} |"
-        for figure in figures
-    ]
+def _row(figure: Kept) -> tuple[str, str, str]:
+    """A figure's row of the page's tables."""
+    value = figure.value if figure.held else f"**{figure.value}**"
+    ended = "" if figure.ended in (0, 1) else f", broke off with exit code {figure.ended}"
+    return _cell(figure.figure), value, _cell(figure.bound) + ended
 
 
 def _cell(text: str) -> str:

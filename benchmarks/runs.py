@@ -49,12 +49,15 @@ Beside other libraries | peers | measure, adult, small
 """Topic, folder, and modules of it: `measure rows` is the module `measure` with the argument `rows`."""
 
 
+_SHARED = tuple(f"benchmarks/{name}.py" for name in ("columns", "coverage", "page", "processes"))
+
+
 def _modules() -> Iterator[Run]:
     for line in _MODULES.splitlines():
         topic, folder, parts = line.split(" | ")
         for part in parts.split(", "):
             name = "-".join([folder, *(word for word in part.split() if not word.startswith("-"))])
-            reads = (f"benchmarks/{folder}", "benchmarks/baselines", "benchmarks/page.py")
+            reads = (f"benchmarks/{folder}", "benchmarks/baselines", *_SHARED)
             yield Run(name, topic, f"python -m benchmarks.{folder}.{part}", reads)
 
 

@@ -3,15 +3,11 @@
 Four stars whose `max_ids` is a number that many units pass are published once each at epsilon 1 and asked 50 answers:
 totals, groups and ranges of counts, sums and averages. Exact answers are those of the same catalog without noise and
 with a bound that nobody passes, which `tests/oracle` compares with DuckDB on the raw rows.
-
-    python -m benchmarks.answers.bounds [releases of each star]
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.executor.engine import ReleaseEngine
@@ -137,14 +133,8 @@ def compared(star: Star, folder: Path, exact: ReleaseEngine, number: int) -> Com
         low, high = map(numbers, answer.interval_rows(0.95))
         noise = numbers(answer.stderr_rows)
         noted = np.full(low.shape, any("max_ids" in flag for flag in answer.flags), float)
-        columns.append(
-            np.stack(
-                [
-                    each.ravel()
-                    for each in (numbers(truth.rows), numbers(answer.rows), low, high, noise, noted)
-                ]
-            )
-        )
+        parts = (numbers(truth.rows), numbers(answer.rows), low, high, noise, noted)
+        columns.append(np.stack([part.ravel() for part in parts]))
     table = np.concatenate(columns, axis=1)
     table = table[:, np.all(np.isfinite(table), axis=0)]
     taken = np.unique(np.linspace(0, table.shape[1] - 1, ANSWERS).round().astype(int))
@@ -158,27 +148,25 @@ def compared(star: Star, folder: Path, exact: ReleaseEngine, number: int) -> Com
     )  # fmt: skip
 
 
-def main(releases: int) -> int:
-    """Measure and print."""
-    figures, found = Figures(), list[Compared]()
+def measure(figures: Figures, folder: Path, releases: int = 1) -> None:
+    """Ask some releases of each star."""
+    found = list[Compared]()
     for star in STARS:
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            exact = publish(star, folder / "exact", "exact.dpsql", star.most, "0", ZeroNoise())
-            for number in range(releases):
-                one = compared(star, folder, exact, number)
-                found.append(one)
-                print(
-                    f"{star.catalog}, max_ids {star.max_ids}: {one.inside} of {one.answers} inside, {one.noted} "
-                    f"outside with a note, {one.bare} outside of the interval of noise alone",
-                    flush=True,
-                )
+        own = folder / star.catalog
+        own.mkdir()
+        exact = publish(star, own / "exact", "exact.dpsql", star.most, "0", ZeroNoise())
+        for number in range(releases):
+            found.append(one := compared(star, own, exact, number))
+            print(
+                f"{star.catalog}, max_ids {star.max_ids}: {one.inside} of {one.answers} inside, {one.noted} "
+                f"outside with a note, {one.bare} outside of the interval of noise alone",
+                flush=True,
+            )
     answers, inside = sum(one.answers for one in found), sum(one.inside for one in found)
     figures.at_most(f"exact answers outside of their interval without a note, of {answers}",
                     sum(one.silent for one in found), 0)  # fmt: skip
     figures.table(f"exact answers inside of their interval, part of {answers}", inside / answers)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1))
+    main(measure)

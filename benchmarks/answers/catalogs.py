@@ -1,7 +1,5 @@
 """Does every release answer what it offers? Random catalogs are published and asked, errors and formats included.
 
-    python -m benchmarks.answers.catalogs [published]
-
 Nullable measures of every type, bounds by row, truncation, weight and `auto`, several views, cubes, people, public
 dimensions, with a delta and without. Every generated example is asked, and aggregates over every axis
 (`tests.property.catalogs`). Half an hour of one core for 300.
@@ -15,15 +13,15 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from tests.property.catalogs import faults, publish_random
 
-CATALOGS, STATEMENTS = 300, 60
+STATEMENTS = 60
 
 
-def measure(catalogs: int) -> int:
-    """Print the figures; the exit code."""
-    figures, published, wrong = Figures(), 0, 0
+def measure(figures: Figures, catalogs: int = 300) -> None:
+    """Publish and ask so many catalogs."""
+    published = wrong = 0
     refused: Counter[str] = Counter()
     for seed in count(1000):
         if published == catalogs:
@@ -41,8 +39,7 @@ def measure(catalogs: int) -> int:
         print(f"refused {times} times: {reason}")
     figures.table(f"random catalogs published, of {catalogs}", published)
     figures.at_most("random catalogs: wrong or missing answers", wrong, 0)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(measure(int(sys.argv[1]) if len(sys.argv) > 1 else CATALOGS))
+    main(measure)

@@ -1,7 +1,5 @@
 """Distinct people of cells on three stars where who touches many cells differs from cell to cell.
 
-    python -m benchmarks.answers.distinct [releases of each star]
-
 | star | cells | people |
 |---|---|---|
 | campus, made up | 10 modules by 12 weeks | 4,000 students; the busier one is, the later her module |
@@ -15,17 +13,16 @@ an interval over the median count. The two real stars need DPSQL_DATA and are le
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
 from benchmarks.answers.totals import released
-from benchmarks.figures import Figures
+from benchmarks.coverage import covers, interval_cells
+from benchmarks.figures import Figures, main
 
-RELEASES, LEAST, EPSILON = 60, 50, 4
+LEAST, EPSILON = 50, 4
 LOW, HIGH = 0.93, 0.98
 
 CATALOG = """
@@ -68,54 +65,44 @@ def campus(db: duckdb.DuckDBPyConnection, people: int = 4000, seed: int = 4) -> 
     )  # fmt: skip
 
 
-def measure(name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int, figures: Figures) -> None:
+def cells(
+    name: str, db: duckdb.DuckDBPyConnection, delta: str, releases: int, figures: Figures, folder: Path
+) -> None:
     """The figures of a star whose rows are the table `visit`."""
-    truth = {
-        (a, b): n
-        for a, b, n in db.execute("SELECT a, b, count(DISTINCT id) FROM visit GROUP BY a, b").fetchall()
-    }
-    cells = [cell for cell, n in truth.items() if n >= LEAST]
-    with tempfile.TemporaryDirectory() as place:
-        db.execute(f"COPY visit TO '{place}/visit.parquet'")
-        db.execute(f"COPY (SELECT DISTINCT id, id % 2 AS half FROM visit) TO '{place}/person.parquet'")
-        (a, b) = db.execute("SELECT max(a), max(b) FROM visit").fetchall()[0]
-        catalog, halves, inside, errors = Path(place) / "cells.yaml", list[float](), 0, list[float]()
-        catalog.write_text(CATALOG.format(name=name, folder=place, delta=delta, a=a, b=b, epsilon=EPSILON))
-        for answerer in released(catalog, releases):
-            answer = answerer.query("SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b")
-            low, high = answer.interval_rows(0.95)
-            rows = {row[:2]: (row[2], low[i][2], high[i][2]) for i, row in enumerate(answer.rows)}
-            for cell in cells:
-                estimate, bottom, top = rows[cell]
-                inside += bottom <= truth[cell] <= top
-                errors.append(estimate - truth[cell])
-                halves.append((top - bottom) / 2)
+    counted = db.execute("SELECT a, b, count(DISTINCT id) FROM visit GROUP BY a, b").fetchall()
+    truth = {(a, b): n for a, b, n in counted if n >= LEAST}
+    db.execute(f"COPY visit TO '{folder}/visit.parquet'")
+    db.execute(f"COPY (SELECT DISTINCT id, id % 2 AS half FROM visit) TO '{folder}/person.parquet'")
+    (a, b) = db.execute("SELECT max(a), max(b) FROM visit").fetchall()[0]
+    catalog, halves, inside, errors = folder / "cells.yaml", list[float](), 0, list[float]()
+    catalog.write_text(CATALOG.format(name=name, folder=folder, delta=delta, a=a, b=b, epsilon=EPSILON))
+    for answerer in released(catalog, releases):
+        answer = answerer.query("SELECT a, b, COUNT(DISTINCT id) AS n FROM visit GROUP BY a, b")
+        for row, low, high in interval_cells(answer):
+            if row[:2] in truth:
+                inside += covers(low[2], truth[row[:2]], high[2])
+                errors.append(row[2] - truth[row[:2]])
+                halves.append((high[2] - low[2]) / 2)
     law = "delta 1e-6" if delta != "0" else "pure"
     figures.within(f"{name}, {law}: distinct people of cells covered", inside / len(halves), LOW, HIGH)
-    middle = float(np.median([truth[cell] for cell in cells]))
-    width, error = np.median(halves) / middle, np.mean(errors)
-    print(
-        f"  {len(cells)} cells, {releases} releases: half-width {width:.1%} of {middle:.0f} people, ", end=""
-    )
-    print(f"mean error {error:+.1f}", flush=True)
+    middle = float(np.median([*truth.values()]))
+    print(f"  {len(truth)} cells, {releases} releases: half-width {np.median(halves) / middle:.1%} of {middle:.0f} "
+          f"people, mean error {np.mean(errors):+.1f}", flush=True)  # fmt: skip
 
 
-def main() -> int:
-    """Print the figures of all stars."""
-    releases, figures = int(sys.argv[1]) if len(sys.argv) > 1 else RELEASES, Figures()
+def measure(figures: Figures, folder: Path, releases: int = 60) -> None:
     data = os.environ.get("DPSQL_DATA")
     for name, sql in (("campus", ""), ("foodmart", FOODMART), ("retail", RETAIL)):
-        if sql and not data:
-            continue
-        for delta in ("1e-6", "0"):
+        for delta in ("1e-6", "0") if data or not sql else ():
+            own = folder / f"{name} {delta}"
+            own.mkdir()
             with duckdb.connect() as db:
                 if sql:
                     db.execute(f"CREATE TABLE visit AS {sql.format(data=data)}")
                 else:
                     campus(db)
-                measure(name, db, delta, releases, figures)
-    return figures.finish()
+                cells(name, db, delta, releases, figures, own)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

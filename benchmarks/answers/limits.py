@@ -1,7 +1,5 @@
 """Does a request end at its limits at every interface? A cross join of 365 days and 730 items, with its errors.
 
-    python -m benchmarks.answers.limits
-
 Every interface runs in a process of its own. Seconds are those of a request over its limit (30 s), megabytes what the
 process has held over a small statement. Then clients leave, and servers are told to end, in the middle of the errors:
 seconds until the process works no more, and until it has ended. Linux alone tells these as they are read here. Ten
@@ -13,12 +11,9 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import os
-import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -27,7 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dpsql
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
+from benchmarks.processes import alone, peak_mib, seconds_until_quiet
 from dpsql.errors import Error
 from dpsql.federation.session import open_session
 from dpsql.interfaces.python.dbapi import InputPiece
@@ -39,10 +35,9 @@ from tests.interfaces_release import unstamp
 from tests.releases import published, seeded, write_catalog
 
 MOST_SECONDS, MOST_MEGABYTES, MOST_AFTER = 2.0, 350.0, 1.0
+AFTER = "limits: seconds of work after its reader left"
 LEAVES = 3.0
 """Seconds after which a client leaves: the errors are being worked out."""
-QUIET = 0.5
-"""Seconds without work after which a process is done."""
 CATALOG = """
 dpsql: 1
 name: grid
@@ -121,7 +116,7 @@ def inside(interface: str, release: Path, sql: str) -> Seen:
     """Ask at an interface of this process."""
     for work in INTERFACES[interface](release, SMALL):
         work()
-    before, slowest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0.0
+    before, slowest = peak_mib(), 0.0
     for work in INTERFACES[interface](release, sql):
         start = time.monotonic()
         try:
@@ -129,14 +124,7 @@ def inside(interface: str, release: Path, sql: str) -> Seen:
         except Error as error:
             print(f"  {interface}: {error}", file=sys.stderr)
         slowest = max(slowest, time.monotonic() - start)
-    return Seen(slowest, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-
-
-def in_child(interface: str, release: Path, sql: str) -> Seen:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.answers.limits", interface, str(release), sql]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return Seen(*json.loads(done.stdout.splitlines()[-1]))
+    return Seen(slowest, peak_mib() - before)
 
 
 def at_command(release: Path, sql: str) -> Seen:
@@ -148,38 +136,12 @@ def at_command(release: Path, sql: str) -> Seen:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             peak = 0.0
             while process.poll() is None:
-                peak = max(peak, megabytes(process.pid))
+                peak = max(peak, peak_mib(process.pid))
                 time.sleep(0.02)
         return Seen(time.monotonic() - start, peak)
 
     small, seen = ask(SMALL), ask(sql)
     return Seen(seen.seconds - small.seconds, seen.megabytes - small.megabytes)
-
-
-def megabytes(pid: int) -> float:
-    """The most that a process has held so far; 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
-
-
-def worked(pid: int) -> float:
-    """CPU seconds of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def seconds_until_quiet(pid: int) -> float:
-    """Until a process works no more."""
-    start = last = time.monotonic()
-    before = worked(pid)
-    while time.monotonic() - last < QUIET:
-        time.sleep(0.05)
-        if worked(pid) - before > 0.03:
-            before, last = worked(pid), time.monotonic()
-    return last - start
 
 
 READY = b"Z\0\0\0\5I"
@@ -206,24 +168,18 @@ def at_wire(release: Path, figures: Figures) -> None:
     """`dpsql serve`: limits, a client that leaves, the end of the server."""
     for name, sql in STATEMENTS.items():
         with running(release) as server:
-            client = entered(server)
+            client, pid = entered(server), server.process.pid
             asked(client, SMALL)
-            before = megabytes(server.process.pid)
-            tell(figures, "wire", name, Seen(asked(client, sql), megabytes(server.process.pid) - before))
+            before = peak_mib(pid)
+            tell(figures, "wire", name, Seen(asked(client, sql), peak_mib(pid) - before))
     with running(release) as server:
         client = entered(server)
         client.send("Q", LONG.encode() + b"\0")
         time.sleep(LEAVES)
         client.send("X", b"")  # as drivers do
         client.socket.close()
-        figures.at_most(
-            "limits: seconds of work after its reader left",
-            seconds_until_quiet(server.process.pid),
-            MOST_AFTER,
-            "wire client",
-        )
-    held = ending(release, LONG) - ending(release, SMALL)
-    figures.at_most("limits: seconds of work after its reader left", held, MOST_AFTER, "SIGTERM")
+        figures.at_most(AFTER, seconds_until_quiet(server.process.pid), MOST_AFTER, "wire client")
+    figures.at_most(AFTER, ending(release, LONG) - ending(release, SMALL), MOST_AFTER, "SIGTERM")
 
 
 def ending(release: Path, sql: str) -> float:
@@ -265,43 +221,38 @@ def at_page(release: Path, figures: Figures) -> None:
         for path in ("ask", "csv"):
             with exploring(release) as (pid, address):
                 post(address, path, SMALL).getresponse().read()
-                before, start = megabytes(pid), time.monotonic()
+                before, start = peak_mib(pid), time.monotonic()
                 post(address, path, sql).getresponse().read()
-                tell(
-                    figures, f"explore {path}", name, Seen(time.monotonic() - start, megabytes(pid) - before)
-                )
+                seen = Seen(time.monotonic() - start, peak_mib(pid) - before)
+                tell(figures, f"explore {path}", name, seen)
     with exploring(release) as (pid, address):
         connection = post(address, "csv", LONG)
         time.sleep(LEAVES)
         connection.close()
-        figures.at_most(
-            "limits: seconds of work after its reader left", seconds_until_quiet(pid), MOST_AFTER, "pipe"
-        )
+        figures.at_most(AFTER, seconds_until_quiet(pid), MOST_AFTER, "pipe")
 
 
 def tell(figures: Figures, interface: str, name: str, seen: Seen) -> None:
     """Two figures of an interface."""
-    figures.at_most(
-        "limits: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS, f"{interface}, {name}"
-    )
-    figures.at_most("limits: megabytes", seen.megabytes, MOST_MEGABYTES, f"{interface}, {name}")
+    cell = f"{interface}, {name}"
+    figures.at_most("limits: seconds over the limit", seen.seconds - LIMIT, MOST_SECONDS, cell)
+    figures.at_most("limits: megabytes", seen.megabytes, MOST_MEGABYTES, cell)
 
 
-def measure(folder: Path) -> int:
-    """Print the figures; the exit code."""
-    figures, release = Figures(), build(folder)
+def measure(figures: Figures, folder: Path) -> None:
+    """Ask at every interface."""
+    release = build(folder)
     for name, sql in STATEMENTS.items():
         for interface in INTERFACES:
-            tell(figures, interface, name, in_child(interface, release, sql))
+            seen = Seen(*alone("benchmarks.answers.limits", interface, release, sql))
+            tell(figures, interface, name, seen)
         tell(figures, "command", name, at_command(release, sql))
     at_wire(release, figures)
     at_page(release, figures)
-    return figures.finish()
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:
         print(json.dumps(inside(sys.argv[1], Path(sys.argv[2]), sys.argv[3])))
-        sys.exit()
-    with tempfile.TemporaryDirectory(prefix="dpsql-limits-") as where:
-        sys.exit(measure(Path(where)))
+    else:
+        main(measure)

@@ -1,7 +1,5 @@
 """Random statements against DuckDB over the raw rows, on a release without noise: is anything wrong in silence?
 
-    python -m benchmarks.answers.measure [STATEMENTS [SEED]]
-
 A refusal is an answer too, as long as it is dpsql's own. Each statement that differs, or ends in another exception, is
 printed.
 """
@@ -9,8 +7,6 @@ printed.
 from __future__ import annotations
 
 import math
-import sys
-import tempfile
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -20,11 +16,11 @@ import duckdb
 
 from benchmarks.answers.clinic import made, plain, publish
 from benchmarks.answers.statements import FORMS, Maker, Statement
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.errors import Error, InternalError
 from dpsql.executor.engine import ReleaseEngine
 
-STATEMENTS, SEED, SHOWN = 3000, 7, 12
+SHOWN = 12
 
 
 def same(exact: Any, value: Any, off: Any = None) -> bool:
@@ -82,12 +78,10 @@ def difference(
             return f"no group {key}"
         if key in mine and not all(map(same, exact, mine[key], bounds[key])):
             return f"{key}: {mine[key]} for {exact}"
-    extra = [
-        key
-        for key in mine
-        if key not in theirs and not all(_nothing(statement, value) for value in mine[key])
-    ]
-    return f"a group without rows: {extra[0]}: {mine[extra[0]]}" if extra and not unlisted else ""
+    for key, values in () if unlisted else mine.items():
+        if key not in theirs and not all(_nothing(statement, value) for value in values):
+            return f"a group without rows: {key}: {values}"
+    return ""
 
 
 def _reach(value: Any, bound: Any, low: Any, high: Any) -> Any:
@@ -136,31 +130,25 @@ def ask(statement: Statement, clinic: ReleaseEngine, raw: duckdb.DuckDBPyConnect
     return ("wrong", found) if found else ("right", "")
 
 
-def main(statements: int, seed: int) -> int:
-    """Measure and print; returns the exit code."""
-    figures, ends, forms = Figures(), Counter[str](), Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        rows = made(seed)
-        clinic, raw, maker = publish(Path(folder) / "clinic", rows), plain(rows), Maker(seed)
-        for _ in range(statements):
-            statement = maker.statement()
-            end, words = ask(statement, clinic, raw)
-            ends[end] += 1
-            forms[f"{statement.form} {end}"] += 1
-            if end in ("wrong", "crash", "unanswered") and ends[end] <= SHOWN:
-                print(
-                    f"{end}: [{statement.form}] {statement.dialect} {statement.text}\n    {words}", flush=True
-                )
-            elif end == "refused" and "-v" in sys.argv:
-                print(f"refused: {statement.text}\n    {words}")
+def measure(
+    figures: Figures, folder: Path, statements: int = 3000, seed: int = 7, *, verbose: bool = False
+) -> None:
+    """Ask so many random statements; `verbose` prints those that are refused, too."""
+    ends, forms, rows = Counter[str](), Counter[str](), made(seed)
+    clinic, raw, maker = publish(folder / "clinic", rows), plain(rows), Maker(seed)
+    for _ in range(statements):
+        statement = maker.statement()
+        end, words = ask(statement, clinic, raw)
+        ends[end] += 1
+        forms[f"{statement.form} {end}"] += 1
+        if (end in ("wrong", "crash", "unanswered") and ends[end] <= SHOWN) or (end == "refused" and verbose):
+            print(f"{end}: [{statement.form}] {statement.dialect} {statement.text}\n    {words}", flush=True)
     print(", ".join(f"{count} {name}" for name, count in sorted(forms.items())))
     figures.table("forms of random statements", len(FORMS))
     figures.at_least(f"random statements answered, of {statements}", ends["right"], 0.8 * statements)
     figures.at_most("random statements wrong in silence", ends["wrong"] + ends["unanswered"], 0)
     figures.table("random statements that crash", ends["crash"])
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
-    sys.exit(main(*[*numbers, *(STATEMENTS, SEED)[len(numbers) :]]))
+    main(measure)

@@ -1,7 +1,5 @@
 """How often 95% intervals of STDDEV, VARIANCE and CORR cover the exact value over the raw rows.
 
-    python -m benchmarks.answers.moments [DRAWS]
-
 Stars that nothing was tuned on are drawn again and again at epsilon 1: waits of a clinic, which are skewed and hug the
 lower bound; errors of a scale, on both sides of 0; and rows of $DPSQL_DATA, distances of taxis and hours of work. Two
 more have a spread that noise hides: where the truth lies at 0, no interval of a spread can leave it out below, so those
@@ -10,20 +8,17 @@ above 95% are right there, and only too few are wrong.
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
 from benchmarks.central.datasets import data_root
-from benchmarks.composites.star import redrawn
-from benchmarks.figures import Figures
+from benchmarks.coverage import coverage, draws, redrawn
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, os_entropy
 
-DRAWS = 200
 CATALOG = """
 dpsql: 1
 name: {name}
@@ -85,8 +80,8 @@ ASKED = {
 }
 
 
-def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
-    """Of each statement, whether the intervals of each draw cover the exact values."""
+def covered(world: World, releases: int, folder: Path) -> dict[str, list[bool]]:
+    """Of each statement, whether the intervals of each release cover the exact values."""
     raw = duckdb.connect()
     raw.execute("SELECT setseed(0.23)")
     rows, kind = world.rows.format(data=data_root()), f"DECIMAL(9, {world.scale})"
@@ -94,41 +89,27 @@ def covered(world: World, draws: int, folder: Path) -> dict[str, list[bool]]:
         f"CREATE TABLE seen AS SELECT place, hour, CAST(greatest({world.low}, least({world.high}, value)) AS {kind})"
         f" AS value FROM ({rows})"
     )
+    folder.mkdir()
     raw.execute(f"COPY seen TO '{folder / 'seen.parquet'}' (FORMAT parquet)")
     (folder / "c.yaml").write_text(CATALOG.format(**world._asdict()))
-    covers = {name: list[bool]() for name in ASKED}
     exact = {name: [float(row[-1]) for row in raw.execute(text).fetchall()] for name, text in ASKED.items()}
-    publish, noise = redrawn(load_catalog(folder / "c.yaml"), folder), ExactNoise(os_entropy())
-    for number in range(draws):
-        answerer = publish(noise, f"{number}.dpsql")
-        for name, text in ASKED.items():
-            result = answerer.query(text)
-            lows, highs = ([row[-1] for row in grid] for grid in result.interval_rows(0.95))
-            for value, low, high, truth in zip(result.rows, lows, highs, exact[name], strict=True):
-                if value[-1] is not None:  # an end that nothing bounds is open
-                    covers[name].append((low is None or low <= truth) and (high is None or truth <= high))
-        answerer.release.close()
-        answerer.release.path.unlink()
-    return covers
+    publish = redrawn(load_catalog(folder / "c.yaml"), folder)
+    return coverage(draws(publish, ExactNoise(os_entropy()), releases), ASKED, exact)
 
 
-def main(draws: int) -> int:
-    """Measure and print; returns the exit code."""
-    figures = Figures()
+def measure(figures: Figures, folder: Path, releases: int = 200) -> None:
+    """Draw each world so many times."""
     wholes = list[bool]()
     for world in WORLDS:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, covers in covered(world, draws, Path(folder)).items():
-                if name.endswith("all rows") and not world.hidden:
-                    wholes += covers
-                    continue
-                share = sum(covers) / len(covers)
-                high = 1 if world.hidden else 0.97
-                figures.within("coverage of moments", share, 0.93, high, f"{world.name}, {name}")
-    share = sum(wholes) / len(wholes)
-    figures.within("coverage of moments", share, 0.93, 0.97, "STDDEV_POP of all rows")
-    return figures.finish()
+        for name, covers in covered(world, releases, folder / world.name).items():
+            if name.endswith("all rows") and not world.hidden:
+                wholes += covers
+                continue
+            high = 1 if world.hidden else 0.97
+            share = sum(covers) / len(covers)
+            figures.within("coverage of moments", share, 0.93, high, f"{world.name}, {name}")
+    figures.within("coverage of moments", sum(wholes) / len(wholes), 0.93, 0.97, "STDDEV_POP of all rows")
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else DRAWS))
+    main(measure)

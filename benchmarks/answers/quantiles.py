@@ -1,7 +1,5 @@
 """Intervals of quantiles: how often they hold the quantile of the rows.
 
-    python -m benchmarks.answers.quantiles [WORLDS]
-
 Made-up counts over 60 days, and over the same days in bins of five: even, steep, in two humps, and few. Noise is that
 of a published release of one view, drawn anew in each world.
 
@@ -12,33 +10,24 @@ anywhere inside of one, so that it covers more often than its level says: only t
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from benchmarks.figures import Figures
-from dpsql.executor.engine import ReleaseEngine
-from tests.releases import published, seeded
+from benchmarks.coverage import covers, interval_cells
+from benchmarks.figures import Figures, main
+from tests.releases import published, seeded, write_catalog
 
-WORLDS, DAYS = 40, 60
-HEAD = """
-dpsql: 1
-name: t
-source: {{kind: parquet, tables: {{t: t.parquet}}}}
-privacy: {{lineage: t, cap: 100, unit: row, epsilon: {epsilon}}}
+DAYS = 60
+HEAD = """privacy: {lineage: t, cap: 100, unit: row, epsilon: EPSILON}
 tables:
 """
-CATALOG = (
-    HEAD
-    + """
+CATALOG = f"""{HEAD}
   t: {{role: fact, columns: {{day: {{type: date, lower: 2024-01-01, upper: 2024-02-29, out_of_domain: drop}}}}}}
-views: {{days: {{of: t, axes: [{{axis: t.day{cuts}}}], measures: [count]}}}}
+views: {{days: {{of: t, axes: [{{axis: t.dayCUTS}}], measures: [count]}}}}
 """
-)
 SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "even": lambda draw: draw.integers(0, DAYS, 2000),
     "steep": lambda draw: draw.exponential(6.0, 2000),
@@ -48,15 +37,12 @@ SHAPES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "few": lambda draw: draw.integers(0, DAYS, 120),
 }
 SHARES = (0.1, 0.25, 0.5, 0.9)
-MEASURED = (
-    HEAD
-    + """
+MEASURED = f"""{HEAD}
   t: {{role: fact, columns: {{
     side: {{type: string, categories: [l, r], out_of_domain: drop}},
-    amount: {{type: decimal, scale: 1, lower: {low}, upper: {high}, measure: true, quantiles: true}}}}}}
+    amount: {{type: decimal, scale: 1, lower: LOW, upper: HIGH, measure: true, quantiles: true}}}}}}
 views: {{all: {{of: t, axes: [t.side], measures: [count, t.amount]}}}}
 """
-)
 AMOUNTS: dict[str, tuple[int, int, Callable[[np.random.Generator], np.ndarray]]] = {
     "skewed": (0, 500, lambda draw: draw.exponential(30.0, 2000)),
     "heavy": (0, 9000, lambda draw: draw.lognormal(3.0, 1.5, 2000)),
@@ -67,85 +53,83 @@ AMOUNTS: dict[str, tuple[int, int, Callable[[np.random.Generator], np.ndarray]]]
 }
 
 
-def released(
-    folder: Path, raw: duckdb.DuckDBPyConnection, text: str, seed: int, on_partial_bin: str = "refuse"
-) -> ReleaseEngine:
-    """A release of the table `t`."""
-    folder.mkdir()
-    raw.execute(f"COPY t TO '{folder}/t.parquet' (FORMAT parquet)")
-    (folder / "t.yaml").write_text(text)
-    return published(folder / "t.yaml", seeded(seed), "t", on_partial_bin=on_partial_bin)
+def covered(
+    folder: Path, rows: str, text: str, asked: dict[str, str], seed: int, partial: str, **words: object
+) -> list[bool]:
+    """Whether intervals cover the numbers of the rows; a quantile's ends are always there.
 
-
-def covered(folder: Path, days: np.ndarray, epsilon: float, cuts: str, seed: int) -> list[bool]:
-    """Whether each quantile's interval holds the rows' own quantile."""
-    raw = duckdb.connect()
-    raw.execute(
-        "CREATE TABLE t AS SELECT DATE '2024-01-01' + unnest(?::INTEGER[]) AS day",
-        [np.clip(days, 0, DAYS - 1).astype(int).tolist()],
+    Args:
+        folder: to be made.
+        rows: of the table `t`, in SQL.
+        text: the catalog; `words` stand for others in it.
+        asked: statements, and the same for the raw rows.
+        seed: of the noise.
+        partial: what the engine does with cut bins.
+    """
+    answerer = published(
+        write_catalog(folder, text, {"t": rows}, **words), seeded(seed), on_partial_bin=partial
     )
-    asked, held = released(folder, raw, CATALOG.format(epsilon=epsilon, cuts=cuts), seed, "interpolate"), []
-    for share in SHARES:
-        answer = asked.query(f"SELECT QUANTILE_CONT(day, {share}) AS q FROM t")
-        ((low,),), ((high,),) = answer.interval_rows()
-        exact = raw.execute(f"SELECT QUANTILE_DISC(day, {share}) FROM t").fetchall()[0][0]
-        held.append(low is not None and low <= exact <= high)
-    asked.release.close()
-    return held
+    found = list[bool]()
+    with duckdb.connect() as raw:
+        raw.execute(f"CREATE TABLE t AS FROM '{folder}/t.parquet'")
+        for sql, plain in asked.items():
+            exact = raw.execute(plain).fetchall()
+            for (*_, truth), (_, low, high) in zip(exact, interval_cells(answerer.query(sql)), strict=True):
+                found.append(low[-1] is not None and covers(low[-1], truth, high[-1]))
+    answerer.release.close()
+    return found
+
+
+def covered_of_dates(folder: Path, days: np.ndarray, cuts: str, seed: int) -> list[bool]:
+    """Whether each quantile's interval holds the rows' own quantile."""
+    at = np.clip(days, 0, DAYS - 1).astype(int).tolist()
+    asked = {
+        f"SELECT QUANTILE_CONT(day, {share}) AS q FROM t": f"SELECT QUANTILE_DISC(day, {share}) FROM t"
+        for share in SHARES
+    }
+    rows = f"SELECT DATE '2024-01-01' + unnest({at}::INTEGER[]) AS day"
+    return covered(folder, rows, CATALOG, asked, seed, "interpolate", EPSILON=0.2, CUTS=cuts)
 
 
 def covered_of_measures(folder: Path, low: int, high: int, amounts: np.ndarray, seed: int) -> list[bool]:
     """Whether the intervals of a measure's quantiles, MIN and MAX cover those of the rows, by side."""
-    raw = duckdb.connect()
     tenths = (10 * np.clip(amounts, low, high)).astype(int).tolist()
-    raw.execute(
-        "CREATE TABLE t AS SELECT 'lrr'[1 + (i * 7 % 3)::INT] AS side, (tenth / 10)::DECIMAL(9, 1) AS amount"
-        " FROM (SELECT unnest(?::INTEGER[]) AS tenth, generate_subscripts(?::INTEGER[], 1) AS i)",
-        [tenths, tenths],
+    rows = (
+        "SELECT 'lrr'[1 + (i * 7 % 3)::INT] AS side, (tenth / 10)::DECIMAL(9, 1) AS amount"
+        f" FROM (SELECT unnest({tenths}::INTEGER[]) AS tenth, generate_subscripts({tenths}::INTEGER[], 1) AS i)"
     )
-    asked = released(folder, raw, MEASURED.format(epsilon=0.5, low=low, high=high), seed)
-    held = list[bool]()
     quantiles = {f"QUANTILE_DISC(amount, {share})": share for share in SHARES}
-    for item, share in {**quantiles, "MIN(amount)": 0.01, "MAX(amount)": 0.99}.items():
-        lows, highs = asked.query(
-            f"SELECT side, {item} AS q FROM t GROUP BY side ORDER BY side"
-        ).interval_rows()
-        exact = raw.execute(
-            f"SELECT QUANTILE_DISC(amount, {share}) FROM t GROUP BY side ORDER BY side"
-        ).fetchall()
-        held += [
-            a[1] is not None and a[1] <= truth <= b[1]
-            for a, b, (truth,) in zip(lows, highs, exact, strict=True)
-        ]
-    asked.release.close()
-    return held
+    by_side = "SELECT side, {} AS q FROM t GROUP BY side ORDER BY side"
+    asked = {
+        by_side.format(item): by_side.format(f"QUANTILE_DISC(amount, {share})")
+        for item, share in {**quantiles, "MIN(amount)": 0.01, "MAX(amount)": 0.99}.items()
+    }
+    return covered(folder, rows, MEASURED, asked, seed, "refuse", EPSILON=0.5, LOW=low, HIGH=high)
 
 
-def main(worlds: int) -> int:
-    """Measure and print; returns the exit code."""
-    figures = Figures()
+def measure(figures: Figures, folder: Path, worlds: int = 40) -> None:
+    """Draw so many worlds of each shape."""
     draw = np.random.default_rng(5)
     for name, cuts in (("days", ""), ("bins of five days", ", cuts: {width: 5}")):
-        held = []
-        with tempfile.TemporaryDirectory() as folder:
-            for world in range(worlds):
-                for at, (_, shape) in enumerate(SHAPES.items()):
-                    place = Path(folder) / f"{world}-{at}"
-                    held += covered(place, shape(draw), 0.2, cuts, 1000 * world + at + 1)
+        held = [
+            covers
+            for world in range(worlds)
+            for at, shape in enumerate(SHAPES.values())
+            for covers in covered_of_dates(
+                folder / f"{name} {world} {at}", shape(draw), cuts, 1000 * world + at + 1
+            )
+        ]
         figures.at_least("coverage of quantiles", float(np.mean(held)), 0.93, f"dates by {name}")
     for at, (name, (low, high, shape)) in enumerate(AMOUNTS.items()):
-        with tempfile.TemporaryDirectory() as folder:
-            held = [
-                covers
-                for world in range(worlds)
-                for covers in covered_of_measures(
-                    Path(folder) / str(world), low, high, shape(draw), 1000 * world + 10 + at
-                )
-            ]
-        share = float(np.mean(held))
-        figures.at_least("coverage of quantiles", share, 0.93, f"measures, {name}")
-    return figures.finish()
+        held = [
+            covers
+            for world in range(worlds)
+            for covers in covered_of_measures(
+                folder / f"{name} {world}", low, high, shape(draw), 1000 * world + 10 + at
+            )
+        ]
+        figures.at_least("coverage of quantiles", float(np.mean(held)), 0.93, f"measures, {name}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else WORLDS))
+    main(measure)

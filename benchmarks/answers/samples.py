@@ -3,30 +3,37 @@
 Each world has a population of its own, a noisy central release of everybody, and reports of a part of the people, whose
 axes are cut and described otherwise than the central ones. Of biased worlds, people with one half of the values report
 twice as often. Truths are about everybody.
-
-    python -m benchmarks.answers.samples [worlds of each kind]
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 import numpy as np
 
-import dpsql
-from benchmarks.figures import Figures
-from dpsql.examples.retail import Columns, make_star, write_star
+from benchmarks.figures import Figures, main
+from benchmarks.trusts.routing import TwoTrusts
+from dpsql.examples.retail import Columns
 from dpsql.interfaces.python.dbapi import connect
 
 PEOPLE, SALES, RATE = 40_000, 50, 0.3
 WORLDS = 40
+CENTRAL = """
+  age: {of: customer, axes: [customer.age], measures: [count]}
+  region: {of: customer, axes: [customer.region], measures: [count]}
+  income: {of: customer, axes: [customer.income], measures: [count]}
+  money: {of: customer, axes: [{axis: customer.age, cuts: [30, 45, 65]}], measures: [count, customer.income]}
+"""
+DESCRIBED = {
+    "description: full years": "description: years of age",
+    "description: a year": "description: euros a year",
+}
 WEAK = 0.4
 """Epsilon of reports that hide from the test that one half of the people reports twice as often, most of the time."""
-_CATALOG = Path(__file__).parents[2] / "catalog" / "retail.yaml"
 OTHER_CUTS = {
     "age": "{axis: customer.age, cuts: [24, 30, 45, 65]}",
     "income": "{axis: customer.income, cuts: [15000, 30000, 60000]}",
@@ -70,49 +77,20 @@ def measured(seed: int, by: str, *, biased: bool, epsilon: float = 4) -> World:
         biased: whether it does.
         epsilon: of each report.
     """
+    measures = "count, customer.income" if by == "amount" else "count"
+    local = f"  people: {{of: customer, axes: [{OTHER_CUTS[by]}, customer.sex], measures: [{measures}]}}\n"
+    both = TwoTrusts(CENTRAL, local, "0.2", str(epsilon), PEOPLE, SALES, RATE, DESCRIBED)
     with tempfile.TemporaryDirectory() as place:
-        folder, rng = Path(place), np.random.default_rng(seed)
-        star = make_star(seed, PEOPLE, 20)
-        star["sales"] = {column: values[:SALES] for column, values in star["sales"].items()}
-        people = star["customer"]
-        weight = np.where(_chosen(people, by), 2.0, 1.0) if biased else np.ones(PEOPLE)
-        few = rng.choice(PEOPLE, round(RATE * PEOPLE), replace=False, p=weight / weight.sum())
-        write_star(folder / "data", star)
-        write_star(folder / "asked", {**star, "customer": {c: v[few] for c, v in people.items()}})
-        head = (
-            _CATALOG.read_text()
-            .split("views:")[0]
-            .replace("income: {type: int", "income: {type: int, measure: true")
-        )
-        central = head.replace("name: retail", "name: central").replace("epsilon: 1.0", "epsilon: 0.2")
-        views = [
-            f"  {name}: {{of: customer, axes: [customer.{name}], measures: [count]}}"
-            for name in ("age", "region")
-        ]
-        views.append("  income: {of: customer, axes: [customer.income], measures: [count]}")
-        groups = "{axis: customer.age, cuts: [30, 45, 65]}"
-        views.append(f"  money: {{of: customer, axes: [{groups}], measures: [count, customer.income]}}")
-        (folder / "central.yaml").write_text(central + "views:\n" + "\n".join(views) + "\n")
-        measures = "count, customer.income" if by == "amount" else "count"
-        local = head.replace("name: retail", "name: local").replace("root: data", "root: asked")
-        local = local.replace("description: full years", "description: years of age").replace(
-            "description: a year", "description: euros a year"
-        )
-        (folder / "local.yaml").write_text(
-            f"{local}collection: {{epsilon: {epsilon}, participation: random}}\nviews:\n"
-            f"  people: {{of: customer, axes: [{OTHER_CUTS[by]}, customer.sex], measures: [{measures}]}}\n"
-        )
-        dpsql.publish(folder / "central.yaml", folder / "central.dpsql")
-        dpsql.simulate(folder / "local.yaml", folder / "reports.parquet", folder / "plan.json", seed=seed)
-        dpsql.collect(folder / "plan.json", folder / "reports.parquet", folder / "local.dpsql")
-        return _asked(folder, by)
+        both.publish(Path(place), seed, partial(_weight, by) if biased else None)
+        return _asked(Path(place), by)
 
 
-def _chosen(people: Columns, by: str) -> np.ndarray:
+def _weight(by: str, people: Columns) -> np.ndarray:
+    """Those with one half of the values report twice as often."""
     if by == "region":
-        return people["region"] < 2
+        return np.where(people["region"] < 2, 2.0, 1.0)
     column = people["income" if by == "amount" else by].astype(np.float64)
-    return np.asarray(column < np.median(column))
+    return np.where(column < np.median(column), 2.0, 1.0)
 
 
 def _asked(folder: Path, by: str) -> World:
@@ -156,23 +134,19 @@ def _measure_weak_tests(figures: Figures, worlds: int) -> None:
     )
 
 
-def main(worlds: int) -> int:
-    """Measure and print."""
-    figures, kinds = Figures(), list(OTHER_CUTS)
-    missed, wrongly = 0, 0
+def measure(figures: Figures, worlds: int = WORLDS) -> None:
+    """Publish, collect and ask so many worlds of each kind."""
+    kinds, missed, wrongly = list(OTHER_CUTS), 0, 0
     for i in range(worlds):
         by = kinds[i % len(kinds)]
         world = measured(1000 + i, by, biased=True)
         missed += not world.rejected
         wrongly += measured(2000 + i, by, biased=False).rejected
-        print(
-            f"world {i} by {by}: rejected {world.rejected}, random ones rejected so far {wrongly}", flush=True
-        )
+        print(f"world {i} by {by}: rejected {world.rejected}, random ones so far {wrongly}", flush=True)
     figures.at_most(f"biased samples taken for random, of {worlds} worlds", missed, 0)
     figures.at_most(f"random samples rejected, of {worlds} worlds", wrongly, 3 * worlds / WORLDS)
     _measure_weak_tests(figures, worlds)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else WORLDS))
+    main(measure)

@@ -3,28 +3,24 @@
 One set of cells a star, noise drawn anew for each release. Tied groups are worst: whichever is shown was chosen by
 noise alone. Flat groups differ by less than the noise, steep ones by more. Coverage is one less the mean share of the
 shown intervals that miss; a release that shows no row misses none.
-
-python -m benchmarks.answers.selected [releases]
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.composites.star import redrawn
-from benchmarks.figures import Figures
+from benchmarks.coverage import covers, draws, interval_cells, opened, redrawn
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.results.result import Result
 from tests.releases import write_tables
 
-GROUPS, RELEASES, SEED = 60, 240, 20261123
-LEVEL, LEAST, NORMAL = 0.95, 0.93, 1.959964
+GROUPS, SEED = 60, 20261123
+LEAST, NORMAL = 0.93, 1.959964
 DELTAS = ("0", "1e-6")
 """Half of the releases draw Laplace noise, half Gaussian noise."""
 STARS: Mapping[str, np.ndarray] = {
@@ -59,18 +55,14 @@ class Coverage:
 
     def add(self, result: Result, exact: Mapping[int, float]) -> None:
         """One answer: a key and a count in each row."""
-        lows, highs = result.interval_rows(LEVEL)
-        ends = [
-            (exact[row[0]], low[1], high[1]) for row, low, high in zip(result.rows, lows, highs, strict=True)
-        ]
-        self.missed.append(float(np.mean([not low <= count <= high for count, low, high in ends] or [0.0])))
-        noise = (row[1] for row in result.noise_rows)
-        self.wider += [
-            (high - low) / (2 * NORMAL * error) for (_, low, high), error in zip(ends, noise, strict=True)
-        ]
+        cells = list(interval_cells(result))
+        missed = [not covers(low[1], exact[row[0]], high[1]) for row, low, high in cells]
+        self.missed.append(float(np.mean(missed or [0.0])))
+        for (_, low, high), noise in zip(cells, result.noise_rows, strict=True):
+            self.wider.append((high[1] - low[1]) / (2 * NORMAL * noise[1]))
 
 
-def measured(star: str, counts: np.ndarray, releases: int, folder: Path) -> dict[str, Coverage]:
+def covered(star: str, counts: np.ndarray, releases: int, folder: Path) -> dict[str, Coverage]:
     """Coverage of each statement on one star, over releases of both noises."""
     rows = " UNION ALL ".join(f"SELECT {shop} AS shop FROM range({n})" for shop, n in enumerate(counts))
     write_tables(folder, {star: rows})
@@ -80,33 +72,23 @@ def measured(star: str, counts: np.ndarray, releases: int, folder: Path) -> dict
         file.write_text(CATALOG.format(root=folder, star=star, delta=delta))
         seed = SEED + len(DELTAS) * list(STARS).index(star) + DELTAS.index(delta)
         publish, noise = redrawn(load_catalog(file), folder), ExactNoise(insecure_test_entropy(seed))
-        exact = publish(ZeroNoise(), "exact.dpsql")
-        truth = dict(exact.query("SELECT shop, COUNT(*) FROM sales GROUP BY shop").rows)
-        exact.release.close()
-        exact.release.path.unlink()
-        for number in range(releases // len(DELTAS)):
-            answerer = publish(noise, f"{star}-{delta}-{number}.dpsql")
+        for exact in opened([publish(ZeroNoise(), "exact.dpsql")]):
+            truth = dict(exact.query("SELECT shop, COUNT(*) FROM sales GROUP BY shop").rows)
+        for answerer in draws(publish, noise, releases // len(DELTAS)):
             for name, text in STATEMENTS.items():
                 found[name].add(answerer.query(text), truth)
-            answerer.release.close()
-            answerer.release.path.unlink()
     return found
 
 
-def main(releases: int = RELEASES) -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        for star, counts in STARS.items():
-            for name, coverage in measured(star, counts, releases, Path(folder)).items():
-                wider = np.median(coverage.wider or [1.0])
-                print(
-                    f"{star}, {name}: {len(coverage.wider)} intervals of +- {NORMAL * wider:.2f} standard errors"
-                )
-                share = 1 - float(np.mean(coverage.missed))
-                figures.at_least("coverage of rows chosen by noise", share, LEAST, f"{name}, {star} groups")
-    return figures.finish()
+def measure(figures: Figures, folder: Path, releases: int = 240) -> None:
+    """Draw each star so many times."""
+    for star, counts in STARS.items():
+        for name, coverage in covered(star, counts, releases, folder).items():
+            wider = NORMAL * np.median(coverage.wider or [1.0])
+            print(f"{star}, {name}: {len(coverage.wider)} intervals of +- {wider:.2f} standard errors")
+            share = 1 - float(np.mean(coverage.missed))
+            figures.at_least("coverage of rows chosen by noise", share, LEAST, f"{name}, {star} groups")
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    main(measure)

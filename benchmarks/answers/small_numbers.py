@@ -1,25 +1,22 @@
 """Does any interface show a number of fewer people than the rule of small numbers lets it? Random statements at six.
 
-    python -m benchmarks.answers.small_numbers [answers]
-
 An answer is one statement at one interface. 10,000 answers take half an hour of one core.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.federation.session import open_session
 from tests.interfaces.wire_client import Wire, running
 from tests.property.small_numbers import Asked, ruled_shop, statements
 
 
-def measure(folder: Path, answers: int) -> int:
-    """Print the figures; the exit code."""
-    figures, release = Figures(), ruled_shop(folder)
+def measure(figures: Figures, folder: Path, answers: int = 10_000) -> None:
+    """Ask for so many answers."""
+    release = ruled_shop(folder)
     with running(release) as server:
         wire = Wire(server.port)
         wire.until_ready()
@@ -39,9 +36,7 @@ def measure(folder: Path, answers: int) -> int:
     figures.table("small numbers: answers", made)
     figures.table("small numbers: statements refused", refused)
     figures.at_most("small numbers: wrong answers of random statements over six interfaces", len(faults), 0)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="dpsql-small-") as where:
-        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
+    main(measure)

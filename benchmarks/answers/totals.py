@@ -1,7 +1,5 @@
 """Totals of two tables under `max_ids: auto`, and releases whose noise hides how many rows there are.
 
-    python -m benchmarks.answers.totals [releases of each star]
-
 | star | readers' loans and fines |
 |---|---|
 | desk, made up | log-normal of deviation .7 |
@@ -15,20 +13,18 @@ releases at a twentieth of the budget, of shares, averages and medians that have
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.coverage import covers, opened
+from benchmarks.figures import Figures, main
 from dpsql.executor.engine import ReleaseEngine
-from tests.releases import published, seeded
+from tests.releases import plain_tables, published, seeded
 from tests.two_facts_star import write_rows
 
-RELEASES = 60
 LOW, HIGH = 0.93, 0.98
 TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FROM fines) AS b"
 ALONE = {"loans": "a.n", "fines": "b.n"}
@@ -47,70 +43,58 @@ def owned(name: str, data: str) -> tuple[np.ndarray, np.ndarray]:
         return loans, fines
     if name == "geometric":
         return rng.geometric(1 / 6, 4000), np.where(rng.random(4000) < 1 / 3, rng.geometric(1 / 4, 4000), 0)
-    years = [
-        dict(
-            duckdb.execute(
-                f"SELECT customer_id, count(*) FROM '{data}/foodmart/{file}.parquet' GROUP BY 1"
-            ).fetchall()
-        )
-        for file in ("sales_fact_1997", "sales_fact_dec_1998")
-    ]
+    counted = "SELECT customer_id, count(*) FROM '{}/foodmart/{}.parquet' GROUP BY 1"
+    files = ("sales_fact_1997", "sales_fact_dec_1998")
+    years = [dict(duckdb.execute(counted.format(data, file)).fetchall()) for file in files]
     people = sorted(set(years[0]) | set(years[1]))
     one, two = (np.array([year.get(person, 0) for person in people]) for year in years)
     return one, two
 
 
 def released(catalog: Path, releases: int) -> Iterator[ReleaseEngine]:
-    for number in range(releases):
-        key = bytes(range(number % 200, number % 200 + 32))
-        answerer = published(catalog, seeded(number), str(number), key)
-        yield answerer
-        answerer.release.path.unlink()
+    """So many releases of a catalog."""
+    return opened(
+        published(catalog, seeded(number), str(number), bytes(range(number % 200, number % 200 + 32)))
+        for number in range(releases)
+    )
 
 
-def measure(name: str, data: str, releases: int, figures: Figures) -> None:
+def covered(name: str, releases: int, figures: Figures, folder: Path) -> None:
     """The figures of a star."""
     for epsilon, asked, source in (("1", ACROSS, TOTALS), ("0.05", INSIDE, "FROM loans")):
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            catalog = write_rows(folder, *owned(name, data), np.random.default_rng(9), epsilon=epsilon)
-            with duckdb.connect() as raw:
-                for table in ("loans", "fines"):
-                    raw.execute(f"CREATE TABLE {table} AS FROM '{folder / table}.parquet'")
-                truth = {
-                    word: raw.execute(f"SELECT {value} {source}").fetchall()[0][0]
-                    for word, value in asked.items()
-                }
-            inside, open_ended = {word: list[bool]() for word in asked}, 0
-            for answers in released(catalog, releases):
-                is_open = answers.query("SELECT COUNT(*) FROM loans").interval_rows(0.95)[1][0][0] is None
-                open_ended += is_open
-                for word, value in asked.items():
-                    low, high = (
-                        side[0][0] for side in answers.query(f"SELECT {value} {source}").interval_rows(0.95)
-                    )
-                    if low is not None and high is not None and (is_open or asked is ACROSS):
-                        inside[word].append(low <= truth[word] <= high)
+        own = folder / f"{name} {epsilon}"
+        own.mkdir()
+        rows = owned(name, os.environ.get("DPSQL_DATA", ""))
+        catalog = write_rows(own, *rows, np.random.default_rng(9), epsilon=epsilon)
+        with plain_tables(own) as raw:
+            truth = {
+                word: raw.execute(f"SELECT {value} {source}").fetchall()[0][0]
+                for word, value in asked.items()
+            }
+        inside, open_ended = {word: list[bool]() for word in asked}, 0
+        for answers in released(catalog, releases):
+            is_open = answers.query("SELECT COUNT(*) FROM loans").interval_rows(0.95)[1][0][0] is None
+            open_ended += is_open
+            for word, value in asked.items():
+                ((low,),), ((high,),) = answers.query(f"SELECT {value} {source}").interval_rows(0.95)
+                if low is not None and high is not None and (is_open or asked is ACROSS):
+                    inside[word].append(covers(low, truth[word], high))
         if asked is INSIDE:
             print(f"  {name}: {open_ended} of {releases} releases have an open end", flush=True)
         for word, hits in inside.items():
+            share = float(np.mean(hits)) if hits else 0.0
             if word in ALONE:
-                figures.table(f"{name}: total of {word} alone covered", float(np.mean(hits)))
+                figures.table(f"{name}: total of {word} alone covered", share)
             elif hits and asked is ACROSS:
-                covered = float(np.mean(hits))
-                figures.within(f"{name}: {word} of two tables' totals covered", covered, LOW, HIGH)
+                figures.within(f"{name}: {word} of two tables' totals covered", share, LOW, HIGH)
             elif hits:
-                figures.at_least(f"{name}, open end: {word} covered ({len(hits)})", float(np.mean(hits)), LOW)
+                figures.at_least(f"{name}, open end: {word} covered ({len(hits)})", share, LOW)
 
 
-def main() -> int:
-    """Print the figures of all stars."""
-    releases, figures = int(sys.argv[1]) if len(sys.argv) > 1 else RELEASES, Figures()
-    data = os.environ.get("DPSQL_DATA", "")
-    for name in ("desk", "geometric", *(["foodmart"] if data else [])):
-        measure(name, data, releases, figures)
-    return figures.finish()
+def measure(figures: Figures, folder: Path, releases: int = 60) -> None:
+    for name in ("desk", "geometric", *(["foodmart"] if "DPSQL_DATA" in os.environ else [])):
+        covered(name, releases, figures, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -1,13 +1,9 @@
-"""What stands under answers: flags where intervals may miss, bounds of conditions finer than a grain, numbers in notes.
-
-python -m benchmarks.answers.words [STATEMENTS]
-"""
+"""Flags where intervals may miss, bounds of conditions finer than a grain, numbers in notes."""
 
 from __future__ import annotations
 
 import random
 import re
-import sys
 import tempfile
 from itertools import count
 from pathlib import Path
@@ -16,7 +12,7 @@ import duckdb
 import numpy as np
 
 import dpsql
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from tests.answer.test_excess import LONG_TAILED, PERSON, ROW, outside_without_flag, released, star
 from tests.answer.test_interval_ends import ROWS, VISITS, finer_statement
 from tests.rehearsal.claims import CLAIMS, false_claims
@@ -24,7 +20,6 @@ from tests.rehearsal.generator import Knobs, generate
 from tests.rehearsal.published import draft, published
 from tests.releases import write_catalog
 
-STATEMENTS = 500
 QUESTIONS = [
     f"SELECT region, COUNT(*) FROM {of} JOIN person USING (person_id) GROUP BY region"
     for of in ("visit", "loan")
@@ -81,14 +76,11 @@ def numbers(figures: Figures, wanted: int) -> None:
     figures.at_most(f"false numbers in notes, of {stated}", false, 0)
 
 
-def main(statements: int) -> int:
-    """Print the figures."""
-    figures = Figures()
+def measure(figures: Figures, statements: int = 500) -> None:
     long_tails(figures)
     finer(figures, statements)
     numbers(figures, statements)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else STATEMENTS))
+    main(measure)

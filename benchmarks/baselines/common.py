@@ -33,7 +33,6 @@ class SimulationNoise:
     insecure: ClassVar[bool] = True
 
     def __init__(self, seed: int) -> None:
-        """Start the generator at `seed`."""
         self.rng = np.random.default_rng(seed)
 
     def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:

@@ -1,7 +1,5 @@
 """What BI tools send, against PostgreSQL over the raw star: is it answered, and rightly?
 
-    python -m benchmarks.bi.measure [-v]
-
 Statements are those of each tool's documented templates (`statements/`), in PostgreSQL's dialect. An answer is
 correct if it has PostgreSQL's columns by name, every row that PostgreSQL has with its values, and no further rows but
 groups of the domain without rows. Where a statement cuts a bin, a value may differ by its model bound, which the
@@ -13,14 +11,13 @@ from __future__ import annotations
 import datetime
 import math
 import sys
-import tempfile
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.bi.star import fill, made, publish, statements
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.errors import Error, InternalError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.results.result import Result
@@ -108,22 +105,18 @@ def judge(text: str, release: ReleaseEngine, database: psycopg.Connection[Any]) 
     return Verdict("wrong", reason) if reason else Verdict("correct")
 
 
-def main(verbose: bool) -> int:
-    """Measure and print; returns the exit code."""
+def measure(figures: Figures, folder: Path, *, verbose: bool = False) -> None:
+    """Ask all statements; `verbose` prints those that are not answered rightly."""
     import psycopg  # an extra: the judge's tests run without
 
     programs = postgres_programs()
     if programs is None:
-        print(
-            "bench-bi needs PostgreSQL's server programs (Debian: apt-get install postgresql)",
-            file=sys.stderr,
-        )
-        return 2
-    figures, ends, tools, hints = Figures(), Counter[str](), set[str](), 0
+        sys.exit("bench-bi needs PostgreSQL's server programs (Debian: apt-get install postgresql)")
+    ends, tools, hints = Counter[str](), set[str](), 0
     today = datetime.datetime.now(datetime.UTC).date()
     rows = made(SEED, today)
-    with tempfile.TemporaryDirectory() as folder, running_postgres(programs) as server:
-        release = publish(Path(folder) / "lodging", rows, today)
+    with running_postgres(programs) as server:
+        release = publish(folder / "lodging", rows, today)
         with psycopg.connect(server.dsn, autocommit=True, options="-c TimeZone=UTC") as database:
             fill(database, rows)
             for tool, heading, text in statements(STATEMENTS, today):
@@ -140,8 +133,7 @@ def main(verbose: bool) -> int:
     figures.at_least(f"bi-correct, of {asked} statements", ends["correct"], math.ceil(112 / 120 * asked))
     figures.at_most("bi-wrong", ends["wrong"], 0)
     figures.table("bi-refusals-with-a-way-out", hints)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main("-v" in sys.argv))
+    main(measure)

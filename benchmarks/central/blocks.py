@@ -1,7 +1,5 @@
 """Views by blocks against what else adapts to a plane, on DPBench: errors, coverage, and whole releases through SQL.
 
-    DPSQL_DATA=... python -m benchmarks.central.blocks [--quick] [planes|others|releases|averages|unseen ..]
-
 Errors are mean squared errors of 5,000 random rectangles times epsilon squared. The rivals are the product that ships,
 and two mechanisms of the literature from `benchmarks/baselines`, which are biased and have no honest error bar: AG and
 DAWA along the Hilbert curve. Draws are `Blocks.draw` with the shipped integer law from a seeded generator. Beside them
@@ -12,9 +10,8 @@ Constants (`mechanisms/designs/blocks.py`) were tuned on these seven planes; Adu
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -27,8 +24,9 @@ import numpy as np
 from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.central import datasets
-from benchmarks.central.ranges import FIRST_SEED
-from benchmarks.figures import Figures
+from benchmarks.central.datasets import counted
+from benchmarks.central.ranges import FIRST_SEED, drawn_errors, masks, random_boxes, sums
+from benchmarks.figures import Figures, main, sections
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices.blocks import BlockVariance
 from dpsql.matrices.strategy import Strategy
@@ -42,14 +40,13 @@ from tests.releases import published, seeded, write_catalog
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
 RUNS, RIVAL_RUNS, ASKED = 20, 6, 40
 Z = 1.96
+COVERED = "blocks, coverage of a cell"
 REACH = {
     "SF-CABS-S": (63, 169, 279), "GOWALLA": (600, 979, 1440), "BEIJING-CABS-S": (921, 1301, 1508),
     "ADULT-2D": (20, 111, 129), "MDSALARY-OVERT": (27, 69, 123), "LOAN-FUNDED-INCOME": (67, 113, 218),
     "STROKE": (77, 540, 1479),
 }  # fmt: skip
 """What the method's author measured with continuous noise, 10 releases a cell."""
-
-Boxes = tuple[IntArray, ...]
 
 
 class Cell(NamedTuple):
@@ -67,36 +64,6 @@ class Cell(NamedTuple):
     lowest: float
     stated: float
     noise: float
-
-
-def random_boxes(shape: Sequence[int], number: int, seed: int = 11) -> Boxes:
-    """Random boxes: for each axis [low, high) bounds, shape (2, number)."""
-    rng, found = np.random.default_rng(seed), []
-    for n in shape:
-        ends = np.sort(rng.integers(0, n + 1, (2, 2 * number)), axis=0)
-        found.append(ends[:, ends[0] < ends[1]][:, :number])
-    return tuple(found)
-
-
-def sums(values: FloatArray | IntArray, boxes: Boxes) -> FloatArray:
-    """Sums of a histogram over boxes, by prefix sums."""
-    prefix = np.zeros([n + 1 for n in values.shape])
-    prefix[(slice(1, None),) * values.ndim] = values
-    for axis in range(values.ndim):
-        prefix = prefix.cumsum(axis=axis)
-    found = np.zeros(boxes[0].shape[1])
-    for corner in np.ndindex((2,) * values.ndim):
-        sign = (-1) ** (values.ndim - sum(corner))
-        found += sign * prefix[tuple(ends[side] for ends, side in zip(boxes, corner, strict=True))]
-    return found
-
-
-def masks(shape: Sequence[int], boxes: Boxes) -> list[FloatArray]:
-    """The leaf masks of boxes."""
-    return [
-        ((np.arange(n) >= ends[0][:, None]) & (np.arange(n) < ends[1][:, None])).astype(np.float64)
-        for n, ends in zip(shape, boxes, strict=True)
-    ]
 
 
 @cache
@@ -164,14 +131,12 @@ def measured(
 
 def rivals(counts: IntArray, epsilon: Fraction, runs: int) -> dict[str, float]:
     """Errors of AG and of DAWA along the Hilbert curve."""
-    boxes, found = random_boxes(counts.shape, 5000), {}
-    for name, publish in (("AG", spatial.ag), ("Hilbert-DAWA", spatial.hilbert_dawa)):
-        wrong = [
-            np.mean(sums(publish(counts, epsilon, SimulationNoise(FIRST_SEED + run)) - counts, boxes) ** 2)
-            for run in range(runs)
-        ]
-        found[name] = float(np.mean(wrong)) * float(epsilon) ** 2
-    return found
+    boxes, named = random_boxes(counts.shape, 5000), {"AG": spatial.ag, "Hilbert-DAWA": spatial.hilbert_dawa}
+    drawn = {
+        name: drawn_errors(publish, counts, epsilon, runs, lambda off: np.mean(sums(off, boxes) ** 2))
+        for name, publish in named.items()
+    }
+    return {name: float(np.mean(errors)) for name, errors in drawn.items()}
 
 
 CATALOG = """
@@ -255,7 +220,7 @@ def planes(figures: Figures, names: Sequence[str], runs: int) -> None:
             )  # fmt: skip
     figures.table(f"planes within 15% of the best of product, AG and Hilbert-DAWA, of {cells}", near)
     figures.table(f"planes within 15% of what the method's page reaches, of {cells}", reached)
-    figures.at_least("blocks, coverage of a cell", min(held), 0.94, "planes")
+    figures.at_least(COVERED, min(held), 0.94, "planes")
 
 
 def made_up(counts: IntArray) -> IntArray:
@@ -271,33 +236,25 @@ def made_up(counts: IntArray) -> IntArray:
 def held_out() -> dict[str, IntArray]:
     """Planes that no constant of blocks was ever tuned on: Adult and New York's green taxis, whole values as cells."""
     adult, taxi = datasets.data_root() / "adult", datasets.data_root() / "nyc-green-taxi"
-    people, trips = f"'{adult}/adult_*.parquet'", f"'{taxi}/green_trips_2020q4.parquet'"
-    return {
-        "Adult, age x hours": binned(people, (74, 99), "age - 17", "hours_per_week - 1"),
-        "Adult, age x weight": binned(people, (74, 128), "age - 17", "fnlwgt // 12000"),
-        "Adult, hours x education": binned(people, (99, 16), "hours_per_week - 1", "education_num - 1"),
-        "Adult, gains x hours": binned(people, (200, 99), "capital_gain // 500", "hours_per_week - 1"),
-        "taxi, distance x fare": binned(trips, (128, 128), "trip_distance * 8", "fare_amount * 2"),
-        "taxi, from x to": binned(trips, (265, 265), "PULocationID - 1", "DOLocationID - 1"),
-        "taxi, hour x fare": binned(
-            trips, (96, 80), f"4 * hour({PICKED}) + minute({PICKED}) // 15", "fare_amount"
-        ),
-        "taxi, tip x fare": binned(trips, (100, 128), "tip_amount * 10", "fare_amount * 2"),
+    people, trips, at = (
+        f"'{adult}/adult_*.parquet'",
+        f"'{taxi}/green_trips_2020q4.parquet'",
+        "lpep_pickup_datetime",
+    )
+    planes: dict[str, tuple[str, tuple[int, int], str, str]] = {
+        "Adult, age x hours": (people, (74, 99), "age - 17", "hours_per_week - 1"),
+        "Adult, age x weight": (people, (74, 128), "age - 17", "fnlwgt // 12000"),
+        "Adult, hours x education": (people, (99, 16), "hours_per_week - 1", "education_num - 1"),
+        "Adult, gains x hours": (people, (200, 99), "capital_gain // 500", "hours_per_week - 1"),
+        "taxi, distance x fare": (trips, (128, 128), "trip_distance * 8", "fare_amount * 2"),
+        "taxi, from x to": (trips, (265, 265), "PULocationID - 1", "DOLocationID - 1"),
+        "taxi, hour x fare": (trips, (96, 80), f"4 * hour({at}) + minute({at}) // 15", "fare_amount"),
+        "taxi, tip x fare": (trips, (100, 128), "tip_amount * 10", "fare_amount * 2"),
     }
-
-
-PICKED = "lpep_pickup_datetime"
-
-
-def binned(source: str, shape: Sequence[int], *axes: str) -> IntArray:
-    """Rows by the whole part of some expressions; those outside of the shape are left out."""
-    columns = [f"floor({axis})::BIGINT AS a{i}" for i, axis in enumerate(axes)]
-    inside = " AND ".join(f"a{i} BETWEEN 0 AND {n - 1}" for i, n in enumerate(shape))
-    text = f"SELECT {', '.join(columns)}, count(*) AS n FROM {source} GROUP BY ALL HAVING {inside}"
-    cells = duckdb.execute(text).fetchnumpy()
-    found = np.zeros(shape, np.int64)
-    found[tuple(cells[f"a{i}"] for i in range(len(shape)))] = cells["n"]
-    return found
+    return {
+        name: counted(source, shape, f"floor({x})", f"floor({y})")
+        for name, (source, shape, x, y) in planes.items()
+    }
 
 
 def unseen(figures: Figures, runs: int) -> None:
@@ -316,7 +273,7 @@ def unseen(figures: Figures, runs: int) -> None:
                 f"product, coverage {cell.coverage:.3f} (lowest {cell.lowest:.3f})",
                 flush=True,
             )
-    figures.at_least("blocks, coverage of a cell", min(held), 0.94, "held-out planes")
+    figures.at_least(COVERED, min(held), 0.94, "held-out planes")
     near = sum(ratio <= 1.15 for ratio in ratios)
     figures.table(f"held-out planes within 15% of the product, of {len(ratios)}", near)
     figures.table("held-out planes, worst error over the product", max(ratios))
@@ -338,7 +295,7 @@ def others(figures: Figures, names: Sequence[str], runs: int) -> None:
         held.append(found.coverage)
         print(f"SUM, {name} 0.1: {found.error:.0f} +- {found.spread:.0f} (eps/M)^2, coverage {found.coverage:.3f}, "
               f"stated {found.stated:.0f}, noise {found.noise:.0f}", flush=True)  # fmt: skip
-    figures.at_least("blocks, coverage of a cell", min(held), 0.94, "sums")
+    figures.at_least(COVERED, min(held), 0.94, "sums")
     weight = 3 << 20
     counts = datasets.dpbench_2d("GOWALLA")
     plain, weighed = measured(counts, Fraction(1), runs), measured(counts << 20, Fraction(3), runs, weight)
@@ -346,7 +303,7 @@ def others(figures: Figures, names: Sequence[str], runs: int) -> None:
         f"weights: {weighed.error:.0f} +- {weighed.spread:.0f}, plain {plain.error:.0f}, "
         f"coverage {weighed.coverage:.3f}"
     )
-    figures.at_least("blocks, coverage of a cell", weighed.coverage, 0.94, "weights of 2^-20")
+    figures.at_least(COVERED, weighed.coverage, 0.94, "weights of 2^-20")
     figures.table(
         "weights of 2^-20 at three times epsilon, error over plain rows", weighed.error / plain.error
     )
@@ -357,39 +314,32 @@ def averages(figures: Figures) -> None:
     found = [released(name, Fraction(1), "{count: 0.5, hits.v: 0.5}", "SUM(v), AVG(v)", seed)
              for seed, name in enumerate(("SF-CABS-S", "GOWALLA", "LOAN-FUNDED-INCOME"))]  # fmt: skip
     for place, what in ((1, "SUM"), (2, "AVG")):
-        name = f"whole releases, coverage of {what} by SQL"
-        figures.at_least(
-            "blocks, coverage of a cell", float(np.mean([each.held[place] for each in found])), 0.94, name
-        )
+        share = float(np.mean([each.held[place] for each in found]))
+        figures.at_least(COVERED, share, 0.94, f"whole releases, coverage of {what} by SQL")
 
 
 def whole_releases(figures: Figures, names: Sequence[str]) -> None:
     """Section 2: published files, asked by SQL."""
-    counted, apart = [], 0.0
-    for name in names:
-        for epsilon in EPSILONS:
-            found = released(name, epsilon, "[count]", "SUM(1)", seed=int(1 / epsilon))
-            counted.append(found.held[0])
-            apart = max(apart, found.apart)
-    figures.at_least("blocks, coverage of a cell", float(np.mean(counted)), 0.94, "COUNT by SQL")
-    figures.table("whole releases, SQL apart from the stored leaves", apart)
+    found = [
+        released(name, epsilon, "[count]", "SUM(1)", seed=int(1 / epsilon))
+        for name in names
+        for epsilon in EPSILONS
+    ]
+    figures.at_least(COVERED, float(np.mean([each.held[0] for each in found])), 0.94, "COUNT by SQL")
+    figures.table("whole releases, SQL apart from the stored leaves", max(each.apart for each in found))
 
 
-def main(arguments: list[str]) -> int:
-    """Measure the named sections, or all of them; 1 if a figure is short."""
-    quick = "--quick" in arguments
-    figures, names, runs = Figures(), list(REACH), 3 if quick else RUNS
-    sections: dict[str, Callable[[], None]] = {
+def measure(figures: Figures, parts: Sequence[str] = (), *, quick: bool = False) -> None:
+    """Measure the named sections, or all of them; `quick` with fewer draws."""
+    names, runs = list(REACH), 3 if quick else RUNS
+    sections(parts, {
         "planes": lambda: planes(figures, names, runs),
         "others": lambda: others(figures, names, runs),
         "releases": lambda: whole_releases(figures, names[:1] if quick else names),
         "averages": lambda: averages(figures),
         "unseen": lambda: unseen(figures, runs),
-    }
-    for section in [each for each in arguments if each in sections] or sections:
-        sections[section]()
-    return figures.finish()
+    })  # fmt: skip
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    main(measure)

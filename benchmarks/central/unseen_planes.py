@@ -1,7 +1,5 @@
 """What the default errs by on planes that nothing was tuned on, against the best of five.
 
-    python -m benchmarks.central.unseen_planes [held]
-
 The list of planes was committed before any of them was measured. The last two are held back: they are measured with
 `held` alone, once constants stand. Rivals: the product of the axes' strategies, flat cells, blocks as a view names
 them, AG and DAWA along the Hilbert curve (`benchmarks/baselines`). Each has the whole of epsilon, pure.
@@ -12,21 +10,20 @@ either axis alone, a quarter totals. The default is what a drafted catalog write
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
 from benchmarks.baselines import spatial
-from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
-from benchmarks.central.blocks import method, random_boxes, sums, terms
-from benchmarks.central.ranges import FIRST_SEED
-from benchmarks.central.unseen_lines import diamonds, lahman, nyc, planned
-from benchmarks.figures import Figures
+from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from benchmarks.central.blocks import method, terms
+from benchmarks.central.datasets import counted, diamonds, lahman, nyc
+from benchmarks.central.ranges import drawn_errors, random_boxes, sums
+from benchmarks.central.unseen_lines import planned
+from benchmarks.figures import Figures, main
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.designs import Family
 from dpsql.mechanisms.designs.blocks import Blocks
@@ -62,23 +59,6 @@ HELD_BACK: Mapping[str, Plane] = {
 }
 
 
-def counted(plane: Plane) -> IntArray:
-    """Rows of each cell; those beyond the axes are left out."""
-    with duckdb.connect() as db:
-        db.register("rows", plane.table())
-        inside = " AND ".join(
-            f"{axis} >= 0 AND {axis} < {n}" for axis, n in zip("xy", plane.shape, strict=True)
-        )
-        found = db.execute(
-            "SELECT CAST(x AS BIGINT), CAST(y AS BIGINT), count(*) "
-            f"FROM (SELECT {plane.x} AS x, {plane.y} AS y FROM rows) WHERE {inside} GROUP BY 1, 2"
-        ).fetchall()
-    cells = np.zeros(plane.shape, np.int64)
-    for x, y, count in found:
-        cells[x, y] = count
-    return cells
-
-
 KINDS = ("rectangles", "first axis", "second axis", "totals")
 
 
@@ -90,9 +70,6 @@ def asked(shape: tuple[int, int]) -> Mapping[str, tuple[IntArray, ...]]:
         "rectangles": (x, y), "first axis": (x, whole[1]), "second axis": (whole[0], y),
         "totals": (whole[0][:, :1], whole[1][:, :1]),
     }  # fmt: skip
-
-
-Publish = Callable[[IntArray, Fraction, Noise], FloatArray]
 
 
 @cache
@@ -113,9 +90,16 @@ def product(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     return leaf_estimates(draw_view(counts, strategies, epsilon, 1, noise), strategies)
 
 
-def by_blocks(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    own = method(counts.shape)
-    drawn = own.draw(counts, terms(counts.shape, epsilon), noise)
+def by_blocks(
+    counts: IntArray,
+    epsilon: Fraction,
+    noise: Noise,
+    own: Blocks | None = None,
+    planned_terms: DrawParameters | None = None,
+) -> FloatArray:
+    """Blocks, as a view names them or as they are planned."""
+    own = own or method(counts.shape)
+    drawn = own.draw(counts, planned_terms or terms(counts.shape, epsilon), noise)
     return np.asarray(own.estimate([DrawnMember((), drawn)], {})[0].leaves)
 
 
@@ -126,48 +110,41 @@ def default(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     if not isinstance(measurement, Blocks):
         return product(counts, epsilon, noise)
     (view,) = family.choice.strategy.views
-    planned_terms = DrawParameters([choice.strategy for choice in view.axes], view.law, epsilon, 1)
-    drawn = measurement.draw(counts, planned_terms, noise)
-    return np.asarray(measurement.estimate([DrawnMember((), drawn)], {})[0].leaves)
+    chosen = DrawParameters([choice.strategy for choice in view.axes], view.law, epsilon, 1)
+    return by_blocks(counts, epsilon, noise, measurement, chosen)
 
 
-RIVALS: Mapping[str, Publish] = {
-    "product": product, "flat cells": flat, "blocks": by_blocks, "AG": spatial.ag, "Hilbert-DAWA": spatial.hilbert_dawa,
+MECHANISMS: Mapping[str, Publish] = {
+    "default": default, "product": product, "flat cells": flat, "blocks": by_blocks, "AG": spatial.ag,
+    "Hilbert-DAWA": spatial.hilbert_dawa,
 }  # fmt: skip
+"""The first against the others."""
 
 
 def errors(publish: Publish, counts: IntArray, epsilon: Fraction) -> list[float]:
     """Mean squared error of each kind of question, times epsilon squared."""
-    questions, found = asked(counts.shape), []
-    for run in range(RUNS):
-        wrong = publish(counts, epsilon, SimulationNoise(FIRST_SEED + run)) - counts
-        found.append([float(np.mean(sums(wrong, boxes) ** 2)) for boxes in questions.values()])
-    return [float(error) * float(epsilon) ** 2 for error in np.mean(found, axis=0)]
+    questions = asked(counts.shape).values()
+
+    def by_kind(off: FloatArray) -> list[float]:
+        return [float(np.mean(sums(off, boxes) ** 2)) for boxes in questions]
+
+    return drawn_errors(publish, counts, epsilon, RUNS, by_kind).mean(axis=0).tolist()
 
 
-def main(planes: Mapping[str, Plane]) -> int:
-    """Print the figures."""
-    figures = Figures()
-    for name, plane in planes.items():
-        counts = counted(plane)
+def measure(figures: Figures, planes: str = "open") -> None:
+    """Measure the planes, or those that are `held` back."""
+    for name, plane in (HELD_BACK if planes == "held" else PLANES).items():
+        counts = counted(plane.table(), plane.shape, plane.x, plane.y)
         for epsilon in EPSILONS:
-            mine = errors(default, counts, epsilon)
-            rival = {word: errors(publish, counts, epsilon) for word, publish in RIVALS.items()}
-            for word, kinds in {"default": mine, **rival}.items():
+            found = {word: errors(publish, counts, epsilon) for word, publish in MECHANISMS.items()}
+            for word, kinds in found.items():
                 told = ", ".join(f"{kind} {error:.0f}" for kind, error in zip(KINDS, kinds, strict=True))
-                print(
-                    f"{name}, {counts.sum()} rows, epsilon {float(epsilon)}, {word}: {np.mean(kinds):.0f} ({told})",
-                    flush=True,
-                )
-            best = min(float(np.mean(kinds)) for kinds in rival.values())
-            figures.at_most(
-                "unseen planes: default over the best of five",
-                float(np.mean(mine)) / best,
-                TOLERANCE,
-                f"{name} at {float(epsilon)}",
-            )
-    return figures.finish()
+                where = f"{name}, {counts.sum()} rows, epsilon {float(epsilon)}, {word}"
+                print(f"{where}: {np.mean(kinds):.0f} ({told})", flush=True)
+            mine, *rivals = (float(np.mean(kinds)) for kinds in found.values())
+            figures.at_most("unseen planes: default over the best of five", mine / min(rivals), TOLERANCE,
+                            f"{name} at {float(epsilon)}")  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(main(HELD_BACK if "held" in sys.argv[1:] else PLANES))
+    main(measure)

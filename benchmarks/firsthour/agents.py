@@ -1,7 +1,5 @@
 """A hundred questions by the agents' protocol over three unseen stars: does an invented number pass `dpsql check`?
 
-    python -m benchmarks.firsthour.agents
-
 The protocol's own client asks; a report quotes what it was told, and beside each right number stand invented ones: a
 digit is another, the claim is that of another cell, of a release that was replaced, of nothing, or there is none.
 """
@@ -10,18 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import mcp
 
-from benchmarks.figures import Figures
-from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, statements
-from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
+from benchmarks.figures import Figures, main
+from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar, published, statements
 from dpsql.federation.session import open_session
 from dpsql.interfaces.agents import ClaimFile, check_report, tools
 from dpsql.interfaces.python.describe import groupings, headlines
@@ -29,56 +23,29 @@ from dpsql.interfaces.python.describe import groupings, headlines
 ASKED, CELLS = 40, 4
 
 
-class Reported(NamedTuple):
-    """Lines of a report: those that are right, and those that somebody made up."""
-
-    right: list[str]
-    invented: list[str]
-
-
-def main() -> int:
-    """Measure and print."""
-    figures, chance = Figures(), random.Random(11)
+def measure(figures: Figures, folder: Path) -> None:
+    """Ask about three stars."""
+    chance = random.Random(11)
     asked = right = quoted = passed = invented = 0
-    with tempfile.TemporaryDirectory(prefix="dpsql-agents-") as folder:
-        for star in STARS[:3]:
-            place = Path(folder) / star.name
-            file = published(star, place)
-            releases = open_session([file])
-            claims = ClaimFile(place / "claims.jsonl")
-            answers = anyio.run(answered, releases, claims, star)
-            asked += len(answers)
-            report = reported(answers, chance)
-            quotes = check_report("\n\n".join(report.right), claims.statements(), releases)
-            quoted += len(quotes)
-            right += sum(quote.verdict == "right" for quote in quotes)
-            for line in report.invented:
-                verdicts = [quote.verdict for quote in check_report(line, claims.statements(), releases)]
-                invented += 1
-                passed += set(verdicts) <= {"right"}
-            print(f"{star.name}: {len(answers)} answers, {len(quotes)} numbers quoted", flush=True)
-            releases.close()
+    for star in STARS[:3]:
+        drafted = star.draft(folder / star.name)
+        releases = open_session([published(drafted, folder / star.name, star.name)])
+        claims = ClaimFile(folder / star.name / "claims.jsonl")
+        answers = anyio.run(answered, releases, claims, star)
+        asked += len(answers)
+        right_lines, invented_lines = reported(answers, chance)
+        quotes = check_report("\n\n".join(right_lines), claims.statements(), releases)
+        quoted += len(quotes)
+        right += sum(quote.verdict == "right" for quote in quotes)
+        for line in invented_lines:
+            verdicts = {quote.verdict for quote in check_report(line, claims.statements(), releases)}
+            invented += 1
+            passed += verdicts <= {"right"}
+        print(f"{star.name}: {len(answers)} answers, {len(quotes)} numbers quoted", flush=True)
+        releases.close()
     figures.table("agents: questions answered over three unseen stars", asked)
     figures.table("agents: quoted numbers that are found right", right / quoted)
     figures.at_most(f"agents: invented numbers that pass, of {invented}", passed, 0)
-    return figures.finish()
-
-
-def published(star: UnseenStar, place: Path) -> Path:
-    """A release of a star whose draft somebody confirmed."""
-    (place / "data").mkdir(parents=True)
-    star.write(place / "data")
-    choices = CuratorChoices(star.unit, frozenset(star.public.split()), "1", "4")
-    workload = DraftWorkload(statements(QUESTIONS / f"{star.name}.sql"))
-    draft_from_source(place / "data", place / "star.yaml", star.name, lambda _: choices, workload)
-    for words in (
-        ["confirm", "star.yaml", "--rounder", "all", "--by", "ada"],
-        ["publish", "star.yaml", "-o", "star.dpsql"],
-    ):
-        command = [sys.executable, "-m", "dpsql", *words]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return place / "star.dpsql"
 
 
 async def answered(releases: Any, claims: ClaimFile, star: UnseenStar) -> list[dict[str, Any]]:
@@ -96,31 +63,31 @@ async def answered(releases: Any, claims: ClaimFile, star: UnseenStar) -> list[d
     return answers
 
 
-def reported(answers: list[dict[str, Any]], chance: random.Random) -> Reported:
-    """Lines about some cells of every answer."""
+def reported(answers: list[dict[str, Any]], chance: random.Random) -> tuple[list[str], list[str]]:
+    """Lines about some cells of every answer: those that are right, and those that somebody made up."""
     told = [_noisy(answer) for answer in answers]
     cells = [cell for noisy in told for cell in chance.sample(noisy, min(CELLS, len(noisy)))]
-    report = Reported([], [])
+    right, invented = list[str](), list[str]()
     for cell in cells:
         places = chance.randrange(3)
         text = f"{cell['value']:,.{places}f}"
         low, high = (None if end is None else f"{end:,.{places}f}" for end in (cell["low"], cell["high"]))
         interval = f" ({low} to {high})" if low and high and chance.random() < 0.7 else ""
-        report.right.append(f"It was {text}{interval} {cell['claim']}.")
+        right.append(f"It was {text}{interval} {cell['claim']}.")
         digits = [i for i, character in enumerate(text) if character.isdigit()]
         place = chance.choice(digits)
         other = str((int(text[place]) + chance.randrange(1, 10)) % 10)
         altered = text[:place] + other + text[place + 1 :]
         if altered.strip("-0,.") or text.strip("-0,."):
-            report.invented.append(f"It was {altered} {cell['claim']}.")
+            invented.append(f"It was {altered} {cell['claim']}.")
         peer = chance.choice(cells)
         if abs(peer["value"] - cell["value"]) > 10.0**-places:
-            report.invented.append(f"It was {text} {peer['claim']}.")
+            invented.append(f"It was {text} {peer['claim']}.")
         name = cell["claim"][1:9]
         unknown = name.translate(str.maketrans("0123456789abcdef", "123456789abcdef0"))
-        report.invented.append(f"It was {text} {cell['claim'].replace(name, unknown)}.")
-        report.invented.append(f"It was {text}.")
-    return report
+        invented.append(f"It was {text} {cell['claim'].replace(name, unknown)}.")
+        invented.append(f"It was {text}.")
+    return right, invented
 
 
 def _noisy(answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -133,4 +100,4 @@ def _noisy(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -7,18 +7,16 @@ designed catalog is made for the corpus alone, which is what a workload is for.
 
 from __future__ import annotations
 
-import sys
-import tempfile
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from math import exp, log, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.baselines.common import SimulationNoise
-from benchmarks.composites.star import redrawn
-from benchmarks.figures import Figures, exit_code
-from benchmarks.firsthour.corpus import CATALOGS, Statement, by_hand, statements
+from benchmarks.central.datasets import data_root
+from benchmarks.coverage import draws, opened, redrawn
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.curator.design import CatalogDesign, design_catalog
 from dpsql.errors import Error
@@ -28,7 +26,33 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.results.result import Result
 
-RELEASES = 20
+CATALOGS = Path(__file__).parents[2] / "catalog"
+NAMED = {"bf": "blackfriday", "taxi": "nyc_taxi"}
+
+
+class Statement(NamedTuple):
+    """A statement of the corpus, its short name, and the star that it is about."""
+
+    name: str
+    star: str
+    sql: str
+
+
+def statements() -> list[Statement]:
+    """Every statement, in the order of its file."""
+    found = []
+    for path in sorted((data_root() / "sql").glob("*/*.sql")):
+        text = path.read_text(encoding="utf-8")
+        header = dict(re.findall(r"-- (id|dataset): (.*)", text))
+        found.append(Statement(header["id"].strip(), header["dataset"].strip(), text))
+    return found
+
+
+def by_hand(star: str) -> Path:
+    """The shipped catalog of a star whose unit is a row."""
+    return CATALOGS / f"{NAMED.get(star, star)}.yaml"
+
+
 WORSE = 1.1
 """Times the error of a catalog made by hand that a designed one may have, on each star."""
 
@@ -51,24 +75,19 @@ class Compared(NamedTuple):
     by_hand: float
 
 
-def measure(figures: Figures, releases: int = RELEASES) -> None:
+def measure(figures: Figures, folder: Path, releases: int = 20) -> None:
     """Design every star of the corpus, and one that the search was not made with, and compare."""
-    with tempfile.TemporaryDirectory(prefix="dpsql-held-back-") as name:
-        for star in (*_corpus(), held_back(Path(name))):
-            made = design_catalog(
-                star.catalog.read_text(encoding="utf-8"),
-                star.catalog,
-                [each.sql for each in star.statements],
-                None,
-            )
-            for each, question in zip(star.statements, made.questions, strict=True):
-                if question.refusal is not None:
-                    print(f"  {each.name} is not served: {question.refusal[:200]}")
-            compared = list(_compare(star, made, releases))
-            for each in compared:
-                both = f"{sqrt(each.designed):.3g} designed, {sqrt(each.by_hand):.3g} by hand"
-                print(f"  {star.name} {each.statement.name}: {both}", flush=True)
-            figures.at_most("design-error-over-by-hand", _ratio(compared), WORSE, star.name)
+    for star in (*_corpus(), held_back(folder)):
+        asked = [each.sql for each in star.statements]
+        made = design_catalog(star.catalog.read_text(encoding="utf-8"), star.catalog, asked, None)
+        for each, question in zip(star.statements, made.questions, strict=True):
+            if question.refusal is not None:
+                print(f"  {each.name} is not served: {question.refusal[:200]}")
+        compared = list(_compare(star, made, releases, folder / f"design of {star.name}"))
+        for each in compared:
+            both = f"{sqrt(each.designed):.3g} designed, {sqrt(each.by_hand):.3g} by hand"
+            print(f"  {star.name} {each.statement.name}: {both}", flush=True)
+        figures.at_most("design-error-over-by-hand", _ratio(compared), WORSE, star.name)
 
 
 def _corpus() -> Iterator[Star]:
@@ -98,31 +117,24 @@ def _ratio(compared: Sequence[Compared]) -> float:
     return exp(sum(log(each.designed / each.by_hand) / 2 for each in compared) / len(compared))
 
 
-def _compare(star: Star, made: CatalogDesign, releases: int) -> Iterator[Compared]:
+def _compare(star: Star, made: CatalogDesign, releases: int, folder: Path) -> Iterator[Compared]:
     """Statements that both answer with noise."""
-    with tempfile.TemporaryDirectory(prefix="dpsql-design-") as name, ExitStack() as stack:
-        folder, mine = Path(name), star.statements
-        designed = folder / "designed.yaml"
+    mine, designed, errors = star.statements, folder / "designed.yaml", []
+    for kind, file in (("designed", designed), ("by-hand", star.catalog)):
+        (folder / kind).mkdir(parents=True)
         designed.write_text(made.text, encoding="utf-8")
-        errors = []
-        for kind, file in (("designed", designed), ("by-hand", star.catalog)):
-            own = folder / kind
-            own.mkdir()
-            publish = redrawn(load_catalog(file), own)
-            exact = publish(ZeroNoise(), "exact.dpsql")
-            stack.callback(exact.release.close)
+        publish = redrawn(load_catalog(file), folder / kind)
+        for exact in opened([publish(ZeroNoise(), "exact.dpsql")]):
             known = {each: truth for each in mine if (truth := _truth(exact, each.sql)) is not None}
-            totals = dict.fromkeys(mine, 0.0)
-            for seed in range(releases):
-                noisy = publish(SimulationNoise(seed), f"{seed}.dpsql")
+        totals = dict.fromkeys(mine, 0.0)
+        for seed in range(releases):
+            for noisy in draws(publish, SimulationNoise(seed), 1):
                 for each, truth in known.items():
                     totals[each] += _error(truth, noisy.query(each.sql)) / releases
-                noisy.release.close()
-                noisy.release.path.unlink()
-            errors.append(totals)
-        for each in mine:
-            if errors[0][each] > 0 and errors[1][each] > 0:
-                yield Compared(each, errors[0][each], errors[1][each])
+        errors.append(totals)
+    for each in mine:
+        if errors[0][each] > 0 and errors[1][each] > 0:
+            yield Compared(each, errors[0][each], errors[1][each])
 
 
 class Truth(NamedTuple):
@@ -159,4 +171,4 @@ def _cells(result: Result, at: Sequence[int]) -> dict[tuple[object, ...], float]
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(measure))
+    main(measure)

@@ -1,7 +1,5 @@
 """A made-up app reports in Chromium as docs/in-your-app.md has it, and the collection counts every report.
 
-    python -m benchmarks.firsthour.devices
-
 The page, the catalog and the client are the documentation's own text and what npm packs. Each person is a browser
 context of her own; she comes back once, and then nothing is sent again. The types are
 checked by `tsc`, right programs and wrong ones. Needs Debian's `chromium`, node and npm.
@@ -15,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +22,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.client import decode, to_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,19 +55,14 @@ WRONG = (
 """Programs that must not compile, each for one mistake."""
 
 
-def main() -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory(prefix="dpsql-app-") as name:
-        folder = Path(name)
-        modules = packed(folder)
-        counted, drawn = reports(folder, modules)
-        figures.at_least("devices: reports of a made-up app that the collection counts", counted, PEOPLE)
-        figures.table("devices: reports drawn beyond one a person who comes back", drawn - PEOPLE)
-        errors, refused = typed(folder)
-        figures.table("devices: errors of tsc over the app, as modules and CommonJS", errors)
-        figures.table(f"devices: wrong programs that tsc refuses, of {len(WRONG)}", refused)
-    return figures.finish()
+def measure(figures: Figures, folder: Path) -> None:
+    """Report, and compile."""
+    counted, drawn = reports(folder, packed(folder))
+    figures.at_least("devices: reports of a made-up app that the collection counts", counted, PEOPLE)
+    figures.table("devices: reports drawn beyond one a person who comes back", drawn - PEOPLE)
+    errors, refused = typed(folder)
+    figures.table("devices: errors of tsc over the app, as modules and CommonJS", errors)
+    figures.table(f"devices: wrong programs that tsc refuses, of {len(WRONG)}", refused)
 
 
 def packed(folder: Path) -> Path:
@@ -130,15 +122,12 @@ def reports(folder: Path, modules: Path) -> tuple[int, int]:
     with hosted(app) as place, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for number in range(PEOPLE):
-            person(
-                browser, f"{place}#listener.plan={('free', 'paid')[number % 2]}&listener.hours={number * 2}"
-            )
+            plan = ("free", "paid")[number % 2]
+            person(browser, f"{place}#listener.plan={plan}&listener.hours={number * 2}")
         browser.close()
-    counted = json.loads(
-        dpsql("collect", "plan.json", "reports.jsonl", "-o", "music.dpsql", "--json", folder=app)
-    )
+    collected = dpsql("collect", "plan.json", "reports.jsonl", "-o", "music.dpsql", "--json", folder=app)
     print(dpsql("query", "music.dpsql", "SELECT COUNT(*) FROM listener", folder=app).strip())
-    return int(counted["accepted"]), len((app / "reports.jsonl").read_text().splitlines())
+    return int(json.loads(collected)["accepted"]), len((app / "reports.jsonl").read_text().splitlines())
 
 
 def person(browser: Browser, address: str) -> None:
@@ -160,17 +149,8 @@ def dpsql(*words: str, folder: Path) -> str:
 
 def typed(folder: Path) -> tuple[int, int]:
     """Errors in the right program, in two module systems; wrong programs that are refused."""
-    install = [
-        "npm",
-        "install",
-        "--silent",
-        "--no-fund",
-        "--no-audit",
-        "--no-save",
-        "--prefix",
-        str(folder / "tools"),
-    ]
-    subprocess.run([*install, TYPESCRIPT], check=True)
+    install = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--no-save", "--prefix"]
+    subprocess.run([*install, str(folder / "tools"), TYPESCRIPT], check=True)
     head = RIGHT.partition("export async")[0]
     for name in ("app.mts", "app.cts"):
         (folder / name).write_text(RIGHT)
@@ -193,4 +173,4 @@ def compiled(folder: Path, *files: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -7,8 +7,6 @@ lines, and the catalog is published.
 from __future__ import annotations
 
 import re
-import sys
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ import duckdb
 import yaml
 
 from benchmarks.central.datasets import data_root
-from benchmarks.figures import Figures, exit_code
+from benchmarks.figures import Figures, main
 from dpsql.api import publish
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.draft import CatalogDraft, draft_from_source, leave_open
@@ -37,25 +35,27 @@ class Drafted(NamedTuple):
     foreign_keys: frozenset[tuple[str, str, str]]
 
 
-def measure(figures: Figures) -> None:
+def measure(figures: Figures, folder: Path) -> None:
     """Draft every star."""
-    with tempfile.TemporaryDirectory(prefix="dpsql-drafts-") as name:
-        folder = Path(name)
-        stars = {star: drafted(data_root() / star, folder / f"{star}.yaml") for star in FOREIGN_KEYS}
-        found = sum(len(stars[star].foreign_keys & known) for star, known in FOREIGN_KEYS.items())
-        wrong = sum(len(stars[star].foreign_keys - known) for star, known in FOREIGN_KEYS.items())
-        figures.table(f"draft-stars-valid, of {len(FOREIGN_KEYS)}", len(stars))
-        figures.at_least("draft-foreign-keys-found", found / sum(map(len, FOREIGN_KEYS.values())), 0.95)
-        figures.at_most("draft-foreign-keys-wrong", wrong, 0)
-        figures.table("draft-units-wrong-and-not-asked", sum(_unit_is_wrong(s, stars[s]) for s in stars))
-        unasked = sum(len(star.catalog.public_tables) for star in stars.values())
-        figures.at_most("draft-tables-public-that-nobody-named", unasked, 0)
-        for star, made in stars.items():
-            _publish(star, made, folder)
-        _copy(folder)
-        copied = drafted(folder / "northwind.duckdb", folder / "copied.yaml")
-        same = copied.catalog.tables == stars["northwind"].catalog.tables
-        figures.table("draft-of-a-duckdb-copy-alike", float(same))
+    stars = {star: drafted(data_root() / star, folder / f"{star}.yaml") for star in FOREIGN_KEYS}
+    found = sum(len(stars[star].foreign_keys & known) for star, known in FOREIGN_KEYS.items())
+    wrong = sum(len(stars[star].foreign_keys - known) for star, known in FOREIGN_KEYS.items())
+    figures.table(f"draft-stars-valid, of {len(FOREIGN_KEYS)}", len(stars))
+    figures.at_least("draft-foreign-keys-found", found / sum(map(len, FOREIGN_KEYS.values())), 0.95)
+    figures.at_most("draft-foreign-keys-wrong", wrong, 0)
+    # asked in vain is no fault
+    units = sum(
+        not s.draft.question and s.catalog.privacy.unit.name != UNITS[name] for name, s in stars.items()
+    )
+    figures.table("draft-units-wrong-and-not-asked", units)
+    unasked = sum(len(star.catalog.public_tables) for star in stars.values())
+    figures.at_most("draft-tables-public-that-nobody-named", unasked, 0)
+    for star, made in stars.items():
+        _publish(star, made, folder)
+    _copy(folder)
+    copied = drafted(folder / "northwind.duckdb", folder / "copied.yaml")
+    same = copied.catalog.tables == stars["northwind"].catalog.tables
+    figures.table("draft-of-a-duckdb-copy-alike", float(same))
 
 
 def drafted(source: Path, output: Path) -> Drafted:
@@ -67,11 +67,6 @@ def drafted(source: Path, output: Path) -> Drafted:
         for name, table in catalog.tables.items() for column, key in table.foreign_keys.items()
     )  # fmt: skip
     return Drafted(made, catalog, keys)
-
-
-def _unit_is_wrong(star: str, made: Drafted) -> bool:
-    """Whether the unit is neither right nor asked; asked in vain is no fault."""
-    return not made.draft.question and made.catalog.privacy.unit.name != UNITS[star]
 
 
 def _publish(star: str, made: Drafted, folder: Path) -> None:
@@ -93,4 +88,4 @@ def _copy(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(measure))
+    main(measure)

@@ -1,7 +1,5 @@
 """How long does a person take from an unseen folder of tables to a release, by `dpsql start`?
 
-    python -m benchmarks.firsthour.person
-
 A scripted person types one key a second and reads one printed line in two seconds; the machine's time is added. She
 knows whose rows these are, which tables are public, and what she may spend; she takes every rounder bound.
 """
@@ -12,13 +10,12 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pexpect
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.firsthour.unseen import QUESTIONS, STARS, UnseenStar
 
 A_KEY, A_LINE, MINUTES = 1.0, 2.0, 10
@@ -32,14 +29,11 @@ PROMPTS = [
 ]  # fmt: skip
 
 
-def main() -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory(prefix="dpsql-person-") as folder:
-        for star in STARS:
-            minutes = person(star, Path(folder) / star.name)
-            figures.at_most("person: minutes from a folder to a release", minutes, MINUTES, star.name)
-    return figures.finish()
+def measure(figures: Figures, folder: Path) -> None:
+    """Time her with every star."""
+    for star in STARS:
+        minutes = person(star, folder / star.name)
+        figures.at_most("person: minutes from a folder to a release", minutes, MINUTES, star.name)
 
 
 def person(star: UnseenStar, folder: Path) -> float:
@@ -71,4 +65,4 @@ def person(star: UnseenStar, folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -1,7 +1,5 @@
 """The README's lines for own data, typed as they stand in a bare environment.
 
-python -m benchmarks.firsthour.readme
-
 The source distribution is built from this checkout, the wheel from that, and pip is told that `dpsql` is this wheel;
 its dependencies come from where pip takes them. The own data are the bundled shop's files, the editor takes off the
 marks as somebody does who agrees with the draft. Times are of the clock and hold for this machine and its line; the
@@ -14,11 +12,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,24 +77,19 @@ def type_lines(folder: Path, wheel: Path) -> tuple[float, str]:
     return seconds, done.stdout
 
 
-def main() -> int:
+def measure(figures: Figures, folder: Path) -> None:
     """Build, type, measure."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-        (wheel,) = folder.glob("dpsql-*.whl")
-        write_star(folder / "data", make_star(20250101, CUSTOMERS, PRODUCTS))
-        seconds, printed = type_lines(folder, wheel)
-        print(printed[printed.index("category") :])
-        figures.table("readme, groups of the first answer that have a margin", printed.count(" ± "))
-        figures.at_most("readme, minutes from a bare environment to the first answer", seconds / 60, MINUTES)
-        figures.at_most(
-            "readme, MB of a bare install without bytecode", megabytes(folder / ".venv"), MEGABYTES
-        )
-    return figures.finish()
+    build = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = folder.glob("dpsql-*.whl")
+    write_star(folder / "data", make_star(20250101, CUSTOMERS, PRODUCTS))
+    seconds, printed = type_lines(folder, wheel)
+    print(printed[printed.index("category") :])
+    figures.table("readme, groups of the first answer that have a margin", printed.count(" ± "))
+    figures.at_most("readme, minutes from a bare environment to the first answer", seconds / 60, MINUTES)
+    size = megabytes(folder / ".venv")
+    figures.at_most("readme, MB of a bare install without bytecode", size, MEGABYTES)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

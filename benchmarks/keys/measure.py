@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import math
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines import keys as baselines
-from benchmarks.figures import Figures
+from benchmarks.columns import write_columns
+from benchmarks.figures import Figures, main
 from benchmarks.peers.environments import prepare, python_of
 from benchmarks.peers.protocol import rho
+from benchmarks.processes import cpu_of
 from dpsql.budget.curve import epsilon_of, mu2_of
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.central.central import publish_release
@@ -32,14 +31,12 @@ from dpsql.central.plan import KeyPlan, key_plans
 from dpsql.central.selection import Key, KeyScan, ListedKeys, choose_keys, listed_keys, open_selection
 from dpsql.engines.registry import Engine, open_engine
 from dpsql.noise import ExactNoise, os_entropy
+from tests.releases import headed
 
 IntArray = npt.NDArray[np.int64]
 PEOPLE, SPREAD = 100_000, 0.75
 """People of a star, and the standard deviation of the logarithm of their numbers of keys."""
 CATALOG = """
-dpsql: 1
-name: pages
-source: {kind: parquet, root: ., tables: {visits: visits.parquet, person: person.parquet}}
 privacy: {lineage: pages, BUDGET, unit: person.id, delta: 1e-6}
 tables:
   person: {role: dimension, key: id, private: true}
@@ -69,27 +66,30 @@ ONE, TWELVE = "cap: 1, epsilon: 1", "cap: 4, releases: 12"
 
 def write(folder: Path, person: IntArray, page: IntArray, **words: str) -> Catalog:
     """A star of visits and its catalog."""
-    with duckdb.connect() as db:
-        db.register("pairs", {"id": person, "page": page})
-        db.execute(f"COPY (SELECT id, page FROM pairs) TO '{folder}/visits.parquet' (FORMAT parquet)")
-        db.execute(f"COPY (SELECT DISTINCT id FROM pairs) TO '{folder}/person.parquet' (FORMAT parquet)")
-    text = CATALOG
-    for word, value in ({"MOST": "1", "PER": "16", "SHARE": "1/20", "BUDGET": ONE} | words).items():
+    write_columns(folder, "visits", {"id": person, "page": page})
+    write_columns(folder, "person", {"id": person}, "DISTINCT id")
+    text = headed(CATALOG, {"visits": "visits.parquet", "person": "person.parquet"})
+    places = {"ROOT": ".", "LEDGER": "ledger"}
+    given = {"MOST": "1", "PER": "16", "SHARE": "1/20", "BUDGET": ONE} | places | words
+    for word, value in given.items():
         text = text.replace(word, value)
     (folder / "pages.yaml").write_text(text)
     return load_catalog(folder / "pages.yaml")
 
 
 @contextmanager
-def opened(catalog: Catalog) -> Iterator[tuple[Engine, KeyScan]]:
-    """The raw side, and the scan that finds keys."""
-    engine = open_engine(catalog)
-    try:
-        selection = open_selection(catalog, engine, listed_keys(catalog))
-        prepare_tables(catalog, engine, selection.plan)
-        yield engine, KeyScan(catalog, engine, selection.plan, ExactNoise(os_entropy()), bytes(range(32)))
-    finally:
-        engine.close()
+def scanned(
+    person: IntArray, page: IntArray, **words: str
+) -> Iterator[tuple[Catalog, KeyPlan, Engine, KeyScan]]:
+    """A star, the plan of its keys, its raw side, and the scan that finds keys."""
+    with tempfile.TemporaryDirectory() as folder:
+        catalog = write(Path(folder), person, page, **words)
+        (plan,) = key_plans(catalog)
+        with closing(open_engine(catalog)) as engine:
+            selection = open_selection(catalog, engine, listed_keys(catalog))
+            prepare_tables(catalog, engine, selection.plan)
+            scan = KeyScan(catalog, engine, selection.plan, ExactNoise(os_entropy()), bytes(range(32)))
+            yield catalog, plan, engine, scan
 
 
 def found(scan: KeyScan, plan: KeyPlan, listed: Sequence[Key] = ()) -> tuple[Key, ...]:
@@ -113,17 +113,14 @@ def shown(figures: Figures) -> None:
         ours, plain = [], []
         for seed in (1, 2, 3):
             person, page = zipf(seed, 10**5, mean)
-            with tempfile.TemporaryDirectory() as folder:
-                catalog = write(Path(folder), person, page, **words)
-                (plan,) = key_plans(catalog)
-                with opened(catalog) as (_, scan):
-                    ours.append(len(found(scan, plan)))
-            spent = [
+            with scanned(person, page, **words) as (_, plan, _, scan):
+                ours.append(len(found(scan, plan)))
+            charge, delta = (
                 sum((getattr(step, what) for step in plan.rounds), Fraction(0))
                 for what in ("charge", "delta")
-            ]
+            )
             plain.append(
-                max(baselines.plain(person, page, (spent[0], spent[1]), cap, seed) for cap in (1, 16, 50))
+                max(baselines.plain(person, page, (charge, delta), cap, seed) for cap in (1, 16, 50))
             )
         print(f"{name}: {ours} keys shown, {plain} by a Gaussian threshold, {expected} expected")
         figures.within("keys-shown-over-expected", sum(ours) / 3 / expected, 0.97, 1.03, name)
@@ -175,7 +172,7 @@ def peers(figures: Figures, ours: int, person: IntArray, page: IntArray, plan: K
 
 
 def intervals(figures: Figures) -> None:
-    """Coverage of shown keys' intervals, of all and of those that are shown half of the time; parts add up."""
+    """Coverage of shown keys' intervals, of all and of those that are shown half of the time."""
     import dpsql
 
     sizes = np.tile(np.arange(35, 135), 60)  # 6,000 keys of 35 to 134 people, one key each
@@ -186,7 +183,6 @@ def intervals(figures: Figures) -> None:
         publish_release(catalog, target, noise=ExactNoise(os_entropy()), key=bytes(range(32)))
         sql = "SELECT page, COUNT(*), DP_INTERVAL_LOW(COUNT(*)), DP_INTERVAL_HIGH(COUNT(*)) FROM visits GROUP BY page"
         rows = dpsql.query(sql, release=target).rows
-        total = dpsql.query("SELECT COUNT(*) FROM visits", release=target).scalar()
     keyed = [row for row in rows if row[0] is not None]
     covered = np.array([row[2] <= sizes[int(row[0])] <= row[3] for row in keyed])
     near = np.array([sizes[int(row[0])] < 60 for row in keyed])
@@ -194,7 +190,6 @@ def intervals(figures: Figures) -> None:
         print(f"intervals{name}: {covered[some].sum()} of {some.sum()} hold")
         share = float(covered[some].mean())
         figures.within("keys-intervals-cover", share, 0.93, 0.97, name.strip("-") or "all")
-    figures.table("keys-parts-off-the-whole", abs(sum(row[1] for row in rows) - total))
 
 
 def refreshes(figures: Figures) -> None:
@@ -203,17 +198,13 @@ def refreshes(figures: Figures) -> None:
     lost, sizes = 0, []
     for month in range(12):
         person, page = zipf(100 + month, 10**5, 6)
-        with tempfile.TemporaryDirectory() as folder:
-            catalog = write(Path(folder), person, page, BUDGET=TWELVE)
-            (plan,) = key_plans(catalog)
-            with opened(catalog) as (_, scan):
-                keys = found(scan, plan, listed)
+        with scanned(person, page, BUDGET=TWELVE) as (_, plan, _, scan):
+            keys = found(scan, plan, listed)
         lost += len({*listed} - {*keys})
         listed = keys
         sizes.append(len(keys))
     print(f"refreshes: {sizes}")
     figures.at_most("keys-lost-by-refreshes", lost, 0)
-    figures.table("keys-after-twelve-refreshes-over-the-first", sizes[-1] / sizes[0])
 
 
 def cpu(figures: Figures) -> None:
@@ -221,32 +212,22 @@ def cpu(figures: Figures) -> None:
     rng = np.random.default_rng(2)
     person = rng.integers(0, PEOPLE, 2_000_000)
     page = np.minimum(rng.zipf(1.2, 2_000_000), 100_000)
-    with tempfile.TemporaryDirectory() as folder:
-        catalog = write(Path(folder), person, page)
-        (plan,) = key_plans(catalog)
-        with opened(catalog) as (engine, scan):
-            plain = (
-                f"SELECT page AS k, count(*) AS h FROM {engine.rows(catalog, 'visits')} AS v GROUP BY page"
-            )
-            ratios = []
-            for _ in range(3):
-                started = time.process_time()
-                sum(len(batch) for batch in engine.relations("plain").batches(plain))
-                middle = time.process_time()
-                found(scan, plan._replace(rounds=plan.rounds[1:]))
-                ratios.append((time.process_time() - middle) / (middle - started))
+    with scanned(person, page) as (catalog, plan, engine, scan):
+        plain = f"SELECT page AS k, count(*) AS h FROM {engine.rows(catalog, 'visits')} AS v GROUP BY page"
+        ratios = []
+        for _ in range(3):
+            floor = cpu_of(lambda: sum(len(batch) for batch in engine.relations("plain").batches(plain)))
+            step = cpu_of(lambda: found(scan, plan._replace(rounds=plan.rounds[1:])))
+            ratios.append(step / floor)
     figures.at_most("keys-step-cpu-over-plain-group-by", min(ratios), 12.2)  # of weights and their noise
 
 
-def main() -> int:
-    """Print every figure."""
-    figures = Figures()
+def measure(figures: Figures) -> None:
     shown(figures)
     intervals(figures)
     cpu(figures)
     refreshes(figures)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

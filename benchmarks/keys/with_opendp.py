@@ -14,7 +14,6 @@ import numpy as np
 
 
 def main(file: str, rho: float, delta: float, cap: int) -> int:
-    """Keys shown."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

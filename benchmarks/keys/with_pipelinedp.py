@@ -13,7 +13,6 @@ import numpy as np
 
 
 def main(file: str, epsilon: float, delta: float, cap: int) -> int:
-    """Keys shown."""
     import pipeline_dp as dp
     from pipeline_dp.partition_selection import create_partition_selection_strategy
 

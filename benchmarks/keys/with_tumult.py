@@ -13,7 +13,6 @@ import tempfile
 
 
 def main(file: str, epsilon: float, delta: float, cap: int) -> int:
-    """Keys shown."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.chdir(tempfile.mkdtemp())  # Spark leaves a warehouse where it runs
     import numpy as np

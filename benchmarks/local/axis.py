@@ -2,32 +2,33 @@
 
 A squared error over ranges is one draw of few coarse directions: over 6 runs a row's ratio is off by a third, and the
 worst of 24 ratios by far more. Rows therefore print their standard errors, and Adult's take more runs.
+
+Bars of non-negative answers are judged on large ranges: 5% of the people or more, without the whole, of 64 leaves and a
+hundred thousand people. The parts k of the unbiased noise were chosen on the twelve DPBench sets; held back are Adult's
+ages and days of FoodMart's sales (where `DPSQL_DATA` has them) and four generated shapes.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.central.datasets import DPBENCH, counted, data_root, dpbench, stars
 from benchmarks.figures import Figures
-from benchmarks.local.simulated import histogram_of_boxes, one_row_each, simulate_tallies
+from benchmarks.local.simulated import OneAxis, histogram_of_boxes, range_masks
 from benchmarks.local.simulated import tally as tally_of
-from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
 from dpsql.local import ahead
-from dpsql.local.estimate import axis_table
 from dpsql.local.mechanisms.blue import ViewReports, cell_design, range_workload, simplex_fit, system
 from dpsql.local.mechanisms.priors import stack
 from dpsql.local.mechanisms.truncation import level_edges
 from dpsql.local.oracles import SquareWaveAggregator, choose_oracle, wave_matrix, wave_reach
 from dpsql.local.oracles.oracle import estimate
-from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.smooth import Positive, outside, positive_shares
+from dpsql.local.smooth import outside
 
 EPSILONS = ("0.5", "1", "2", "4")
 BRANCHING = 4
@@ -82,14 +83,12 @@ def wave_group(
 def ours(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
     """A quarter of the people send Square Wave, the others tree levels; stacked over four folds."""
     own, part = largest_weight(Fraction(epsilon)), people // 4
-    folds = [
-        [
-            *tree_groups(shares, part * 3 // 4, own, rng),
-            wave_group(shares, part // 4, own, float(epsilon), rng),
-        ]
-        for _ in range(4)
-    ]
-    return stack(folds, shares.size).shares
+
+    def fold() -> list[ViewReports]:
+        trees = tree_groups(shares, part * 3 // 4, own, rng)
+        return [*trees, wave_group(shares, part // 4, own, float(epsilon), rng)]
+
+    return stack([fold() for _ in range(4)], shares.size).shares
 
 
 def nonnegative_hierarchy(
@@ -105,18 +104,34 @@ def nonnegative_hierarchy(
 
 def adaptive(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
     """AHEAD with inverse-variance weights."""
-    own, sizes = largest_weight(Fraction(epsilon)), [shares.size]
-    count, theta, boxes = (
-        ahead.round_count(sizes),
-        ahead.threshold(people, own, sizes),
-        ahead.first_boxes(sizes),
-    )
-    rounds = []
-    for _ in range(count):
-        histogram = rng.multinomial(people // count, shares)
-        oracle = ahead.box_oracle(boxes, own)
+    sizes = [shares.size]
+    count = ahead.round_count(sizes)
+    histograms = (rng.multinomial(people // count, shares) for _ in range(count))
+    return adaptive_rounds(histograms, people, sizes, epsilon, rng)
+
+
+def adaptive_rounds(
+    histograms: Iterable[np.ndarray],
+    people: int,
+    sizes: Sequence[int],
+    epsilon: str,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """AHEAD's shares of all leaves, each round's people asked for themselves.
+
+    Args:
+        histograms: people of each round by leaf.
+        people: of all rounds.
+        sizes: leaves of each axis.
+        epsilon: of a report.
+        rng: draws reports.
+    """
+    own, rounds, boxes = largest_weight(Fraction(epsilon)), [], ahead.first_boxes(sizes)
+    theta = ahead.threshold(people, own, sizes)
+    for histogram in histograms:
+        oracle, asked = ahead.box_oracle(boxes, own), int(histogram.sum())
         tally = tally_of(oracle, histogram_of_boxes(boxes, histogram), rng).astype(float)
-        rounds.append(ahead.close_round(boxes, estimate(oracle, tally, people // count), people // count))
+        rounds.append(ahead.close_round(boxes, estimate(oracle, tally, asked), asked))
         boxes = ahead.next_boxes(rounds[-1], theta)
     return ahead.spread_evenly(rounds[-1].boxes, ahead.finest_shares(rounds), sizes)
 
@@ -178,58 +193,70 @@ def synthetic(figures: Figures, runs: int) -> None:
 
 
 def adult(figures: Figures, runs: int) -> None:
-    """Columns of Adult at four epsilons; needs DPSQL_DATA."""
-    import duckdb
-
-    root = Path(os.environ.get("DPSQL_DATA", "")) / "adult" / "adult_train.parquet"
-    if not root.is_file():
-        print("DPSQL_DATA names no Adult table; its figures are left out")
-        return
+    """Columns of Adult at four epsilons."""
     ratios: list[tuple[float, float]] = []
     for column, (low, high, width) in ADULT.items():
-        values = duckdb.execute(f"SELECT {column} AS v FROM read_parquet('{root}')").fetchnumpy()["v"]
-        leaves = math.ceil((high - low + 1) / width)
-        shares = np.bincount((np.clip(values, low, high) - low) // width, minlength=leaves) / len(values)
+        leaf = f"(greatest({low}, least({high}, {column})) - {low}) // {width}"
+        size = math.ceil((high - low + 1) / width)
+        counts = counted(f"'{data_root()}/adult/adult_train.parquet'", (size,), leaf)
         for epsilon in EPSILONS:
-            ratios.append(_row(column, shares, len(values), epsilon, runs, len(ratios)))
+            people = int(counts.sum())
+            ratios.append(_row(column, counts / people, people, epsilon, runs, len(ratios)))
     _report(figures, "one axis, Adult", ratios, 0.8)
-
-
-def range_masks(leaves: int) -> np.ndarray:
-    """Every half-open range, shape (ranges, leaves)."""
-    low, high = np.triu_indices(leaves + 1, 1)
-    at = np.arange(leaves)
-    return ((at >= low[:, None]) & (at < high[:, None])).astype(float)
-
-
-def outside_bars(exact: np.ndarray, positive: Positive) -> float:
-    """Share of ranges outside the 95% intervals of non-negative answers."""
-    assert positive.errors is not None
-    masks = range_masks(exact.size)
-    wide = 1.96 * np.sqrt(np.maximum(positive.errors.covariance(masks), 0.0))
-    return float(np.mean(np.abs(masks @ (positive.shares - exact)) > wide + 1e-12))
 
 
 def spiky_coverage(figures: Figures, runs: int) -> None:
     """Ranges of a spiky axis inside the 95% intervals of both answers, each with error bars of its own."""
-    leaves, people = 100, 32_000
+    leaves, people, masks = 100, 32_000, range_masks(100)
     for epsilon in ("1", "3"):
-        held: dict[str, list[float]] = {"default": [], "non-negative": []}
+        default, positive = [], []
         for run in range(runs):
-            rng = np.random.default_rng((run, int(epsilon)))
-            said = rng.choice(leaves, size=people, p=rounded(leaves))
-            axis = PlannedAxis("a", leaves, leaves)
-            plan = read_plan(
-                build_plan(CollectionDesign("spiky", Fraction(epsilon), people, (axis,), rows_floor=1))
+            found = OneAxis.collect(
+                rounded(leaves), people, epsilon, np.random.default_rng((run, int(epsilon)))
             )
-            collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
-            exact = np.bincount(said, minlength=leaves) / people
-            unbiased = axis_table(collection, 0).counts
-            positive = positive_shares(collection, (0,), {0: axis_table(collection, 0)})
-            held["default"].append(1 - outside(exact, unbiased))
-            if positive is not None and positive.errors is not None:
-                held["non-negative"].append(1 - outside_bars(exact, positive))
+            default.append(1 - outside(found.exact, found.unbiased.counts))
+            if found.positive is not None and found.positive.errors is not None:
+                positive.append(float(np.mean(found.hits(masks))))
         label = f"95% intervals of ranges, spiky axis, epsilon {epsilon}"
-        figures.within("one axis, coverage", float(np.mean(held["default"])), 0.93, 0.97, label)
-        share = float(np.mean(held["non-negative"]))
-        figures.table(f"one axis, coverage of non-negative answers, {label}", share)
+        figures.within("one axis, coverage", float(np.mean(default)), 0.93, 0.97, label)
+        figures.table(f"one axis, coverage of non-negative answers, {label}", float(np.mean(positive)))
+
+
+LEAVES, PEOPLE = 64, 100_000
+
+
+def held_back() -> Iterator[tuple[str, np.ndarray]]:
+    """Histograms that the parts were not chosen on."""
+    for name, shares in shapes(256).items():
+        yield f"generated {name}", shares.reshape(LEAVES, -1).sum(axis=1)
+    if os.environ.get("DPSQL_DATA"):
+        for name, counts in stars():
+            yield name, np.add.reduceat(counts, np.arange(LEAVES) * counts.size // LEAVES)
+
+
+def held(shares: np.ndarray, epsilon: str, seed: int) -> tuple[float, float]:
+    """Part of large ranges, and of small ones, inside 95% intervals in one collection."""
+    found = OneAxis.collect("bars", shares / shares.sum(), PEOPLE, epsilon, np.random.default_rng(seed))
+    masks = range_masks(LEAVES)
+    masks = masks[masks.sum(axis=1) < LEAVES]
+    inside, large = found.hits(masks), masks @ found.exact >= 0.05
+    return float(inside[large].mean()), float(inside[~large].mean()) if (~large).any() else 1.0
+
+
+def large_ranges(figures: Figures, runs: int) -> None:
+    """Coverage of large ranges at epsilon 1, set by set; the recipe's means were 95.9% and, held back, 95.5%."""
+    tuned: list[tuple[str, np.ndarray]] = []
+    if os.environ.get("DPSQL_DATA"):
+        tuned = [(name, dpbench(name).reshape(LEAVES, -1).sum(axis=1).astype(float)) for name in DPBENCH]
+    for title, sets, bound in (("DPBench", tuned, 0.939), ("held back", list(held_back()), 0.935)):
+        covered = []
+        for number, (name, shares) in enumerate(sets):
+            found = np.array([held(shares, "1", 1000 * number + run) for run in range(runs)])
+            covered.append(found.mean(axis=0))
+            print(f"  {title}, {name}: large {covered[-1][0]:.3f}, small {covered[-1][1]:.3f}", flush=True)
+        if sets:
+            for what, share, least in zip(
+                ("large", "small"), np.mean(covered, axis=0), (bound, 0.94), strict=True
+            ):
+                name = f"{what} ranges, {title}"
+                figures.at_least("unseen histograms, coverage", float(share), least, name)

@@ -1,7 +1,5 @@
 """Figures of collecting at scale: processor time and memory for ten million reports, and texts read alike.
 
-    python -m benchmarks.local.collect [--reports 10000000] [--formats parquet csv jsonl]
-
 Reports answer the plan of a star of five axes (21 views, most of them unary encoding), each with a one-time token of
 32 digits; one token of 200 comes again in another file. Every count runs in a process of its own, whose peak memory is
 told. The floor is one GROUP BY over the same Parquet files that keeps one report a token, by DuckDB with as many
@@ -10,23 +8,20 @@ threads and as much memory as the collector has; the best of three of each, take
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import resource
-import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.local import star
 from benchmarks.local.simulated import one_row_each
 from benchmarks.local.wild import read_alike
+from benchmarks.processes import alone, cpu_of, peak_mib
 from dpsql.client import read_plan
 from dpsql.local.collector import add_spool, close_collection
 from dpsql.local.files import MEMORY, MOST_THREADS, open_state, spool_files
@@ -37,10 +32,9 @@ FILE = 1_000_000
 AGAIN = 200
 RUNS = 3
 WILD, SEED = 10_000, 20261122
-FORMATS = ("parquet", "csv", "jsonl")
 
 
-def write_reports(folder: Path, reports: int, formats: list[str]) -> Path:
+def write_reports(folder: Path, reports: int, formats: Sequence[str]) -> Path:
     """Write the plan and spools, a folder a format; returns the plan's path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -83,95 +77,70 @@ def _write_text(parquet: Path, text: Path, oracles: list[str]) -> None:
     duckdb.execute(f"COPY ({rows} FROM read_parquet('{parquet}')) TO '{text}' ({options})")
 
 
-def collect_once(plan: Path, folder: Path) -> dict[str, float]:
-    """Count a folder of spools; what a process of its own prints."""
-    checked, start = read_plan(plan.read_bytes()), time.process_time()
+def collect_once(plan: Path, folder: Path) -> int:
+    """Count a folder of spools; the reports that are accepted."""
+    checked = read_plan(plan.read_bytes())
     state = open_state(checked)
     for spool in spool_files([folder]):
         add_spool(state, checked, spool, b"k" * 32)
-    manifest = close_collection(state, checked)[1]
-    return {"seconds": time.process_time() - start, "accepted": manifest.accepted, "peak": peak()}
+    return close_collection(state, checked)[1].accepted
 
 
-def group_by_once(folder: Path) -> dict[str, float]:
-    """One report a token, by one statement."""
+def group_by_once(folder: Path) -> int:
+    """One report a token, by one statement; how many there are."""
     connection = duckdb.connect()
     connection.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     connection.execute("SET preserve_insertion_order = false")
     connection.execute(f"SET temp_directory = '{folder.parent / 'spill'}'")
-    start = time.process_time()
     grouped = f"SELECT token, min(report) AS report FROM read_parquet('{folder}/*.parquet') GROUP BY token"
-    people = connection.execute(f"SELECT count(*), max(report) FROM ({grouped})").fetchall()[0][0]
-    return {"seconds": time.process_time() - start, "accepted": people, "peak": peak()}
+    return int(connection.execute(f"SELECT count(*), max(report) FROM ({grouped})").fetchall()[0][0])
 
 
-def peak() -> float:
-    """Most memory that this process held, in MiB.
-
-    By /proc where there is one: `ru_maxrss` of a child begins with what its parent held.
-    """
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) / 1024
+STEPS = {"collect": collect_once, "group": group_by_once}
 
 
-def child(*words: object) -> dict[str, float]:
-    """Run this module in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.local.collect", *map(str, words)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+def step(name: str, *places: str) -> dict[str, float]:
+    """One of the two in this process: its CPU seconds, what it counts, and its peak memory."""
+    counts = list[int]()
+    seconds = cpu_of(lambda: counts.append(STEPS[name](*map(Path, places))))
+    return {"seconds": seconds, "accepted": counts[0], "peak": peak_mib()}
 
 
-def figures_of(figures: Figures, reports: int, formats: list[str]) -> None:
-    """All figures of this module."""
+def measure(
+    figures: Figures,
+    folder: Path,
+    *,
+    reports: int = 10_000_000,
+    formats: Sequence[str] = ("parquet", "csv", "jsonl"),
+) -> None:
+    """Count so many reports from files of each format."""
     figures.at_least(f"wild texts of {WILD} that both clients read alike", read_alike(WILD, SEED), WILD)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        plan = write_reports(folder, reports, formats)
-        counts, floors = [], []
-        for _ in range(RUNS):
-            floors.append(child("group", folder / "parquet"))
-            counts.append(child("collect", plan, folder / "parquet"))
-        ours, floor = (min(each["seconds"] for each in runs) for runs in (counts, floors))
-        told = f"{reports} reports with tokens"
-        print(f"{told}: {ours:.2f} processor seconds, one GROUP BY {floor:.2f}", flush=True)
-        figures.at_most(f"{told} from Parquet, processor time by one GROUP BY", ours / floor, 3)
-        figures.table(f"{told}, peak MiB, Parquet", max(run["peak"] for run in counts))
-        people = floors[0]["accepted"]
-        figures.at_least("reports accepted, of one a token", counts[0]["accepted"] / people, 1, "Parquet")
-        for name in formats:
-            if name != "parquet":
-                found = child("collect", plan, folder / name)
-                print(f"{name}: {found['seconds']:.2f} processor seconds", flush=True)
-                figures.at_most(f"{told}, peak MiB", found["peak"], 2048, name)
-                figures.at_least("reports accepted, of one a token", found["accepted"] / people, 1, name)
 
+    def child(*words: object) -> dict[str, float]:
+        found: dict[str, float] = alone("benchmarks.local.collect", *words)
+        return found
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    if sys.argv[1:2] == ["collect"]:
-        print(json.dumps(collect_once(Path(sys.argv[2]), Path(sys.argv[3]))))
-        return 0
-    if sys.argv[1:2] == ["group"]:
-        print(json.dumps(group_by_once(Path(sys.argv[2]))))
-        return 0
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reports", type=int, default=10_000_000)
-    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
-    given = parser.parse_args()
-    figures = Figures()
-    figures_of(figures, given.reports, given.formats)
-    return figures.finish()
+    plan = write_reports(folder, reports, formats)
+    counts, floors = [], []
+    for _ in range(RUNS):
+        floors.append(child("group", folder / "parquet"))
+        counts.append(child("collect", plan, folder / "parquet"))
+    ours, floor = (min(each["seconds"] for each in runs) for runs in (counts, floors))
+    told, people = f"{reports} reports with tokens", floors[0]["accepted"]
+    print(f"{told}: {ours:.2f} processor seconds, one GROUP BY {floor:.2f}", flush=True)
+    figures.at_most(f"{told} from Parquet, processor time by one GROUP BY", ours / floor, 3)
+    figures.table(f"{told}, peak MiB, Parquet", max(run["peak"] for run in counts))
+    figures.at_least("reports accepted, of one a token", counts[0]["accepted"] / people, 1, "Parquet")
+    for name in (name for name in formats if name != "parquet"):
+        found = child("collect", plan, folder / name)
+        print(f"{name}: {found['seconds']:.2f} processor seconds", flush=True)
+        figures.at_most(f"{told}, peak MiB", found["peak"], 2048, name)
+        figures.at_least("reports accepted, of one a token", found["accepted"] / people, 1, name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] and sys.argv[1] in STEPS:
+        print(json.dumps(step(*sys.argv[1:])))
+    else:
+        main(measure)

@@ -1,59 +1,36 @@
 """One axis of unseen columns: what a release answers by default, beside AHEAD and hierarchy + NNLS, and its intervals.
 
-    python -m benchmarks.local.columns [open | held | seen]
-
 The six columns were committed before any was measured; the two of `HELD` were measured when nothing was to be changed.
-What the default is made of was chosen on `SEEN`, DPBench's sets and Adult. A column is cut to 64 leaves of equal width,
-50,000 people are drawn from it, and every method is judged by the column's own shares.
+What the default is made of was chosen on the other six of `LINES`, DPBench's sets and Adult. A column is cut to 64
+leaves of equal width, 50,000 people are drawn from it, and every method is judged by the column's own shares.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.central.unseen_lines import LINES, counted
-from benchmarks.figures import Figures
-from benchmarks.local.axis import adaptive, nonnegative_hierarchy, range_masks
-from benchmarks.local.simulated import one_row_each, simulate_tallies
-from dpsql.client import read_plan
-from dpsql.local.estimate import axis_table
+from benchmarks.central.datasets import counted
+from benchmarks.central.unseen_lines import LINES
+from benchmarks.figures import Figures, main
+from benchmarks.local.axis import adaptive, nonnegative_hierarchy
+from benchmarks.local.simulated import OneAxis, covered, range_masks, spread
 from dpsql.local.mechanisms.blue import range_workload
-from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
-from dpsql.local.smooth import positive_shares
 
 LEAVES, PEOPLE, EPSILONS = 64, 50_000, ("0.5", "1", "2", "4")
 RUNS, RIVAL_RUNS = 6, 4
 JUDGED = ("flights: distance", "players: weight", "salaries: ten thousands", "diamonds: price")
 HELD = ("flights: scheduled minute", "weather: pressure")
-SEEN = (
-    "flights: arrival delay",
-    "flights: departure delay",
-    "weather: gusts",
-    "players: birth year",
-    "pitching: outs",
-    "diamonds: carat",
-)
 
 
 def column(name: str) -> np.ndarray:
     """Shares of the leaves of a column, the last of which holds all that is left by a width that divides evenly."""
-    counts = counted(LINES[name])
+    line = LINES[name]
+    counts = counted(line.table(), (line.leaves,), line.leaf)
     width = -(-counts.size // LEAVES)
     shares = np.add.reduceat(counts, np.arange(0, counts.size, width))
     return np.asarray(shares / shares.sum())
-
-
-class Setting(NamedTuple):
-    """One column at one epsilon: the default's error over each rival's, and its intervals of large ranges."""
-
-    by_adaptive: float
-    by_hierarchy: float
-    covered: float
 
 
 def default(shares: np.ndarray, epsilon: str, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -61,32 +38,22 @@ def default(shares: np.ndarray, epsilon: str, rng: np.random.Generator) -> tuple
 
     Large ranges have 5% of the people or more; the whole is left out.
     """
-    leaves = shares.size
-    said = rng.choice(leaves, size=PEOPLE, p=shares)
-    design = CollectionDesign(
-        "columns", Fraction(epsilon), PEOPLE, (PlannedAxis("a", leaves, leaves),), rows_floor=1
-    )
-    plan = read_plan(build_plan(design))
-    collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
-    unbiased = axis_table(collection, 0)
-    positive = positive_shares(collection, (0,), {0: unbiased})
-    assert positive is not None
-    assert positive.errors is not None
-    masks = range_masks(leaves)
-    exact = masks @ np.bincount(said, minlength=leaves) / PEOPLE
-    large = (exact >= 0.05) & (masks.sum(axis=1) < leaves)
-    masks, exact = masks[large], exact[large]
-    if positive.preferred:
-        answer, variance = positive.shares, positive.errors.covariance(masks)
-    else:
-        answer = unbiased.counts.shares
-        variance = np.sum((masks @ unbiased.counts.covariance) * masks, axis=1)
-    inside = np.abs(masks @ answer - exact) <= 1.96 * np.sqrt(np.maximum(variance, 0.0)) + 1e-12
-    return answer, float(inside.mean())
+    found = OneAxis.collect("columns", shares, PEOPLE, epsilon, rng)
+    masks = range_masks(shares.size)
+    masks = masks[(masks @ found.exact >= 0.05) & (masks.sum(axis=1) < shares.size)]
+    assert found.positive is not None
+    if found.positive.preferred:
+        return found.positive.shares, float(found.hits(masks).mean())
+    counts = found.unbiased.counts
+    inside = covered(masks, counts.shares - found.exact, spread(masks, counts.covariance))
+    return counts.shares, float(inside.mean())
 
 
-def measured(name: str, epsilon: str) -> Setting:
-    """Mean squared errors over all ranges; rivals are cheap and run `RIVAL_RUNS` times as often."""
+def measured(name: str, epsilon: str) -> tuple[float, float, float]:
+    """One column at one epsilon: the default's mean squared error over all ranges over each rival's, and its coverage.
+
+    Rivals are cheap and run `RIVAL_RUNS` times as often.
+    """
     shares = column(name)
     workload = range_workload(shares.size)
     runs = [default(shares, epsilon, np.random.default_rng((*name.encode(), run))) for run in range(RUNS)]
@@ -96,13 +63,14 @@ def measured(name: str, epsilon: str) -> Setting:
         seeds = [(*name.encode(), run, 1) for run in range(RUNS * RIVAL_RUNS)]
         off = [rival(shares, PEOPLE, epsilon, np.random.default_rng(seed)) - shares for seed in seeds]
         means.append(np.mean([o @ workload @ o for o in off]))
-    found = Setting(*(float(error / mean) for mean in means), float(np.mean([inside for _, inside in runs])))
+    by_adaptive, by_hierarchy = (float(error / mean) for mean in means)
+    inside = float(np.mean([inside for _, inside in runs]))
     print(
-        f"  {name}, epsilon {epsilon}: {found.by_adaptive:.2f} of AHEAD, {found.by_hierarchy:.2f} of "
-        f"hierarchy + NNLS, large ranges {found.covered:.3f}",
+        f"  {name}, epsilon {epsilon}: {by_adaptive:.2f} of AHEAD, {by_hierarchy:.2f} of "
+        f"hierarchy + NNLS, large ranges {inside:.3f}",
         flush=True,
     )
-    return found
+    return by_adaptive, by_hierarchy, inside
 
 
 def report(figures: Figures, names: Sequence[str], title: str) -> None:
@@ -115,19 +83,10 @@ def report(figures: Figures, names: Sequence[str], title: str) -> None:
     figures.within(f"{title}, large ranges in 95% intervals", float(settings[:, 2].mean()), 0.93, 0.97)
 
 
-GROUPS = {"open": JUDGED, "held": HELD, "seen": SEEN}
-
-
-def main() -> int:
-    """Print the figures of all six columns, or of a group."""
-    figures, words = Figures(), sys.argv[1:]
-    report(
-        figures,
-        GROUPS[words[0]] if words else (*JUDGED, *HELD),
-        f"one axis, {words[0] if words else 'unseen'} columns",
-    )
-    return figures.finish()
+def measure(figures: Figures) -> None:
+    """Measure all six columns."""
+    report(figures, (*JUDGED, *HELD), "one axis, unseen columns")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

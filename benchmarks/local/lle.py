@@ -25,14 +25,12 @@ import numpy as np
 import dpsql
 from benchmarks.baselines.local_boxes import by_pairs
 from benchmarks.figures import Figures
-from benchmarks.local.planes import Case, boxes_of, collect, people_of, ranges_of, truth
+from benchmarks.local.planes import Case, box_table, boxes_of, collect, people_of, ranges_of, truth
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.catalog import load_catalog
 from dpsql.client import read_plan
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import release_content
-from dpsql.local.estimate import table
-from dpsql.local.parts import Estimates, interactions
 from dpsql.local.plan import build_plan
 from dpsql.local.run import one_blas_thread
 from dpsql.local.survey import design_of, public_axis_maker, survey_of
@@ -127,7 +125,7 @@ def binned(leaves: np.ndarray, epsilon: str, boxes: np.ndarray, rng: np.random.G
     size, every = LEAVES // BIN, tuple(range(leaves.shape[1]))
     _, collection, known = collect(leaves // BIN, size, epsilon, rng)
     with one_blas_thread():
-        cells = table(every, known, interactions(Estimates(collection, known), [every])).values
+        cells, _ = box_table(collection, known, every)
     shares = []
     for box in boxes:
         part = cells

@@ -1,52 +1,36 @@
-"""Figures of local releases: one axis, rows and a bit, rounds, boxes over several axes.
-
-    python -m benchmarks.local.measure [--quick]
-
-Every line `figure <name>: <value> (<bound>) ok|short` is one promise; the exit code is 1 if any is short.
-"""
+"""Figures of local releases: one axis, rows and a bit, rounds, boxes over several axes."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-
-from benchmarks.figures import Figures
-from benchmarks.local import axis as local_axis
-from benchmarks.local import bars as local_bars
-from benchmarks.local import lle as local_lle
-from benchmarks.local import planes as local_planes
-from benchmarks.local import rounds as local_rounds
-from benchmarks.local import rows as local_rows
-
-PARTS = ("axis", "rows", "bars", "rounds", "boxes", "lle")
+from benchmarks.figures import Figures, main, sections
+from benchmarks.local import axis, lle, planes, rounds, rows
 
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer runs and people")
-    parser.add_argument("--only", choices=PARTS, default=None)
-    given = parser.parse_args()
-    figures = Figures()
-    wanted = [given.only] if given.only else list(PARTS)
-    if "axis" in wanted:
-        local_axis.adaptive_alone(figures)
-        local_axis.synthetic(figures, runs=1 if given.quick else 6)
-        local_axis.adult(figures, runs=1 if given.quick else 24)
-        local_axis.spiky_coverage(figures, runs=4 if given.quick else 40)
-    if "rows" in wanted:
-        local_rows.ranges(figures, runs=8 if given.quick else 60)
-    if "bars" in wanted:
-        local_bars.large_ranges(figures, runs=1 if given.quick else 8)
-    if "rounds" in wanted:
-        local_rounds.published(figures, runs=1 if given.quick else 6)
-    if "boxes" in wanted:
-        local_planes.five_axes(figures, runs=1 if given.quick else 6)
-    if "lle" in wanted:
-        local_lle.coverage(figures, runs=1 if given.quick else 20)
-        local_lle.against_script(figures, runs=1 if given.quick else 2)
-    return figures.finish()
+def one_axis(figures: Figures, quick: bool) -> None:
+    """The stack against its rivals."""
+    axis.adaptive_alone(figures)
+    axis.synthetic(figures, runs=1 if quick else 6)
+    axis.adult(figures, runs=1 if quick else 24)
+    axis.spiky_coverage(figures, runs=4 if quick else 40)
+
+
+def by_name(figures: Figures, quick: bool) -> None:
+    """LLE."""
+    lle.coverage(figures, runs=1 if quick else 20)
+    lle.against_script(figures, runs=1 if quick else 2)
+
+
+def measure(figures: Figures, *, only: str = "", quick: bool = False) -> None:
+    """Measure one part, or all; `quick` with fewer runs and people."""
+    sections([only] if only else (), {
+        "axis": lambda: one_axis(figures, quick),
+        "rows": lambda: rows.ranges(figures, runs=8 if quick else 60),
+        "bars": lambda: axis.large_ranges(figures, runs=1 if quick else 8),
+        "rounds": lambda: rounds.published(figures, runs=1 if quick else 6),
+        "boxes": lambda: planes.five_axes(figures, runs=1 if quick else 6),
+        "lle": lambda: by_name(figures, quick),
+    })  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -36,7 +36,6 @@ class Case(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The column's head."""
         kind = f"{self.shape} {self.correlation:g}" if self.correlation else self.shape
         return f"{kind}, {self.epsilon}"
 
@@ -92,25 +91,37 @@ def collect(
     return plan, collection, {a: axis_table(collection, a) for a in range(axes)}
 
 
+def box_table(
+    collection: CountedCollection, known: dict[int, AxisTable], axes: tuple[int, ...]
+) -> tuple[np.ndarray, ProductReading]:
+    """Default answers of all leaves of some axes together, and what tells their errors."""
+    held = table(axes, known, interactions(Estimates(collection, known), [axes]))
+    models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in axes)
+    return held.values, ProductReading(models, dict(held.strengths))
+
+
+def box_masks(boxes: np.ndarray, size: int) -> list[np.ndarray]:
+    """Leaves of each axis in boxes."""
+    at = np.arange(size)
+    return [((at >= b[:, :1]) & (at < b[:, 1:])).astype(np.float64) for b in boxes.transpose(1, 0, 2)]
+
+
+def box_sums(values: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Sums of a histogram over boxes."""
+    return np.array([values[tuple(slice(*ends) for ends in box)].sum() for box in boxes])
+
+
 def covered(case: Case, axes: int, size: int, people: int, runs: int, count: int, seed: int) -> float:
     """Share of the default answers' 95% intervals that hold the exact share of a box of any ranges."""
     hits: list[bool] = []
-    every = tuple(range(axes))
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         leaves = people_of(case, people, axes, size, rng)
         boxes = ranges_of(axes, size, count, rng)
         _, collection, known = collect(leaves, size, case.epsilon, rng)
-        held = table(every, known, interactions(Estimates(collection, known), [every]))
-        models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in every)
-        inside = [
-            (np.arange(size) >= b[:, :1]) & (np.arange(size) < b[:, 1:]) for b in boxes.transpose(1, 0, 2)
-        ]
-        variance = (
-            ProductReading(models, dict(held.strengths)).covariance([m.astype(float) for m in inside]).noise
-        )
-        found = np.array([held.values[tuple(slice(*ends) for ends in box)].sum() for box in boxes])
-        hits += (np.abs(found - truth(leaves, boxes)) < 1.96 * np.sqrt(variance)).tolist()
+        values, reading = box_table(collection, known, tuple(range(axes)))
+        variance = reading.covariance(box_masks(boxes, size)).noise
+        hits += (np.abs(box_sums(values, boxes) - truth(leaves, boxes)) < 1.96 * np.sqrt(variance)).tolist()
     return float(np.mean(hits))
 
 

@@ -1,11 +1,7 @@
 """AHEAD through the interface that ships: plans a round, tallies of reports, what a release would hold.
 
-| what seed 001 describes | here |
-|---|---|
-| one axis, by histogram and epsilon | 256 leaves: five histograms at epsilon .5, 1, 2 |
-| one axis, by people and by leaves | a bell and clusters: 100,000 people; 64 leaves |
-| two axes (a quadtree) | 64 x 64: four histograms, at epsilon 1 and 4 |
-| several axes, split at once (DE) | 16 x 16 x 16: two histograms at epsilon 1 |
+Two columns are compared: one axis of 256 leaves and a bell, seed 001's own, and two axes of narrow clusters. Intervals
+of boxes are judged on three axes, of histograms that no choice saw.
 
 Every case has the default plan's non-negative answers beside it, from its own reports of the same people. Narrow
 clusters on two axes are what adaptive rounds are for: there AHEAD errs less, and nothing but its name chooses it.
@@ -21,7 +17,7 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.local.axis import shapes
-from benchmarks.local.planes import Case, people_of, ranges_of
+from benchmarks.local.planes import Case, box_masks, box_sums, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.local import ahead
@@ -89,7 +85,6 @@ class Experiment(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The column's head."""
         told = [f"{self.shape} {self.correlation:g}" if self.correlation else self.shape, self.epsilon]
         if len(self.sizes) == 1 and self.sizes != (LEAVES,):
             told.append(f"{self.sizes[0]} leaves")
@@ -129,7 +124,7 @@ def _measure(sizes: Sequence[int], rng: np.random.Generator) -> Callable[[np.nda
         workload = range_workload(sizes[0])
         return lambda off: float(off @ workload @ off)
     boxes = ranges_of(len(sizes), sizes[0], BOXES, rng)
-    return lambda off: float(np.mean([off[tuple(slice(*ends) for ends in box)].sum() ** 2 for box in boxes]))
+    return lambda off: float(np.mean(box_sums(off, boxes) ** 2))
 
 
 THREE = [
@@ -151,14 +146,9 @@ def boxes_covered(case: Experiment, runs: int) -> float:
         last = done[-1].boxes
         off = spread_evenly(last, unbiased.shares, case.sizes) - exact
         boxes = ranges_of(len(case.sizes), case.sizes[0], BOXES, rng)
-        leaves = np.arange(case.sizes[0])
-        masks = [
-            ((leaves >= bounds[:, :1]) & (leaves < bounds[:, 1:])).astype(np.float64)
-            for bounds in boxes.transpose(1, 0, 2)
-        ]
+        masks = box_masks(boxes, case.sizes[0])
         variance = BoxVariance(last, unbiased.covariance, within).covariance(masks)
-        errors = [off[tuple(slice(*ends) for ends in box)].sum() for box in boxes]
-        covered += (np.abs(errors) <= 1.96 * np.sqrt(variance)).tolist()
+        covered += (np.abs(box_sums(off, boxes)) <= 1.96 * np.sqrt(variance)).tolist()
     return float(np.mean(covered))
 
 
@@ -166,9 +156,8 @@ def three_axes(figures: Figures, runs: int) -> None:
     """Coverage of boxes over three axes, of held back histograms."""
     for case in THREE:
         covered = boxes_covered(case, runs)
-        figures.at_least(
-            "AHEAD on three axes, coverage", covered, 0.9, f"{case.title}, {case.sizes[0]} leaves"
-        )
+        cell = f"{case.title}, {case.sizes[0]} leaves"
+        figures.at_least("AHEAD on three axes, coverage", covered, 0.9, cell)
 
 
 def published(figures: Figures, runs: int) -> None:

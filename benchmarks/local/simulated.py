@@ -5,12 +5,15 @@ Benchmarks and tests repeat collections of a million people; what `dpsql` simula
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client import Plan
+from dpsql.client import Plan, read_plan
+from dpsql.local.estimate import AxisTable, axis_table
 from dpsql.local.oracles import (
     LocalHashingAggregator,
     RandomisedResponseAggregator,
@@ -18,6 +21,8 @@ from dpsql.local.oracles import (
     UnaryEncodingAggregator,
 )
 from dpsql.local.oracles.oracle import OTHER, IntArray, Oracle
+from dpsql.local.plan import CollectionDesign, PlannedAxis, build_plan
+from dpsql.local.smooth import Positive, positive_shares
 from dpsql.local.tallies import FOLDS, CountedCollection, RespondentRows, ViewTally, kind_of, oracle_of
 
 
@@ -101,3 +106,57 @@ def simulate_tallies(plan: Plan, people: RespondentRows, rng: np.random.Generato
             reports.append(who.size)
         tallies.append(ViewTally(np.array(support), np.array(reports)))
     return CountedCollection(plan, tallies)
+
+
+class OneAxis(NamedTuple):
+    """One collection of one axis.
+
+    Args:
+        exact: shares of the leaves among the people.
+        unbiased: the default plan's table of the axis.
+        positive: its non-negative answers.
+    """
+
+    exact: np.ndarray
+    unbiased: AxisTable
+    positive: Positive | None
+
+    @classmethod
+    def collect(
+        cls, name: str, shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator
+    ) -> OneAxis:
+        """Draw people by the shares of the leaves, and collect their reports under the default plan.
+
+        The plan's name stands in its hash, which seeds the refits that error bars are made of.
+        """
+        leaves = shares.size
+        said = rng.choice(leaves, size=people, p=shares)
+        axes = (PlannedAxis("a", leaves, leaves),)
+        plan = read_plan(build_plan(CollectionDesign(name, Fraction(epsilon), people, axes, rows_floor=1)))
+        collection = simulate_tallies(plan, one_row_each(said[:, None]), rng)
+        unbiased = axis_table(collection, 0)
+        exact = np.bincount(said, minlength=leaves) / people
+        return cls(exact, unbiased, positive_shares(collection, (0,), {0: unbiased}))
+
+    def hits(self, masks: np.ndarray) -> np.ndarray:
+        """Whether 95% intervals of the non-negative answers cover, by range of leaves."""
+        assert self.positive is not None
+        assert self.positive.errors is not None
+        return covered(masks, self.positive.shares - self.exact, self.positive.errors.covariance([masks]))
+
+
+def covered(masks: np.ndarray, off: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Whether 95% intervals of ranges cover, whose leaves are off by so much."""
+    return np.abs(masks @ off) <= 1.96 * np.sqrt(np.maximum(variance, 0.0)) + 1e-12
+
+
+def spread(masks: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Variances of ranges, by the covariance of their leaves."""
+    return np.asarray(np.sum((masks @ covariance) * masks, axis=1))
+
+
+def range_masks(leaves: int) -> np.ndarray:
+    """Every half-open range, shape (ranges, leaves)."""
+    low, high = np.triu_indices(leaves + 1, 1)
+    at = np.arange(leaves)
+    return ((at >= low[:, None]) & (at < high[:, None])).astype(float)

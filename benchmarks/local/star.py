@@ -13,14 +13,12 @@ from statistics import NormalDist
 
 import numpy as np
 
+from benchmarks.local.planes import box_table
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Plan, read_plan
-from dpsql.local.estimate import AxisTable, model_of, table
-from dpsql.local.parts import Estimates, interactions
+from dpsql.local.estimate import AxisTable
 from dpsql.local.plan import CollectionDesign, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.local.tallies import CountedCollection, RespondentRows
-from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import PrefixVariance
 
 LEAVES, AXES, OWN_AXES, RHO = 25, 5, 2, 0.3
 PEOPLE = 1_000_000
@@ -106,14 +104,11 @@ def _cover_boxes(
     run: int,
 ) -> None:
     axes = (0, 3)
-    held = table(axes, known, interactions(Estimates(collection, known), [axes]))
-    models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in axes)
+    values, reading = box_table(collection, known, axes)
     exact = truth(people, axes) / people.count
     for box in queries(2, 2, 0.3, 20, run):
         masks = [np.zeros((1, LEAVES)) for _ in axes]
         for mask, cut in zip(masks, box, strict=True):
             mask[0, cut] = 1
-        variance = float(ProductReading(models, dict(held.strengths)).covariance(masks).noise[0])
-        hits["COUNT of boxes"].append(
-            bool(abs(held.values[box].sum() - exact[box].sum()) < 1.96 * math.sqrt(variance))
-        )
+        error = 1.96 * math.sqrt(float(reading.covariance(masks).noise[0]))
+        hits["COUNT of boxes"].append(bool(abs(values[box].sum() - exact[box].sum()) < error))

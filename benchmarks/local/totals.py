@@ -1,7 +1,5 @@
 """Totals, averages and shares of facts that people report: coverage over three made-up stars and every way to collect.
 
-    python -m benchmarks.local.totals [collections of each cell]
-
 | star | rows a person |
 |---|---|
 | pizza | log series, 1 to 28 |
@@ -20,17 +18,11 @@ declared, else about those who reported.
 | unasked | under `max_ids` below the largest number of rows: outside of the interval, or without the sentence |
 | boxes | squared errors of counts under 1 to 3 conditions, by those of one row a person whose total is known |
 | forecast | standard errors of ranges that `collection-plan` says, within a factor of 2 of those printed |
-
-Two counts say how far boxes can come (docs/method/local.md, "One row and a bit"). The first is of unbiased totals. The
-second is of reports that are unbiased up to R rows: they have R / E min(r, R) times the noise of one row a person. The
-rows beyond R lie elsewhere by `TYPICAL`, which nobody knows before and one row a person ignores. It is the least over R
-of that bias, that noise and the total's.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -43,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 import dpsql
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.catalog import load_catalog
 from dpsql.catalog.collection import ParticipationWord
@@ -52,7 +44,6 @@ from dpsql.local.collector import CollectionManifest
 from dpsql.local.content import release_content
 from dpsql.local.files import write_release_file
 from dpsql.local.forecast import asks_rows_alone, first_plan, predict, row_reports, second_plan
-from dpsql.local.mechanisms.truncation import TYPICAL, clipped_fraction
 from dpsql.local.plan import CollectionDesign
 from dpsql.local.simulate import chosen
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
@@ -60,7 +51,7 @@ from dpsql.local.tallies import CountedCollection, RespondentRows
 from dpsql.release.write import ReleaseBuilder
 from dpsql.results.result import Result
 
-COLLECTIONS, PEOPLE, LOW, HIGH = 40, 20_000, 0.93, 0.98
+PEOPLE, LOW, HIGH = 20_000, 0.93, 0.98
 STARS = {"pizza": 28, "expenses": 12, "tweets": 40}
 """The most rows of a person."""
 WAYS = {"bits": "", "tau 3": ", tau: 3", "tau estimate": ", tau: estimate"}
@@ -259,7 +250,7 @@ def unasked(figures: Figures, collections: int) -> None:
 
 AXES = {"kind": 10, "hour": 12, "size": 5}
 """Leaves of the three axes on which boxes are asked; one of each pizza's kind, hour and size."""
-EPSILONS, ORDERS, BOXES = (1, 2, 4), 21_350, 40
+EPSILONS, CONDITIONS, ORDERS, BOXES = (1, 2, 4), (1, 2, 3), 21_350, 40
 BOX_CATALOG = """
 dpsql: 1
 name: NAME
@@ -347,57 +338,31 @@ def forecasts(figures: Figures, collections: int) -> None:
 
 
 def default_boxes(figures: Figures, collections: int) -> None:
-    """Boxes of the default collection over those of one row a person and a known total, and the least of that ratio."""
+    """Boxes of the default collection over those of one row a person and a known total."""
     errors: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    totals_part: dict[tuple[int, int], list[float]] = defaultdict(list)
-    squares: dict[tuple[int, int], list[float]] = defaultdict(list)
-    # of another draw: the law alone is read
-    row_shares = np.bincount(np.diff(orders(np.random.default_rng(47)).first)) / ORDERS
-    kept = {cap: 1 - clipped_fraction(row_shares, cap) for cap in range(1, STARS["pizza"] + 1)}
     for epsilon, run in itertools.product(EPSILONS, range(collections)):
         rng = np.random.default_rng([run, epsilon, 43])
         people = orders(rng)
-        mean, law = len(people.leaves) / ORDERS, np.exp(epsilon) / (np.exp(epsilon) - 1) ** 2
-        boxes = {conditions: asked_boxes(conditions, rng) for conditions in (1, 2, 3)}
+        boxes = {conditions: asked_boxes(conditions, rng) for conditions in CONDITIONS}
         for way, more in (("default", ""), ("known", ", tau: 1")):
             asked = survey(f"orders{epsilon}", epsilon, more, BOX_CATALOG)
             content = released(asked, collected(design_of(asked, people.count, ""), people, rng))
             for conditions, chosen_boxes in boxes.items():
                 error = box_errors(content, people, chosen_boxes, way == "known")
                 errors[way, epsilon, conditions].append(error)
-        for conditions, chosen_boxes in boxes.items():
-            squares[epsilon, conditions].append(float(np.mean(box_shares(people, chosen_boxes) ** 2)))
-            least = squares[epsilon, conditions][-1] * (STARS["pizza"] / mean - 1) ** 2 * law / ORDERS
-            totals_part[epsilon, conditions].append(least)
-    for epsilon, conditions in totals_part:
-        cell = f"epsilon {epsilon}, {conditions} conditions"
-        default, known, bias = (
-            float(np.mean(errors[way, at, conditions]))
-            for way, at in (("default", epsilon), ("known", epsilon), ("known", EPSILONS[-1]))
-        )
-        parts = [max(known - bias, 0.0), float(np.mean(totals_part[epsilon, conditions]))]
-        figures.table(f"least of that ratio for unbiased totals, {cell}", np.sqrt(parts).sum() ** 2 / known)
-        # answers of less than an axis's range move less by the rows that a cap leaves out
-        typical = TYPICAL**2 * np.mean(squares[epsilon, conditions]) / np.mean(squares[epsilon, 1])
-        mean = float(np.arange(len(row_shares)) @ row_shares)
-        capped = min(
-            typical * (1 - share) ** 2 + (np.sqrt(parts[0]) * cap / (share * mean) + np.sqrt(parts[1])) ** 2
-            for cap, share in kept.items()
-        )
-        figures.table(f"the same of the best cap, rows beyond it unknown, {cell}", capped / known)
+    for epsilon, conditions in itertools.product(EPSILONS, CONDITIONS):
+        default, known = (float(np.mean(errors[way, epsilon, conditions])) for way in ("default", "known"))
         name = "default collection, squared error of boxes over a known total's"
-        figures.at_most(name, default / known, 1.5, cell)
+        figures.at_most(name, default / known, 1.5, f"epsilon {epsilon}, {conditions} conditions")
 
 
-def main(collections: int) -> int:
-    """Measure and print."""
-    figures = Figures()
+def measure(figures: Figures, collections: int = 40) -> None:
+    """Make so many collections of each cell of the grid, and fewer of the others."""
     forecasts(figures, max(collections // 10, 1))
     default_boxes(figures, max(collections // 2, 1))
     unasked(figures, max(collections // 4, 1))
     grid(figures, collections)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else COLLECTIONS))
+    main(measure)

@@ -10,11 +10,9 @@ run can be stopped and goes on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -26,15 +24,17 @@ import duckdb
 import numpy as np
 
 import dpsql
-from benchmarks.figures import Figures
-from benchmarks.peers.environments import BUILD, commit, prepare, python_of
+from benchmarks.central.cubes import one_table
+from benchmarks.columns import write_columns
+from benchmarks.figures import Figures, main
+from benchmarks.peers.environments import BUILD, commit, once, prepare, python_of
 
 EPSILON, DELTA, SEED = 1.0, 1e-9, 1994
 EACH, RUNS = 12, 3
 """Rectangles a pair; releases of dpsql at each size."""
 SIZES = (10_000, 0, 200_000)
 """Rows; 0 is the census itself."""
-JOBS, RESULTS = BUILD / "jobs", BUILD / "adult.json"
+RESULTS = BUILD / "adult.json"
 
 
 class Model(NamedTuple):
@@ -63,9 +63,9 @@ class Column(NamedTuple):
     def yaml(self) -> str:
         """As the catalog has it."""
         if isinstance(self.starts[0], str):
-            return f"{self.name}: {{type: string, categories: [{', '.join(map(str, self.starts))}]}}"
+            return f"{{type: string, categories: [{', '.join(map(str, self.starts))}]}}"
         cuts = ", ".join(map(str, self.starts[1:]))
-        return f"{self.name}: {{type: int, lower: {self.starts[0]}, upper: {self.upper}, cuts: [{cuts}]}}"
+        return f"{{type: int, lower: {self.starts[0]}, upper: {self.upper}, cuts: [{cuts}]}}"
 
     @property
     def leaf(self) -> str:
@@ -104,7 +104,6 @@ class Rectangle(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The question."""
         a, b = (COLUMNS[i] for i in PAIRS[self.pair])
         return f"SELECT COUNT(*) FROM person WHERE {a.between(*self.first)} AND {b.between(*self.second)}"
 
@@ -149,37 +148,23 @@ def leaves_of(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(db.execute(f"SELECT {codes} FROM raw").fetchnumpy())
 
 
-def copied(table: Mapping[str, np.ndarray], file: str) -> None:
-    """Write a table as its file's name says."""
-    with duckdb.connect() as db:
-        db.register("raw", dict(table))
-        db.execute(f"COPY raw TO '{file}'")
-
-
 def released(folder: Path, rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle]) -> np.ndarray:
     """Answers of a fresh release and both ends of their intervals, one row each."""
-    shown = ", ".join(column.yaml for column in COLUMNS)
-    axes = ", ".join(f"person.{column.name}" for column in COLUMNS)
-    copied(rows, f"{folder}/person.parquet")
-    (folder / "adult.yaml").write_text(
-        f'dpsql: 1\nname: adult\nsource: {{kind: parquet, root: "{folder}", tables: {{person: person.parquet}}}}\n'
-        f"privacy: {{lineage: adult, cap: 1, unit: row, epsilon: {EPSILON}, delta: {DELTA}}}\n"
-        f"tables: {{person: {{role: fact, columns: {{{shown}}}}}}}\n"
-        f"views: {{pairs: {{of: person, axes: [{axes}], ways: 2}}}}\n"
-    )
-    dpsql.publish(folder / "adult.yaml", folder / "adult.dpsql")
-    results = [dpsql.query(each.sql, release=folder / "adult.dpsql") for each in asked]
-    ends = [result.interval_rows(0.95) for result in results]
-    values = [
-        [result.rows[0][0], low[0][0], high[0][0]] for result, (low, high) in zip(results, ends, strict=True)
-    ]
+    write_columns(folder, "person", rows)
+    catalog = one_table(folder, "person", {column.name: column.yaml for column in COLUMNS}, delta=str(DELTA))
+    dpsql.publish(catalog, folder / "adult.dpsql")
+    values = []
+    for each in asked:
+        result = dpsql.query(each.sql, release=folder / "adult.dpsql")
+        ((low,),), ((high,),) = result.interval_rows(0.95)
+        values.append([result.scalar(), low, high])
     return np.array(values, dtype=float)
 
 
 def ourselves(rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle], size: int) -> dict[str, Any]:
-    """dpsql's mean absolute error and how often its intervals hold, from their file where there is one."""
-    file = JOBS / f"census-dpsql-{size}.json"
-    if not file.exists():
+    """dpsql's mean absolute error and how often its intervals hold."""
+
+    def make() -> dict[str, Any]:
         tables, errors, held, start = pair_tables(leaves_of(rows)), [], [], time.process_time()
         truth = np.array([each.of(tables) for each in asked])
         for _ in range(RUNS):
@@ -187,27 +172,25 @@ def ourselves(rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle], size: 
                 values, low, high = released(Path(name), rows, asked).T
             errors.append(float(np.abs(values - truth).mean()))
             held.append(float(((low <= truth) & (truth <= high)).mean()))
-        spent = (time.process_time() - start) / RUNS
-        JOBS.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"errors": errors, "held": held, "cpu": spent}))
-    return dict(json.loads(file.read_text()))
+        return {"errors": errors, "held": held, "cpu": (time.process_time() - start) / RUNS}
+
+    return once(f"census-dpsql-{size}", make)
 
 
 def synthetic(
     rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle], name: str, size: int, seconds: int
 ) -> dict[str, Any]:
-    """What a model's rows err by, from its file where it has one."""
-    file = JOBS / f"census-{name}-{size}.json"
-    if not file.exists():
-        sizes = {column.name: len(column.starts) for column in COLUMNS}
-        found = fitted(leaves_of(rows), sizes, name, seconds)
+    """What a model's rows err by."""
+
+    def make() -> dict[str, Any]:
+        leaves = leaves_of(rows)
+        found = fitted(leaves, {column.name: len(column.starts) for column in COLUMNS}, name, seconds)
         if "tables" in found:
-            exact = pair_tables(leaves_of(rows))
-            tables = found.pop("tables")
+            exact, tables = pair_tables(leaves), found.pop("tables")
             found["error"] = float(np.mean([abs(each.of(tables) - each.of(exact)) for each in asked]))
-        JOBS.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found))
-    return dict(json.loads(file.read_text()))
+        return found
+
+    return once(f"census-{name}-{size}", make)
 
 
 def fitted(
@@ -225,9 +208,9 @@ def fitted(
     if reason:
         return {"failed": reason}
     with tempfile.TemporaryDirectory() as folder:
-        copied(leaves, f"{folder}/rows.csv")
+        rows = write_columns(Path(folder), "rows.csv", leaves)
         job = {
-            "rows": f"{folder}/rows.csv", "epsilon": EPSILON, "delta": DELTA, "model": name,
+            "rows": str(rows), "epsilon": EPSILON, "delta": DELTA, "model": name,
             "iterations": model.iterations, "megabytes": model.megabytes, "seconds": seconds,
             "leaves": sizes,
         }  # fmt: skip
@@ -280,41 +263,31 @@ def told(kept: Mapping[str, Any], name: str) -> str:
     )
 
 
-def main() -> int:
-    """Measure, keep, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=tuple(MODELS))
-    parser.add_argument("--seconds", type=int, default=2400, help="of CPU that a fit may take")
-    options = parser.parse_args()
+def measure(figures: Figures, *, models: Sequence[str] = tuple(MODELS), seconds: int = 2400) -> None:
+    """Compare with the models, of which a fit may take so much CPU; keep all of it for the page."""
     if "DPSQL_DATA" not in os.environ:
         print("no DPSQL_DATA: nothing is compared on the census")
-        return 0
+        return
     columns = ", ".join(column.name for column in COLUMNS)
     with duckdb.connect() as db:
         file = f"{os.environ['DPSQL_DATA']}/adult/adult_train.parquet"
         census = db.execute(f"SELECT {columns} FROM '{file}'").fetchnumpy()
-    asked = rectangles()
-    kept: dict[str, Any] = {"commit": commit(), "sizes": []}
+    asked, sizes = rectangles(), []
     for size in SIZES:
         rows = drawn(census, size)
         found: dict[str, Any] = {"rows": len(rows["age"]), "dpsql": ourselves(rows, asked, size)}
-        for name in options.models:
-            found[name] = synthetic(rows, asked, name, size, options.seconds)
-        kept["sizes"].append(found)
-        shown = (f"{n} {found[n].get('error', found[n].get('failed'))}" for n in options.models if n in found)
-        print(
-            f"{found['rows']} rows: dpsql errs by {np.mean(found['dpsql']['errors']):.1f};",
-            *shown,
-            flush=True,
-        )
-    RESULTS.write_text(json.dumps(kept))
-    for name in options.models:
-        print(told(kept, name))
-    rate = float(np.mean([row["dpsql"]["held"] for row in kept["sizes"]]))
-    figures = Figures()
+        found |= {name: synthetic(rows, asked, name, size, seconds) for name in models}
+        sizes.append(found)
+        shown = (f"{name} {found[name].get('error', found[name].get('failed'))}" for name in models)
+        error = np.mean(found["dpsql"]["errors"])
+        print(f"{found['rows']} rows: dpsql errs by {error:.1f};", *shown, flush=True)
+    compared = {"commit": commit(), "sizes": sizes}
+    RESULTS.write_text(json.dumps(compared))
+    for name in models:
+        print(told(compared, name))
+    rate = float(np.mean([row["dpsql"]["held"] for row in sizes]))
     figures.within("peers, census, coverage", rate, 0.93, 0.97)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "peers"
+JOBS = BUILD / "jobs"
+"""What each job came to."""
 NEEDS = {
     "smartnoise": ["smartnoise-sql", "duckdb"],
     "opendp": ["opendp[polars]"],
@@ -38,16 +43,8 @@ def prepare(name: str) -> str:
     if name == "dpsql" or done.exists():
         return ""
     venv.create(BUILD / name, with_pip=True, clear=True)
-    command = [
-        python_of(name),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        *NEEDS[name],
-    ]
-    result = subprocess.run(command, capture_output=True, text=True)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    result = subprocess.run([python_of(name), *install, *NEEDS[name]], capture_output=True, text=True)
     if result.returncode:
         told = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
         return (told or ["pip failed"])[-1]
@@ -59,3 +56,12 @@ def commit() -> str:
     """Which dpsql this is."""
     told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return told.stdout.strip() or "unknown"
+
+
+def once(name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a job came to, from its file where it has one."""
+    file = JOBS / f"{name}.json"
+    if not file.exists():
+        JOBS.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(make()))
+    return dict(json.loads(file.read_text()))

@@ -1,4 +1,4 @@
-"""`make bench TOPIC=peers`: dpsql beside other libraries on one star, and the figures that follow.
+"""dpsql beside other libraries on one star, and the figures that follow.
 
 Every job is one process in the library's own environment; its answers are kept in build/peers/jobs, so that a run can
 be stopped and goes on. `python -m benchmarks.peers.measure --again` measures all of them anew.
@@ -13,22 +13,21 @@ AVG's error depends on how many sales a box has, so it is taken over the boxes t
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.peers import star
-from benchmarks.peers.environments import BUILD, commit, prepare, python_of
+from benchmarks.peers.environments import BUILD, JOBS, commit, once, prepare, python_of
 from benchmarks.peers.protocol import Job
 
 DELTA = 1e-9
@@ -39,7 +38,7 @@ SECONDS = 3600
 """A job that takes longer is reported as such. It is long, as the machine may be busy; CPU is what is compared."""
 ENOUGH = 60
 """Answers from which on an error counts for "best": the least of several errors from few answers is low by luck."""
-JOBS, RESULTS = BUILD / "jobs", BUILD / "results.json"
+RESULTS = BUILD / "results.json"
 
 
 class Part(NamedTuple):
@@ -144,31 +143,18 @@ def run(part: Part, folder: Path, boxes: Sequence[star.Question]) -> dict[str, A
     return {**json.loads(done.stdout), "commit": commit()}
 
 
-def commits_of(found: Mapping[Part, Sequence[Mapping[str, Any]]], of: Callable[[Part], bool]) -> list[str]:
-    """At which commits some parts were measured."""
-    return sorted(
-        {each["commit"] for part, runs in found.items() if of(part) for each in runs if "commit" in each}
-    )
-
-
 def collect(
     folder: Path, boxes: Sequence[star.Question], only: Sequence[str], kept: bool
 ) -> dict[Part, list[dict[str, Any]]]:
-    """The runs of every job, or of some peers' jobs, from its file where it has one; with `kept` from files alone."""
-    JOBS.mkdir(parents=True, exist_ok=True)
+    """The runs of every job, or of some peers' jobs; with `kept` of those alone that have a file."""
     found = {}
-    for part in parts():
-        if only and part.peer not in only:
-            continue
+    for part in (part for part in parts() if not only or part.peer in only):
         runs = []
-        for number in range(part.runs):
-            file = JOBS / f"{part.name}-{number}.json"
-            if kept and not file.exists():
+        for name in (f"{part.name}-{number}" for number in range(part.runs)):
+            if kept and not (JOBS / f"{name}.json").exists():
                 runs.append({"failed": "not measured in this run"})
-                continue
-            if not file.exists():
-                file.write_text(json.dumps(run(part, folder, boxes)))
-            runs.append(json.loads(file.read_text()))
+            else:
+                runs.append(once(name, partial(run, part, folder, boxes)))
         failed = [each["failed"] for each in runs if "failed" in each]
         print(f"{part.name}: {failed[0] if failed else 'done'}", flush=True)
         found[part] = runs
@@ -274,7 +260,6 @@ def break_even(rows: Mapping[Part, Row], delta: float) -> list[float]:
 
 
 def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
-    """The figures."""
     pick = {(p.peer, p.unit, p.delta, p.total, p.method): r for p, r in rows.items()}
     for delta, name in ((0.0, "pure"), (DELTA, "under a delta")):
         ours = pick["dpsql", "sale", delta, 1000, "questions"].errors
@@ -283,12 +268,8 @@ def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
             what = ("COUNT", "SUM", "AVG")[aggregate]
             ratio = ours[aggregate] / best(rows, delta, total, aggregate)
             bound = 1.0 if delta else bounds[total][aggregate]
-            figures.at_most(
-                "peers, error over the best peer's by its bound",
-                ratio / bound,
-                1,
-                f"{name}, {what}, K = {total}",
-            )
+            cell = f"{name}, {what}, K = {total}"
+            figures.at_most("peers, error over the best peer's by its bound", ratio / bound, 1, cell)
         bought = pick["dpsql", "sale", delta, 10, "buy"].errors
         for aggregate, what in enumerate(("COUNT", "SUM", "AVG")):
             ratio = bought[aggregate] / best(rows, delta, 10, aggregate)
@@ -309,38 +290,42 @@ def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
         figures.at_most(title, own / costs[fastest], bound)
 
 
-def main() -> int:
-    """Measure, keep the rows, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
-    parser.add_argument("--sales", type=int, default=star.SALES, help="rows of the star")
-    parser.add_argument("--kept", action="store_true", help="measure nothing; judge what there is")
-    parser.add_argument("--only", nargs="*", default=[], help="these libraries' jobs alone, and no figures")
-    options = parser.parse_args()
-    if options.again:
+def measure(
+    figures: Figures,
+    *,
+    again: bool = False,
+    sales: int = star.SALES,
+    kept: bool = False,
+    only: Sequence[str] = (),
+) -> None:
+    """Measure, and keep the rows for the page.
+
+    Args:
+        figures: gain those that follow.
+        again: measure what has been measured, too.
+        sales: rows of the star.
+        kept: measure nothing; judge what there is.
+        only: these libraries' jobs alone, and no figures.
+    """
+    if again:
         shutil.rmtree(JOBS, ignore_errors=True)
-    folder = BUILD / f"star-{options.sales}"
+    folder = BUILD / f"star-{sales}"
     if not (folder / "sales.parquet").exists():
-        star.generate(folder, options.sales)
+        star.generate(folder, sales)
     boxes = star.questions(max(TOTALS), star.SEED)
     truths = star.truths(folder, boxes)
-    found = collect(folder, boxes, options.only, options.kept)
-    if options.only:
-        return 0
+    found = collect(folder, boxes, only, kept)
+    if only:
+        return
     rows = {part: row(runs, truths, part.common) for part, runs in found.items()}
-    kept = {
-        "commits": {
-            "dpsql": commits_of(found, lambda part: part.peer == "dpsql"),
-            "peers": commits_of(found, lambda part: part.peer != "dpsql"),
-        },
-        "sales": options.sales,
-        "rows": [[list(p), list(r)] for p, r in rows.items()],
-    }
-    RESULTS.write_text(json.dumps(kept))
-    figures = Figures()
+    commits: dict[str, set[str]] = {"dpsql": set(), "peers": set()}
+    for part, runs in found.items():
+        commits["dpsql" if part.peer == "dpsql" else "peers"] |= {r["commit"] for r in runs if "commit" in r}
+    shown = {who: sorted(at) for who, at in commits.items()}
+    listed = [[list(p), list(r)] for p, r in rows.items()]
+    RESULTS.write_text(json.dumps({"commits": shown, "sales": sales, "rows": listed}))
     judge(rows, figures)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
+from benchmarks.columns import CENTS, write_columns
+
 SALES, CUSTOMERS, PRODUCTS = 1_000_000, 50_000, 5_000
 AGES = (18, 89)
 PRICES = tuple(round(4.99 + 5 * i, 2) for i in range(100))
@@ -88,14 +90,12 @@ def generate(folder: Path, sales: int = SALES) -> None:
         },
         "sales": {"customer_id": who, "product_id": what, "cents": amount},
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    db = duckdb.connect()
-    renamed = {"customer": "*", "product": "product_id, (cents / 100)::DECIMAL(7, 2) AS price"}
+    shown = {
+        "product": "product_id, (cents / 100)::DECIMAL(7, 2) AS price",
+        "sales": f"customer_id, product_id, {CENTS}",
+    }
     for name, columns in tables.items():
-        db.register("raw", columns)
-        select = renamed.get(name, "customer_id, product_id, (cents / 100)::DECIMAL(7, 2) AS amount")
-        db.execute(f"COPY (SELECT {select} FROM raw) TO '{folder}/{name}.parquet' (FORMAT parquet)")
-        db.unregister("raw")
+        write_columns(folder, name, columns, shown.get(name, "*"))
 
 
 def truths(folder: Path, boxes: list[Question]) -> list[tuple[int, float, float]]:

@@ -10,7 +10,6 @@ from benchmarks.peers.protocol import Answer, Ask, Job, serve
 
 
 def start(job: Job) -> Ask:
-    """Open."""
     # user
     import duckdb
     from diffprivlib import BudgetAccountant, tools

@@ -12,7 +12,6 @@ from benchmarks.peers.protocol import Answer, Ask, Job, rho, serve
 
 
 def start(job: Job) -> Ask:
-    """Open."""
     return _cells(job) if job.method == "cells" else _questions(job)
 
 

@@ -17,7 +17,6 @@ NOISE = r"\(\(([0-9.]+)\) \* \(\(SQRT"
 
 
 def start(job: Job) -> Ask:
-    """Open."""
     # user
     import duckdb
     import pyqrlew

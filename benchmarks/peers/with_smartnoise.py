@@ -11,7 +11,6 @@ from benchmarks.peers.protocol import Answer, Ask, Job, serve
 
 
 def start(job: Job) -> Ask:
-    """Open."""
     # user
     import duckdb
     import snsql

@@ -13,7 +13,6 @@ from benchmarks.peers.protocol import Answer, Ask, Job, rho, serve
 
 
 def start(job: Job) -> Ask:
-    """Open."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.chdir(job.folder)  # Spark leaves a warehouse where it runs
     # user

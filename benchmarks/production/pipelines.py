@@ -1,7 +1,5 @@
 """Do tables reach dbt, does a scheduler's month survive its kills, do snapshots of lakes equal the rows in DuckDB?
 
-    python -m benchmarks.production.pipelines [dbt | days | lakes]...
-
 dbt is installed into an environment of its own, from where pip takes packages. Kills fall anywhere between
 a command's start and its end, by the clock of the days before.
 """
@@ -13,15 +11,16 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 import venv
+from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import duckdb
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main, sections
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from tests.engines.test_frames import published
 from tests.engines.test_lakes import LAKES, lake_catalog, tables
@@ -30,17 +29,6 @@ from tests.stream_shop import CATALOG as STREAM
 ROOT = Path(__file__).resolve().parents[2]
 DBT = ("dbt-duckdb>=1.10", "dbt-core<1.12")
 DAYS = 30
-
-
-def main(parts: list[str]) -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, part in PARTS.items():
-            if not parts or name in parts:
-                (Path(folder) / name).mkdir()
-                part(figures, Path(folder) / name)
-    return figures.finish()
 
 
 def dpsql(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -113,14 +101,8 @@ def days(figures: Figures, folder: Path) -> None:
             if dpsql(folder, *words).returncode == 0:
                 took = time.monotonic() - begun
                 break
-    answer = dpsql(
-        folder,
-        "query",
-        "days.dpsql",
-        "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on",
-        "--format",
-        "csv",
-    )
+    by_day = "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on"
+    answer = dpsql(folder, "query", "days.dpsql", by_day, "--format", "csv")
     dated = [line for line in answer.stdout.splitlines()[1:] if line]
     budget = json.loads(dpsql(folder, "budget", "days.yaml", "--json").stdout)
     (lineage,) = budget["lineages"]
@@ -151,12 +133,18 @@ def lakes(figures: Figures, folder: Path) -> None:
         )
         cells = sum(map(len, release.values()))
         print(f"{kind}: {cells} rows of {len(release)} tables compared")
-        figures.at_most(
-            "production: rows of a pinned snapshot's release that differ from DuckDB's", unequal, 0, kind
-        )
+        title = "production: rows of a pinned snapshot's release that differ from DuckDB's"
+        figures.at_most(title, unequal, 0, kind)
 
 
-PARTS = {"lakes": lakes, "days": days, "dbt": dbt}
+def measure(figures: Figures, folder: Path, parts: Sequence[str] = ()) -> None:
+    """Measure the named parts, or all."""
+    for part in (lakes, days, dbt):
+        (folder / part.__name__).mkdir()
+    sections(
+        parts, {part.__name__: partial(part, figures, folder / part.__name__) for part in (lakes, days, dbt)}
+    )
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(measure)

@@ -1,7 +1,5 @@
 """Does a role keep its speed, a server its memory, and an end its second, whatever other clients do?
 
-    python -m benchmarks.production.serving
-
 Figures are ratios within one run, counts and bytes; seconds only where a limit protects. The hostile clients of one
 role ask endless joins, keep portals open, and come back when they are refused.
 """
@@ -10,21 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import socket
 import statistics
 import struct
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
+from benchmarks.processes import MEGABYTE, resident
 from dpsql.interfaces.pgwire.protocol import CANCEL_REQUEST
 from tests.interfaces.crowd import logins_at_once
 from tests.interfaces.test_shell import ENDLESS
@@ -34,20 +30,14 @@ from tests.interfaces_release import build
 HOSTILE, SHORT = 64, "SELECT COUNT(*) FROM sales"
 NUMBERS = ", ".join(f"({number})" for number in range(400))
 ROWS = f"SELECT a.x, b.x FROM (VALUES {NUMBERS}) a(x), (VALUES {NUMBERS}) b(x)"
-MEGABYTE = 1_000_000
 SENDERS, CROWD = 4, 256
 LONG = f"{SHORT} WHERE amount < 1" + " OR amount < 1" * 28_000
 
 
-def main() -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        beside_hostile(figures, place)
-        beside_long(figures, place)
-        logins(figures, place)
-    return figures.finish()
+def measure(figures: Figures, folder: Path) -> None:
+    beside_hostile(figures, folder)
+    beside_long(figures, folder)
+    logins(figures, folder)
 
 
 @contextlib.contextmanager
@@ -82,12 +72,6 @@ def seconds(client: Wire, times: int) -> list[float]:
             client.ask(SHORT)
         taken.append(time.perf_counter() - begun)
     return taken
-
-
-def resident(pid: int) -> int:
-    """Bytes of a process that lie in memory."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def hostile(port: int, over: threading.Event) -> None:
@@ -129,9 +113,8 @@ def beside_hostile(figures: Figures, place: Path) -> None:
     p99 = statistics.quantiles(beside, n=100)[98]
     ratio = p99 / statistics.median(alone)
     print(f"alone {statistics.median(alone) * 1000:.1f} ms, beside p99 {p99 * 1000:.0f} ms")
-    figures.at_most(
-        "production: p99 of a short statement beside 64 hostile clients over its time alone", ratio, 50
-    )
+    title = "production: p99 of a short statement beside 64 hostile clients over its time alone"
+    figures.at_most(title, ratio, 50)
     figures.table("production: MB of the server, whatever clients hold", most / MEGABYTE)
     figures.at_most("production: seconds from SIGTERM to the end, with 64 statements running", ended, 1.0)
 
@@ -165,17 +148,15 @@ def beside_long(figures: Figures, place: Path) -> None:
         senders = [entered(port, "board") for _ in range(SENDERS)]
         with endless(lambda number: senders[number].ask(LONG) and None):
             ratio = statistics.median(seconds(client, 100)) / alone
-    figures.at_most(
-        "production: p50 of a short statement beside another role's of 400 kB over its time alone", ratio, 3
-    )
+    title = "production: p50 of a short statement beside another role's of 400 kB over its time alone"
+    figures.at_most(title, ratio, 3)
 
 
 def logins(figures: Figures, place: Path) -> None:
     """Logins that come at one moment, and those beside cancel requests without end."""
     with production(place) as (port, _):
-        figures.at_least(
-            f"production: of {CROWD} logins at one moment, let in", logins_at_once(port, CROWD), CROWD
-        )
+        at_once = logins_at_once(port, CROWD)
+        figures.at_least(f"production: of {CROWD} logins at one moment, let in", at_once, CROWD)
 
         def cancel(number: int) -> None:
             with socket.create_connection(("127.0.0.1", port)) as stranger:
@@ -187,4 +168,4 @@ def logins(figures: Figures, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

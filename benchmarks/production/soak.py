@@ -1,7 +1,5 @@
 """An hour of 64 clients: does the server's memory stand still?
 
-    python -m benchmarks.production.soak [MINUTES]
-
 Each client connects anew every minute and asks once a second: shapes that come again with other constants, shapes that
 never come again, wide results, refused statements, and portals that it leaves open. Resident memory is that of all the
 server's processes after a quarter of the time and at its end.
@@ -11,23 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 import psycopg
 
-from benchmarks.figures import Figures
-from benchmarks.production.serving import MEGABYTE, production, resident
+from benchmarks.figures import Figures, main
+from benchmarks.processes import MEGABYTE, resident
+from benchmarks.production.serving import production
 
-CLIENTS, MINUTES = 64, 60
+CLIENTS = 64
 WIDE = "SELECT age, region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY ALL"
 
 
 def statement(chance: random.Random) -> str:
-    """One of many."""
     number = chance.randrange(1 << 30)
     return chance.choice((
         f"SELECT COUNT(*) FROM customer WHERE age < {20 + number % 60}",
@@ -38,7 +34,6 @@ def statement(chance: random.Random) -> str:
 
 
 def client(port: int, end: float, counts: dict[str, int]) -> None:
-    """Ask until the end."""
     chance = random.Random()
     while time.monotonic() < end:
         with contextlib.suppress(psycopg.Error):
@@ -57,10 +52,17 @@ def client(port: int, end: float, counts: dict[str, int]) -> None:
                     time.sleep(1)
 
 
-def main(minutes: float) -> int:
-    """Measure and print."""
-    figures, counts = Figures(), {"answered": 0, "refused": 0}
-    with tempfile.TemporaryDirectory() as folder, production(Path(folder)) as (port, process):
+def server_memory(parent: int) -> float:
+    """Megabytes of a process and its children."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    pids = (parent, *map(int, children))
+    return sum(resident(pid) for pid in pids if Path(f"/proc/{pid}").exists()) / MEGABYTE
+
+
+def measure(figures: Figures, folder: Path, minutes: float = 60.0) -> None:
+    """Serve so many minutes."""
+    counts = {"answered": 0, "refused": 0}
+    with production(folder) as (port, process):
         begun = time.monotonic()
         end = begun + 60 * minutes
         threads = [threading.Thread(target=client, args=(port, end, counts)) for _ in range(CLIENTS)]
@@ -70,26 +72,14 @@ def main(minutes: float) -> int:
         quarter = server_memory(process.pid)
         while time.monotonic() < end - 5:
             time.sleep(min(300, max(0.1, end - 5 - time.monotonic())))
-            print(
-                f"{(time.monotonic() - begun) / 60:.0f} min: {server_memory(process.pid):.0f} MB, {counts}",
-                flush=True,
-            )
+            passed, memory = (time.monotonic() - begun) / 60, server_memory(process.pid)
+            print(f"{passed:.0f} min: {memory:.0f} MB, {counts}", flush=True)
         last = server_memory(process.pid)
         for thread in threads:
             thread.join()
     figures.at_least("production: answers of an hour at 64 clients", counts["answered"], 1000 * minutes)
     figures.at_most("production: resident memory after 60 minutes over that after 15", last / quarter, 1.05)
-    return figures.finish()
-
-
-def server_memory(parent: int) -> float:
-    """Megabytes of a process and its children."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return (
-        sum(resident(pid) for pid in (parent, *map(int, children)) if Path(f"/proc/{pid}").exists())
-        / MEGABYTE
-    )
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else MINUTES))
+    main(measure)

@@ -1,7 +1,5 @@
 """The stack of `deploy/` from its own steps: what a restore loses.
 
-    python -m benchmarks.production.stack
-
 The image's install lines are run in a clean environment. No container is built.
 """
 
@@ -13,23 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.examples.retail import make_star, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-
-
-def main() -> int:
-    """Measure and print."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        restored(figures, place, image(place))
-    return figures.finish()
 
 
 def image(place: Path) -> Path:
@@ -47,9 +35,9 @@ def image(place: Path) -> Path:
     return environment / "bin"
 
 
-def restored(figures: Figures, place: Path, programs: Path) -> None:
+def measure(figures: Figures, folder: Path) -> None:
     """The drill: back up after each publish, lose the machine, restore the newest; then an older one: refused."""
-    folder = place / "drill"
+    programs, folder = image(folder), folder / "drill"
     write_star(folder / "data", make_star(3, 2000, 40))
     text = (ROOT / "catalog" / "retail.yaml").read_text()
     (folder / "retail.yaml").write_text(text)
@@ -67,20 +55,22 @@ def restored(figures: Figures, place: Path, programs: Path) -> None:
         dpsql("publish", "retail.yaml", "-o", f"r{number}.dpsql")
         dpsql("ledger", "backup", ledger, "-o", f"copy{number}.duckdb")
     before = json.loads(dpsql("budget", "retail.yaml", "--json"))["lineages"]
+
+    def restore(copy: str) -> None:
+        for end in ("", ".head"):
+            if (folder / f"{copy}.duckdb{end}").exists():
+                shutil.copy(folder / f"{copy}.duckdb{end}", folder / f"{ledger}{end}")
+
     shutil.rmtree(folder / ".dpsql")
     (folder / ".dpsql").mkdir(mode=0o700)
-    for end in ("", ".head"):
-        if (folder / f"copy2.duckdb{end}").exists():
-            shutil.copy(folder / f"copy2.duckdb{end}", folder / f"{ledger}{end}")
+    restore("copy2")
     after = json.loads(dpsql("budget", "retail.yaml", "--json"))["lineages"]
     lost = sum(len(line["releases"]) for line in before) - sum(len(line["releases"]) for line in after)
     figures.at_most("production: charges lost by a restore of the newest backup", lost, 0)
-    for end in ("", ".head"):
-        if (folder / f"copy1.duckdb{end}").exists():
-            shutil.copy(folder / f"copy1.duckdb{end}", folder / f"{ledger}{end}")
+    restore("copy1")
     dpsql("publish", "retail.yaml", "-o", "r3.dpsql", code=3)
     assert not (folder / "r3.dpsql").exists(), "published over an older backup"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -128,16 +128,12 @@ def _with_keys(tables: Tables, kind: str) -> Tables:
     return {**tables, "sales": RawRows(sales.columns.replace("link INT", f"link {kind}"), [*odd, *rows])}
 
 
-class _Written(NamedTuple):
-    """A catalog's text and both sides, as their tables are stored."""
-
-    text: str
-    left: Tables
-    right: Tables
+_Written = tuple[str, Tables, Tables]
+"""A catalog's text and both sides, as their tables are stored."""
 
 
 def _in_parquet(text: str, left: Tables, right: Tables) -> _Written:
-    return _Written(text, left, right)
+    return text, left, right
 
 
 def _in_csv(text: str, left: Tables, right: Tables) -> _Written:
@@ -153,9 +149,7 @@ def _in_csv(text: str, left: Tables, right: Tables) -> _Written:
         return found
 
     typed = text.replace("columns: {age:", "columns: {id: {type: int}, age:")
-    return _Written(
-        typed.replace("kind: parquet", "kind: csv").replace(".parquet", ".csv"), files(left), files(right)
-    )
+    return typed.replace("kind: parquet", "kind: csv").replace(".parquet", ".csv"), files(left), files(right)
 
 
 def _by_select(text: str, left: Tables, right: Tables) -> _Written:
@@ -166,7 +160,7 @@ def _by_select(text: str, left: Tables, right: Tables) -> _Written:
         kept = {name: table for name, table in tables.items() if name != "sales"}
         return kept | {"raw": RawRows(sales.columns.replace("amount INT", "amount VARCHAR"), sales.rows)}
 
-    return _Written(text.replace("sales: sales.parquet", f'sales: "{SELECT}"'), raw(left), raw(right))
+    return text.replace("sales: sales.parquet", f'sales: "{SELECT}"'), raw(left), raw(right)
 
 
 def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, RawRows]:

@@ -1,7 +1,5 @@
 """Figures of a big release: a view of 2^24 node combinations, its file, and one range of it.
 
-    python -m benchmarks.scale.big
-
 Two axes of 3,072 leaves have 4,096 nodes each. Publishing, opening and asking are processes of their own, so that
 memory is their own too. The floor of a range is the plain sum over the same stored numbers, by row number, in DuckDB
 alone. Then an axis of 2^20 leaves, minutes of two years, under each law: its question is compared with one on 1,000.
@@ -9,14 +7,9 @@ alone. Then an axis of 2^20 leaves, minutes of two years, under each law: its qu
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,24 +17,19 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from benchmarks.figures import Figures
-from dpsql.catalog import load_catalog
-from dpsql.central.central import publish_release
+from benchmarks.figures import Figures, main
+from benchmarks.processes import alone, cpu_of, peak_mib
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import node_list
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import Release, open_release
 from dpsql.release.read import READING
 from tests import long_axis
-from tests.releases import write_tables
+from tests.releases import published, seeded, write_catalog
 
 LEAVES, ROWS, RANGES = 3072, 1_000_000, 41
 MOST_TIMES = 4.0
 
 CATALOG = f"""
-dpsql: 1
-name: big
-source: {{kind: parquet, root: ., tables: {{sales: sales.parquet}}}}
 privacy: {{lineage: big, cap: 1, unit: row, epsilon: 1}}
 tables:
   sales: {{role: fact, columns: {{
@@ -52,14 +40,13 @@ views:
 """
 
 
-def publish(folder: Path) -> None:
-    """Make the star and its release."""
+def publish(folder: Path) -> dict[str, float]:
+    """Make the star and its release; CPU seconds and MB."""
     column = f"CAST(hash(i * 2 + {{}}) % {LEAVES} AS INTEGER)"
     rows = f"SELECT {column.format(0)} AS x, {column.format(1)} AS y FROM range({ROWS}) AS t(i)"
-    write_tables(folder, {"sales": rows})
-    (folder / "big.yaml").write_text(CATALOG, encoding="utf-8")
-    noise = ExactNoise(insecure_test_entropy(1))
-    publish_release(load_catalog(folder / "big.yaml"), folder / "big.dpsql", noise=noise, key=bytes(32))
+    start = time.process_time()
+    published(write_catalog(folder, CATALOG, {"sales": rows}), seeded(1), "big").release.close()
+    return {"cpu": time.process_time() - start, "memory": peak_mib()}
 
 
 def asked(folder: Path) -> dict[str, float]:
@@ -73,8 +60,8 @@ def asked(folder: Path) -> dict[str, float]:
         low, high = sorted(chance.choice(LEAVES, 2, replace=False).tolist())
         sql = f"SELECT COUNT(*) FROM sales WHERE x BETWEEN {low} AND {high}"
         ids = _numbers(release, low, high + 1)
-        ranges.append(_cpu(partial(answerer.query, sql)))
-        floors.append(_cpu(partial(_floor, plain, ids)))
+        ranges.append(cpu_of(partial(answerer.query, sql)))
+        floors.append(cpu_of(partial(_floor, plain, ids)))
     return {"range": float(np.median(ranges)), "floor": float(np.median(floors))}
 
 
@@ -92,55 +79,25 @@ def _numbers(release: Release, low: int, high: int) -> list[int]:
     return [int(node) * release.tree(1).size for node in nodes]
 
 
-def _cpu(run: Callable[[], object]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
+STEPS = {"publish": publish, "ask": asked}
 
 
-def _resident() -> float:
-    """The process's largest resident memory so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _child(step: str, folder: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.scale.big", "--step", step, "--folder", str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--step", choices=("publish", "ask"))
-    parser.add_argument("--folder", type=Path)
-    given = parser.parse_args()
-    if given.step == "publish":
-        start = time.process_time()
-        publish(given.folder)
-        print(json.dumps({"cpu": time.process_time() - start, "memory": _resident()}))
-        return 0
-    if given.step == "ask":
-        print(json.dumps(asked(given.folder)))
-        return 0
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        made = _child("publish", folder)
-        print(f"told   big release: published in {made['cpu']:.0f} CPU s, {made['memory']:.0f} MB at most")
-        found = _child("ask", folder)
-        taken, floor = (1e3 * found[name] for name in ("range", "floor"))
-        print(f"told   big release: a range takes {taken:.1f} CPU ms, its floor {floor:.1f}")
-        figures.at_most("big release: a range over its floor", taken / floor, MOST_TIMES)
+def measure(figures: Figures, folder: Path) -> None:
+    """Publish and ask, each in a process of its own."""
+    made, found = (alone("benchmarks.scale.big", step, folder) for step in STEPS)
+    print(f"told   big release: published in {made['cpu']:.0f} CPU s, {made['memory']:.0f} MB at most")
+    taken, floor = (1e3 * found[name] for name in ("range", "floor"))
+    print(f"told   big release: a range takes {taken:.1f} CPU ms, its floor {floor:.1f}")
+    figures.at_most("big release: a range over its floor", taken / floor, MOST_TIMES)
     for delta in ("0", "1e-6"):
         long, short = (long_axis.measured(leaves, delta, "auto") for leaves in (1 << 20, 1000))
         figures.at_most(f"2^20 leaves, delta {delta}: resident MB", long.resident, 1024)
-        figures.at_most(
-            f"2^20 leaves, delta {delta}: a question over 1,000's", long.question / short.question, 2
-        )
-    return figures.finish()
+        over = long.question / short.question
+        figures.at_most(f"2^20 leaves, delta {delta}: a question over 1,000's", over, 2)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] and sys.argv[1] in STEPS:
+        print(json.dumps(STEPS[sys.argv[1]](Path(sys.argv[2]))))
+    else:
+        main(measure)

@@ -1,23 +1,18 @@
 """Rows that no curator expects: whether one of them stops a publish, from files, CSV and PostgreSQL.
 
 Two thousand mutants of a row, a hundred a publish; a publish that stops is repeated with each of its mutants alone.
-
-    python -m benchmarks.sources.mutants [--mutants 2000]
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.sources.stars import on_a_server, server_of_stars
 from dpsql.catalog import load_catalog
 from dpsql.catalog.source import Source
@@ -27,7 +22,7 @@ from dpsql.noise import ZeroNoise
 from tests.privacy.loss import KEY
 from tests.privacy.test_source_pairs import FLOAT_TEXTS, MOMENTS, TEXTS
 
-MUTANTS, BATCH = 2_000, 100
+BATCH = 100
 CATALOG = """
 dpsql: 1
 name: mutants
@@ -201,20 +196,16 @@ def stopping_mutants(number: int, kind: str, folder: Path) -> int:
     return stopping
 
 
-def main(words: Sequence[str]) -> int:
-    """Measure and print; 1 if any figure is short."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--mutants", type=int, default=MUTANTS)
-    number = parser.parse_args(words).mutants
-    figures, stopping = Figures(), 0
-    with server_of_stars(), tempfile.TemporaryDirectory() as folder:
+def measure(figures: Figures, folder: Path, *, mutants: int = 2_000) -> None:
+    """Publish so many mutants."""
+    stopping = 0
+    with server_of_stars():
         for i, kind in enumerate(WRITERS):
-            part = number // len(WRITERS) + (i < number % len(WRITERS))
-            stopping += stopping_mutants(part, kind, Path(folder))
+            part = mutants // len(WRITERS) + (i < mutants % len(WRITERS))
+            stopping += stopping_mutants(part, kind, folder)
     names = ", ".join(WRITERS)
-    figures.at_most(f"sources: mutants of {number} that stop a publish, from {names}", stopping, 0)
-    return figures.finish()
+    figures.at_most(f"sources: mutants of {mutants} that stop a publish, from {names}", stopping, 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(measure)

@@ -1,17 +1,13 @@
 """All pairs of hostile keys: where join, unit, stream counter or canonical text disagree, by stored type and source.
 
 The lists and the comparison are those of the tests; each of their cases compares all pairs of one stored type.
-
-    python -m benchmarks.sources.pairs
 """
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from tests.engines import test_source_values as postgresql
 from tests.privacy import test_source_pairs as files
 
@@ -28,22 +24,16 @@ class Counter:
             self.ends[report.outcome] += 1
 
 
-def main() -> int:
-    """Print the figures; 1 if any is short."""
-    counter, figures = Counter(), Figures()
-    modules = [str(module.__file__) for module in (files, postgresql)]
+def measure(figures: Figures) -> None:
+    """Run the tests and count."""
+    counter, modules = Counter(), [str(module.__file__) for module in (files, postgresql)]
     pytest.main(["-q", "-p", "no:cacheprovider", "-k", "one_equality or pairs", *modules], plugins=[counter])
-    pairs = sum(len(stored.texts) ** 2 for stored in files.STORED) + sum(
-        len(k) ** 2 for k in postgresql.KEYS.values()
-    )
+    texts = [stored.texts for stored in files.STORED] + [*postgresql.KEYS.values()]
     print(counter.ends)
-    figures.table("sources: pairs of hostile keys of one stored type", pairs)
-    wrong = counter.ends["failed"] + counter.ends["skipped"]
-    figures.at_most(
-        "sources: stored types with a pair on which join, unit, counter or text disagree", wrong, 0
-    )
-    return figures.finish()
+    figures.table("sources: pairs of hostile keys of one stored type", sum(len(each) ** 2 for each in texts))
+    title = "sources: stored types with a pair on which join, unit, counter or text disagree"
+    figures.at_most(title, counter.ends["failed"] + counter.ends["skipped"], 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

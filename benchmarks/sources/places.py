@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.engines import postgresql
 from dpsql.errors import BudgetExceeded, LineageError
 from tests.engines import test_places as server
@@ -91,17 +90,15 @@ def _environment() -> Iterator[Callable[[str, str], None]]:
         yield os.environ.__setitem__
 
 
-def main() -> int:
-    """Print the figures."""
-    figures, programs = Figures(), postgres_programs()
+def measure(figures: Figures, folder: Path) -> None:
+    """Publish all cases as the rules are, and with each taken back."""
+    programs = postgres_programs()
     if programs is None:
         sys.exit("this needs a PostgreSQL server")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(running_postgres(programs, port))
+    with running_postgres(programs, port) as cluster:
         server.prepare(cluster)
         fresh = fresh_on_a_server(cluster, folder / "as it is") + fresh_in_files(folder / "as it is")
         missed = 0
@@ -110,12 +107,10 @@ def main() -> int:
             with mock.patch(rule, broken):
                 missed += not fresh_on_a_server(cluster, own) + fresh_in_files(own)
     figures.table("spellings of one table of a server", len(server.SPELLINGS))
-    figures.at_most(
-        "fresh caps for one table of 20 spellings, moved or cloned catalogs, without --new-ledger", fresh, 0
-    )
+    title = "fresh caps for one table of 20 spellings, moved or cloned catalogs, without --new-ledger"
+    figures.at_most(title, fresh, 0)
     figures.table("planted defects of places and memory that were not found", missed)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

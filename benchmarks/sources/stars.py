@@ -1,13 +1,10 @@
 """Random stars cost their claim from every kind of source, and defects of sources are found once they are put back.
 
 Every fifth star is measured through all kinds of sources, every other one through one of them.
-
-    python -m benchmarks.sources.stars [--stars 300] [--first 0]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -19,7 +16,7 @@ from unittest import mock
 
 import psycopg
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.engines import values
 from dpsql.errors import Error
@@ -29,7 +26,7 @@ from tests.privacy.plant import is_found, planted
 from tests.privacy.source_cases import measured, row_of_a_person_without_sales, rules_with
 from tests.privacy.stored import DSN, SOURCES, StarPair, measure_stored, random_stored
 
-STARS, EVERY = 300, 5
+EVERY = 5
 
 
 def kinds_of(star: StarPair, seed: int, folder: Path) -> list[str]:
@@ -138,20 +135,13 @@ def server_of_stars() -> Iterator[Server]:
         yield server
 
 
-def main(words: Sequence[str]) -> int:
-    """Measure and print; 1 if any figure is short."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--stars", type=int, default=STARS)
-    parser.add_argument("--first", type=int, default=0)
-    chosen = parser.parse_args(words)
-    figures = Figures()
-    with server_of_stars(), tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shares = measure_stars(range(chosen.first, chosen.first + chosen.stars), folder)
-        number = sum(map(len, shares.values()))
+def measure(figures: Figures, folder: Path, *, stars: int = 300, first: int = 0) -> None:
+    """Measure so many stars from one on, and put the defects back."""
+    with server_of_stars():
+        shares = measure_stars(range(first, first + stars), folder)
         print({kind: len(listed) for kind, listed in shares.items()})
         pairs = [pair for listed in shares.values() for pair in listed]
-        words_of = f"{number} pairs of {chosen.stars} random stars x {len(shares)} kinds of sources"
+        words_of = f"{len(pairs)} pairs of {stars} random stars x {len(shares)} kinds of sources"
         figures.at_most(f"sources: worst loss over claim, {words_of}", max(share for share, _ in pairs), 1.0)
         tight = [share for share, is_tight in pairs if is_tight]
         figures.at_least(f"sources: least loss over claim, {len(tight)} tight pairs", min(tight), 0.98)
@@ -163,8 +153,7 @@ def main(words: Sequence[str]) -> int:
         print("".join(f"not found: {each}\n" for each in missed), end="")
         listed = len(plants) + len(SERVER_DEFECTS)
         figures.table(f"sources: planted defects not found, of {listed}", len(missed))
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(measure)

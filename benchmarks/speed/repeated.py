@@ -13,7 +13,6 @@ Each answer has constants of its own. Floors and answers are measured in turns, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -22,6 +21,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
+from benchmarks.processes import cpu_of
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import Release
 from dpsql.release.format import UNIT
@@ -38,10 +38,8 @@ GROUPS = f"""SELECT SUM(c.estimate) FROM {CELLS}, (SELECT unnest($1::INTEGER[]) 
 
 
 def cpu(action: Callable[[], object]) -> float:
-    """Milliseconds of CPU, all threads of the process together."""
-    start = time.process_time_ns()
-    action()
-    return (time.process_time_ns() - start) / 1e6
+    """Milliseconds of CPU."""
+    return 1e3 * cpu_of(action)
 
 
 RUNS = 150
@@ -210,31 +208,14 @@ class KeptSums:
         return lambda values: [row[0] for row in cursor.execute(statement, values).fetchall()]
 
 
-class RepeatedCost(NamedTuple):
-    """Median CPU in milliseconds: of the floor, and of an answer with its notes, with its errors, of a new shape."""
-
-    floor: float
-    answer: float
-    errors: float
-    new: float
-
-    def words(self) -> str:
-        """All of it."""
-        return (
-            f"floor {self.floor:.2f} ms CPU, answer {self.answer:.2f}, with errors {self.errors:.2f}, "
-            f"a new shape {self.new:.2f}"
-        )
-
-
 def with_errors(result: Result) -> None:
     """What `r.stderr` and `r.interval()` take."""
     _ = result.stderr_rows, result.interval_rows()
 
 
-def repeated_cost(
-    answerer: ReleaseEngine, kind: RepeatedKind, kept: KeptSums, seed: int = 11
-) -> RepeatedCost:
-    """Medians over ever new constants, the floor and the answer in turns; new shapes have a name of their own."""
+def repeated_cost(answerer: ReleaseEngine, kind: RepeatedKind, kept: KeptSums, seed: int = 11) -> list[float]:
+    """Median CPU in milliseconds over ever new constants: of the floor, and of an answer with its notes, with its
+    errors, and of a new shape; the floor and the answer in turns. New shapes have a name of their own."""
     rng, floor = np.random.default_rng(seed), kept.prepared(kind.floor)
     measured: list[tuple[float, float, float]] = []
     for _ in range(WARM + RUNS):
@@ -251,7 +232,7 @@ def repeated_cost(
         measured.append((cpu(partial(floor, values)), answer, answer + errors))
         assert [row[-1] for row in answers[0].rows] == [total / UNIT for total in floor(values)], text
     fresh = [cpu(partial(answerer.query, kind.draw(rng).text.format(number))) for number in range(NEW)]
-    return RepeatedCost(*np.median(np.array(measured[WARM:]), axis=0).tolist(), float(np.median(fresh)))
+    return [*np.median(np.array(measured[WARM:]), axis=0).tolist(), float(np.median(fresh))]
 
 
 def measure(name: str, answerer: ReleaseEngine, figures: Figures, small: bool) -> None:
@@ -259,12 +240,15 @@ def measure(name: str, answerer: ReleaseEngine, figures: Figures, small: bool) -
     first, second = (("day", 200), ("age", 60, 20)) if small else (("x", 748), ("y", 748, 0))
     kept = KeptSums(answerer.release)
     for kind in kinds("visits" if small else "facts", first, second, small):
-        cost = repeated_cost(answerer, kind, kept)
-        print(f"{name}, {kind.name}: {cost.words()}")
-        where = f"{name}, {kind.name}"
-        ratio = cost.answer / cost.floor
-        figures.at_most("repeated shape, over DuckDB's kept sum by its bound", ratio / kind.most, 1, where)
-        figures.at_most(
-            "repeated shape with errors, over DuckDB's kept sum", cost.errors / cost.floor, 4, where
+        floor, *costs = repeated_cost(answerer, kind, kept)
+        answer, errors, new = costs
+        print(
+            f"{name}, {kind.name}: floor {floor:.2f} ms CPU, answer {answer:.2f}, with errors {errors:.2f}, "
+            f"a new shape {new:.2f}"
         )
-        figures.at_most("new shape, over DuckDB's kept sum", cost.new / cost.floor, 26, where)
+        where, floors = f"{name}, {kind.name}", [cost / floor for cost in costs]
+        figures.at_most(
+            "repeated shape, over DuckDB's kept sum by its bound", floors[0] / kind.most, 1, where
+        )
+        figures.at_most("repeated shape with errors, over DuckDB's kept sum", floors[1], 4, where)
+        figures.at_most("new shape, over DuckDB's kept sum", floors[2], 26, where)

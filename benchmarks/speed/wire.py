@@ -5,28 +5,22 @@ The server is a process of its own. One client asks alone, then 16 ask at once; 
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import struct
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.figures import Figures
+from benchmarks.processes import at_once, worked
+from tests.interfaces.wire_client import Server, running
 
 LEAVES = 748
 CLIENTS, EACH = 16, 50
 ALONE = 300
-TICK = 1000 / os.sysconf("SC_CLK_TCK")
 PROTOCOL = 196608
 
 
@@ -37,30 +31,6 @@ def statements(seed: int) -> Iterator[str]:
         (a, b), (c, d) = (np.sort(rng.choice(LEAVES + 1, size=2, replace=False)).tolist() for _ in range(2))
         within = f"x >= {a} AND x < {b} AND y BETWEEN {c} AND {d - 1}"
         yield f"SELECT COUNT(*) FROM facts JOIN person USING (id) WHERE {within}"
-
-
-class Serving(NamedTuple):
-    """A server that listens."""
-
-    process: int
-    port: int
-
-    def cpu(self) -> float:
-        """Milliseconds of CPU that it has taken."""
-        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * TICK
-
-
-@contextmanager
-def serving(release: Path) -> Iterator[Serving]:
-    """`dpsql serve` while a block runs."""
-    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(release)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Serving(process.pid, json.loads(process.stdout.readline())["port"])
-        finally:
-            process.terminate()
 
 
 class Client:
@@ -91,17 +61,17 @@ class Client:
         return kinds
 
 
-def alone(server: Serving, seed: int) -> tuple[float, float]:
+def alone(server: Server, seed: int) -> tuple[float, float]:
     """(CPU, median wait) of one client's statements, in milliseconds."""
     client, texts = Client(server.port), list(islice(statements(seed), ALONE + 20))
     for text in texts[:20]:
         client.ask(text)
-    before = server.cpu()
+    before = worked(server.process.pid)
     waits = [client.ask(text) for text in texts[20:]]
-    return (server.cpu() - before) / ALONE, float(np.median(waits))
+    return 1e3 * (worked(server.process.pid) - before) / ALONE, float(np.median(waits))
 
 
-def together(server: Serving, seed: int) -> float:
+def together(server: Server, seed: int) -> float:
     """99th percentile of the waits of clients that ask at once, in milliseconds."""
     waits: list[float] = []
 
@@ -109,21 +79,16 @@ def together(server: Serving, seed: int) -> float:
         client = Client(server.port)
         waits.extend([client.ask(text) for text in islice(statements(seed + number), EACH)])
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(CLIENTS, ask)
     assert len(waits) == CLIENTS * EACH
     return float(np.percentile(waits, 99))
 
 
 def measure(release: Path, figures: Figures) -> None:
     """The figure of a release of a million node combinations."""
-    with serving(release) as server:
+    with running(release) as server:
         cpu, wait = alone(server, 100)
         worst = together(server, 200)
     print(f"over the wire: {cpu:.2f} ms CPU, one client waits {wait:.2f} ms")
-    figures.at_most(
-        f"{CLIENTS} clients of distinct statements, p99 over one client's p50", worst / wait, 25.0
-    )
+    title = f"{CLIENTS} clients of distinct statements, p99 over one client's p50"
+    figures.at_most(title, worst / wait, 25.0)

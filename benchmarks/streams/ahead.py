@@ -5,14 +5,13 @@ Errors are exact, from public facts; observed ones are of the shipped sampler, a
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.matrices.strategy import AxisBudget
 from dpsql.mechanisms.axis.joint_tree import TOTAL
 from dpsql.mechanisms.continual import choose
@@ -55,19 +54,13 @@ def ahead_figures() -> Iterator[tuple[str, float, float]]:
         unit = LAPLACE.variance_at_unit_budget([strategy.ahead], EPSILON, 1) * float(EPSILON) ** 2
         for asked, expected in zip(ASKED, table, strict=True):
             value = question_of(asked, 1).mean_variance(strategy.variance(YEAR))
-            yield (
-                f"drawn ahead, N = 365 at epsilon .1, {name}, {asked} over the method",
-                value * unit / expected,
-                1.02,
-            )
+            words = f"drawn ahead, N = 365 at epsilon .1, {name}, {asked} over the method"
+            yield words, value * unit / expected, 1.02
     room = JointCells(1, 1, 1 << 28)
     for name, asked in (("all five", ASKED), ("totals", ASKED[:1]), ("ranges", ASKED[1:2])):
         taken, blocks = (choose(question(joint, *asked)) for joint in (room, None))
-        yield (
-            f"auto with an end over auto without trees, {name}",
-            taken.expected_error / blocks.expected_error,
-            1,
-        )
+        ratio = taken.expected_error / blocks.expected_error
+        yield f"auto with an end over auto without trees, {name}", ratio, 1
     yield from observed_figures()
 
 
@@ -95,12 +88,8 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
             squares.append(np.mean((sums[ends[1]] - sums[ends[0]]) ** 2 / stated[:, None], axis=0))
         together = np.mean(squares, axis=0)
         error = float(np.std(together) / np.sqrt(cells))
-        words = f"drawn ahead, squared errors over stated variance, {name}"
-        yield (
-            f"{words}, standard errors of {together.mean():.3f} from 1",
-            abs(float(together.mean()) - 1) / error,
-            3,
-        )
+        words = f"drawn ahead, squared errors over stated variance, {name}, standard errors of"
+        yield f"{words} {together.mean():.3f} from 1", abs(float(together.mean()) - 1) / error, 3
     node = AxisBudget(np.ones(1, np.int64), 1)
     # charged as one line: each pays the half
     joint = Laplace(2, 900).variance_at_unit_budget([node], 2 * EPSILON / 2, 900)
@@ -108,13 +97,11 @@ def observed_figures() -> Iterator[tuple[str, float, float]]:
     yield "a node's SUM by one draw over a split budget", joint / split, 0.51
 
 
-def main() -> int:
-    """Print the figures."""
-    figures = Figures()
+def measure(figures: Figures) -> None:
+    """Judge all of them."""
     for name, value, bound in ahead_figures():
         figures.at_most("streams drawn ahead, how far past the bound", value - bound, 0, name)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

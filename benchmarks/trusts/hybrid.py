@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,8 @@ from dpsql.local.mechanisms.channel import Channel, channel_of
 from dpsql.local.survey import ReportProvenance, plan_of, write_items
 
 LEVEL = 0.95
+Drawn = tuple[Path, duckdb.DuckDBPyConnection]
+"""A release of fresh reports, and the tables `facts` and, of who reported, `answered`."""
 
 
 class Case(NamedTuple):
@@ -52,25 +53,16 @@ class Outcome(NamedTuple):
     Args:
         found, truth: of one value; the truth weighs rows as the release does.
         held: whether the interval, whose ends may be open, covers the value of all rows, each counted once.
-        near: whether 1.96 standard errors of the noise alone cover the truth.
-        predicted: of counts the standard error that section 3 of the recipe gives, with the raw rows; else 0.
     """
 
     found: np.ndarray
     truth: np.ndarray
     held: np.ndarray
-    near: np.ndarray
-    predicted: np.ndarray
 
     @property
     def rmse(self) -> float:
         """Root of the mean squared error."""
         return float(np.sqrt(np.nanmean((self.found - self.truth) ** 2)))
-
-    @property
-    def expected(self) -> float:
-        """Root of the mean squared standard error that was predicted."""
-        return float(np.sqrt(np.mean(self.predicted**2)))
 
     @property
     def coverage(self) -> float:
@@ -91,42 +83,29 @@ def measured(world: World, case: Case, draws: int, count: int = 16, seed: int = 
     values = ("COUNT(*)", *((f"SUM({world.measure})", f"AVG({world.measure})") if case.sums else ()))
     rows: dict[str, list[tuple[np.ndarray, ...]]] = {value: [] for value in values}
     rng = np.random.default_rng(seed)
-    for drawn in _releases(world, case, draws, rng):
+    for release, raw in _releases(world, case, draws, rng):
         asked = [world.boxes[i] for i in rng.choice(len(world.boxes), count, replace=False)]
-        truths, unweighted = (drawn.exact(world, values, asked, weight) for weight in ("w", "1"))
-        result = dpsql.query(_statement(world, values, asked), drawn.path)
+        truths, unweighted = (_exact(raw, world, values, asked, weight) for weight in ("w", "1"))
+        result = dpsql.query(_statement(world, values, asked), release)
         low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
-        found, predicted = _numbers(result.rows[0]), drawn.predicted(world, asked)
-        near = np.abs(found - truths) <= 1.96 * _numbers(result.components["noise"][0])
+        found = _numbers(result.rows[0])
         for i, value in enumerate(values):
             part = slice(i * count, (i + 1) * count)
             held = ~(low[part] > unweighted[part]) & ~(unweighted[part] > high[part])
-            rows[value].append((found[part], truths[part], held, near[part], predicted))
+            rows[value].append((found[part], truths[part], held))
     return {v: Outcome(*(np.array(part) for part in zip(*told, strict=True))) for v, told in rows.items()}
 
 
-class Silent(NamedTuple):
-    """What releases say of those who did not report: how often the interval holds, and what parts lack to the whole."""
-
-    coverage: float
-    off: float
-
-
-def silent(world: World, case: Case, draws: int, seed: int = 1) -> Silent:
-    """The rows of those who did not report, by `IS NULL`, and all rows as the sum of both."""
-    missing, held, off = f"{world.column} IS NULL", [], 0.0
-    counted = f"SELECT {missing} AS s, COUNT(*) AS c FROM {world.joined} GROUP BY 1"
-    parts = f"SELECT SUM(c) FROM ({counted}) AS g"
-    sql = f"SELECT COUNT(*) FILTER (WHERE {missing}), COUNT(*), ({parts}) FROM {world.joined}"
-    for drawn in _releases(world, case, draws, np.random.default_rng(seed)):
-        ((truth,),) = drawn.raw.execute(
-            "SELECT sum(w) FROM facts WHERE unit NOT IN (FROM answered)"
-        ).fetchall()
-        result = dpsql.query(sql, drawn.path)
-        low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
+def silent(world: World, case: Case, draws: int, seed: int = 1) -> float:
+    """How often intervals of the rows of those who did not report, by `IS NULL`, hold."""
+    held = []
+    sql = f"SELECT COUNT(*) FILTER (WHERE {world.column} IS NULL) FROM {world.joined}"
+    for release, raw in _releases(world, case, draws, np.random.default_rng(seed)):
+        silent_rows = "SELECT sum(w) FROM facts WHERE unit NOT IN (FROM answered)"
+        ((truth,),) = raw.execute(silent_rows).fetchall()
+        low, high = (_numbers(end[0]) for end in dpsql.query(sql, release).interval_rows(LEVEL))
         held.append(low[0] <= float(truth) <= high[0])
-        off = max(off, abs(result.rows[0][1] - result.rows[0][2]))
-    return Silent(float(np.mean(held)), off)
+    return float(np.mean(held))
 
 
 def _numbers(row: Sequence[object]) -> np.ndarray:
@@ -139,47 +118,15 @@ def _statement(world: World, values: Sequence[str], asked: Sequence[Box]) -> str
     return f"SELECT {', '.join(parts)} FROM {world.joined}"
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A release of fresh reports.
-
-    Args:
-        path: the file.
-        channel: of the attribute.
-        raw: the tables `facts` and, of who reported, `answered`.
-    """
-
-    path: Path
-    channel: Channel
-    raw: duckdb.DuckDBPyConnection
-
-    def exact(self, world: World, values: Sequence[str], asked: Sequence[Box], weight: str) -> np.ndarray:
-        """The values of the raw rows of those who reported, each row by a weight in SQL."""
-        w, m = (f"sum({weight}{measure}) FILTER (WHERE {{}})" for measure in ("", f" * {world.measure}"))
-        exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
-        parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
-        sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"
-        return np.nan_to_num(_numbers(self.raw.execute(sql).fetchall()[0]))
-
-    def predicted(self, world: World, asked: Sequence[Box]) -> np.ndarray:
-        """Standard errors of counts: the release's noise, and the channel's part by the raw rows.
-
-        A person of leaf a with n rows in the box adds h[a] n^2, whatever the release says of that.
-        """
-        counts = [f"COUNT(*) FILTER (WHERE {world.asked(box)})" for box in asked]
-        errors = [*(f"DP_STDERR({c})" for c in counts), *(f"DP_STDERR({c}, 'channel')" for c in counts)]
-        sql = f"SELECT {', '.join(errors)} FROM {world.joined}"
-        whole, channel = _numbers(dpsql.query(sql, self.path).rows[0]).reshape(2, -1)
-        found = []
-        for box in asked:
-            g = world.mask(box) @ self.channel.scores
-            h = g**2 @ self.channel.law - (g @ self.channel.law) ** 2
-            inside = f"FROM facts WHERE {box.central} AND unit IN (FROM answered)"
-            inner = f"SELECT any_value({world.column}) AS a, sum(w) AS n {inside} GROUP BY unit"
-            rows = self.raw.execute(f"SELECT a, sum(n * n) FROM ({inner}) GROUP BY 1").fetchall()
-            leaf = np.searchsorted(world.starts, [a for a, _ in rows], side="right") - 1
-            found.append(float(h[leaf] @ np.array([float(n) for _, n in rows])))
-        return np.sqrt(whole**2 - channel**2 + found)
+def _exact(
+    raw: duckdb.DuckDBPyConnection, world: World, values: Sequence[str], asked: Sequence[Box], weight: str
+) -> np.ndarray:
+    """The values of the raw rows of those who reported, each row by a weight in SQL."""
+    w, m = (f"sum({weight}{measure}) FILTER (WHERE {{}})" for measure in ("", f" * {world.measure}"))
+    exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
+    parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
+    sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"
+    return np.nan_to_num(_numbers(raw.execute(sql).fetchall()[0]))
 
 
 def _releases(world: World, case: Case, draws: int, rng: np.random.Generator) -> Iterator[Drawn]:
@@ -204,7 +151,7 @@ def _releases(world: World, case: Case, draws: int, rng: np.random.Generator) ->
                 [keys[kept].tolist()],
             )
             dpsql.publish(folder / "world.yaml", folder / "world.dpsql")
-            yield Drawn(folder / "world.dpsql", channel, raw)
+            yield folder / "world.dpsql", raw
 
 
 def _written(world: World, case: Case, folder: Path, data: Path) -> Channel:

@@ -1,22 +1,19 @@
-"""What is promised of releases of two trusts, one figure each.
-
-python -m benchmarks.trusts.measure [routing] [hybrid]
-"""
+"""What is promised of releases of two trusts, one figure each."""
 
 from __future__ import annotations
 
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.figures import Figures
-from benchmarks.trusts.hybrid import Case, Outcome, measured, silent
-from benchmarks.trusts.routing import Reporters, answers, opened, parts_off, world
+from benchmarks.figures import Figures, main, sections
+from benchmarks.trusts.hybrid import Case, measured, silent
+from benchmarks.trusts.routing import answers, opened, world
 from benchmarks.trusts.worlds import FIFTEEN, FOUR, World, adult, foodmart, shop
 
 WORLDS, BIASED = 120, 10
@@ -70,28 +67,20 @@ def rows() -> Iterator[tuple[str, Row]]:
 
 
 def routing(figures: Figures) -> None:
-    """Who answers, who is mixed with whom, and what intervals hold."""
+    """Who is mixed with whom, and what intervals hold."""
     held: dict[bool, list[float]] = {False: [], True: []}
-    off = rejected = 0.0
-    promises = set()
+    rejected = 0.0
     for seed in range(WORLDS):
-        with world(seed, Reporters("random", 0.2)) as (folder, people):
+        with world(seed) as (folder, people):
             for combine in (False, True):
-                session = opened(folder, combine)
-                found = answers(session, people)
-                held[combine].append(float(found.held.mean()))
-                off = max(off, parts_off(session))
-                told = session.query("SELECT COUNT(*) FROM customer").provenance["routed"]["all_together"]
-                promises.add(told["epsilon"])
-                session.close()
-            rejected += found.rejected
+                with closing(opened(folder, combine)) as session:
+                    share, is_rejected = answers(session, people)
+                held[combine].append(share)
+            rejected += is_rejected
     for combine, word in ((False, "scaled or central"), (True, "together")):
         figures.within("random samples, coverage", float(np.mean(held[combine])), 0.93, 0.97, word)
     figures.at_most("random samples rejected, of all", rejected / WORLDS, quantile(WORLDS) / WORLDS)
-    figures.table("COUNT(*) less the sum of its parts", off)
-    figures.table("promises that are not the sum over all that is open", len(promises - {"503/125"}))
     figures.at_least("biased samples refused from mixing, of all", refused(BIASED) / BIASED, 1.0)
-    figures.table("statements that people of unknown participation answered", unknown(3))
 
 
 def quantile(worlds: int) -> int:
@@ -108,26 +97,10 @@ def refused(worlds: int) -> int:
     """Worlds where the young reported three times as often, whose reports are rejected and mixed with nothing."""
     count = 0
     for seed in range(worlds):
-        with world(seed, Reporters("random", 0.2, young=True)) as (folder, people):
-            session = opened(folder, True)
-            found = answers(session, people)
+        with world(seed, young=True) as (folder, people), closing(opened(folder, True)) as session:
+            _, is_rejected = answers(session, people)
             routed = session.query("SELECT COUNT(*) FROM customer").provenance["routed"]
-            count += found.rejected and routed["chosen"] == "central"
-            session.close()
-    return count
-
-
-def unknown(worlds: int) -> int:
-    """Statements of three that go to people of unknown participation, although a central release answers them."""
-    count = 0
-    asked = ("COUNT(*)", "COUNT(*) FILTER (WHERE age < 40)", "SUM(income)")
-    for seed in range(worlds):
-        with world(seed, Reporters("unknown", 0.2), measures="count, customer.income") as (folder, _):
-            session = opened(folder, True)
-            for value in asked:
-                told = session.query(f"SELECT {value} FROM customer").provenance["routed"]
-                count += told["chosen"] != "central"
-            session.close()
+            count += is_rejected and routed["chosen"] == "central"
     return count
 
 
@@ -135,31 +108,19 @@ def hybrid(figures: Figures) -> None:
     """Errors of COUNT against what was computed, and what intervals of COUNT, SUM and AVG hold."""
     for name, row in rows():
         outcomes = measured(row.world(), row.case, DRAWS, BOXES)
-        _errors(figures, name, row, outcomes["COUNT(*)"])
+        if row.expected is not None:
+            over = outcomes["COUNT(*)"].rmse / row.expected
+            figures.at_most("hybrid, rmse over the method's", over, WITHIN, name)
         for value, found in outcomes.items():
             held = f"hybrid, {name}: 95% intervals of {value} hold"
             figures.within("hybrid, coverage", found.coverage, 0.92, 0.98, held)
-            figures.table(f"hybrid, {name}: noise alone, {value}", float(found.near.mean()))
     left = silent(shop(FOUR), Case(2, part=0.4), DRAWS)
-    figures.at_least("hybrid, rows of those who did not report: 95% intervals hold", left.coverage, 0.75)
-    figures.table("hybrid, all rows less respondents and others", left.off)
+    figures.at_least("hybrid, rows of those who did not report: 95% intervals hold", left, 0.75)
 
 
-def _errors(figures: Figures, name: str, row: Row, counts: Outcome) -> None:
-    """COUNT's error over what section 3 gives for these boxes, and over the table's."""
-    figures.table(f"hybrid, rmse over predicted, {name}", counts.rmse / counts.expected)
-    if row.expected is not None:
-        figures.at_most("hybrid, rmse over the method's", counts.rmse / row.expected, WITHIN, name)
-
-
-def main(words: list[str]) -> int:
-    """Measure what the words name, all without any."""
-    figures = Figures()
-    for each in (routing, hybrid):
-        if not words or each.__name__ in words:
-            each(figures)
-    return figures.finish()
+def measure(figures: Figures, parts: Sequence[str] = ()) -> None:
+    sections(parts, {"routing": lambda: routing(figures), "hybrid": lambda: hybrid(figures)})
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(measure)

@@ -7,9 +7,10 @@ epsilon 4. Truths are about everybody. Each world has a population, a central dr
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -22,66 +23,71 @@ from dpsql.interfaces.python.dbapi import connect
 PEOPLE, SALES, LEVEL = 50_000, 100, 0.95
 CENTRAL, LOCAL = "0.012", "4"
 RANGES = (
-    (18, 21),
-    (18, 41),
-    (22, 29),
-    (26, 61),
-    (30, 49),
-    (38, 41),
-    (42, 73),
-    (50, 57),
-    (58, 89),
-    (66, 69),
-    (74, 89),
-)
+    (18, 21), (18, 41), (22, 29), (26, 61), (30, 49), (38, 41), (42, 73), (50, 57), (58, 89), (66, 69), (74, 89),
+)  # fmt: skip
 _CATALOG = Path(__file__).parents[2] / "catalog" / "retail.yaml"
-_VIEW = """views:
-  people: {of: customer, axes: [{axis: customer.age, cuts: {width: 4}}], measures: [MEASURES]}
-"""
+_GROUPS = "  people: {of: customer, axes: [{axis: customer.age, cuts: {width: 4}}], measures: [count]}\n"
 
 
-class Reporters(NamedTuple):
-    """Who reports: the catalog's word, the part of the people, and whether the young report more."""
+class TwoTrusts(NamedTuple):
+    """A central release of everybody, and the reports of some of them.
 
-    word: str
-    part: float
-    young: bool = False
+    Args:
+        central, local: views of both, as catalogs write them.
+        central_epsilon, local_epsilon: of both.
+        people, sales: how many of each.
+        part: of the people, who report.
+        described: what descriptions say otherwise in the local catalog.
+    """
 
+    central: str = _GROUPS
+    local: str = _GROUPS
+    central_epsilon: str = CENTRAL
+    local_epsilon: str = LOCAL
+    people: int = PEOPLE
+    sales: int = SALES
+    part: float = 0.2
+    described: Mapping[str, str] = MappingProxyType({})
 
-class Answers(NamedTuple):
-    """What one world says of the ranges: squared errors and whether 95% intervals hold, and whether it was mixed."""
+    def publish(
+        self, folder: Path, seed: int, weigh: Callable[[Columns], np.ndarray] | None = None
+    ) -> Columns:
+        """Release both into a folder; the people.
 
-    errors: np.ndarray
-    held: np.ndarray
-    rejected: bool
-
-
-@contextmanager
-def world(seed: int, who: Reporters, *, measures: str = "count") -> Iterator[tuple[Path, Columns]]:
-    """A population, its central release and its reports, released; in a folder that goes away."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        star = make_star(seed, PEOPLE, 20)
-        star["sales"] = {column: values[:SALES] for column, values in star["sales"].items()}
-        people = star["customer"]
-        rng = np.random.default_rng(seed)
-        weight = np.where(people["age"] < 40, 3.0, 1.0) if who.young else np.ones(PEOPLE)
-        few = rng.choice(PEOPLE, round(who.part * PEOPLE), replace=False, p=weight / weight.sum())
+        Args:
+            folder: where to.
+            seed: of the population and of who reports.
+            weigh: chances of the people to report; all alike without it.
+        """
+        star = make_star(seed, self.people, 20)
+        star["sales"] = {column: values[: self.sales] for column, values in star["sales"].items()}
+        people, rng = star["customer"], np.random.default_rng(seed)
+        weight = weigh(people) if weigh else np.ones(self.people)
+        few = rng.choice(self.people, round(self.part * self.people), replace=False, p=weight / weight.sum())
         write_star(folder / "data", star)
         write_star(folder / "asked", {**star, "customer": {c: v[few] for c, v in people.items()}})
         head = _CATALOG.read_text().split("views:")[0]
         head = head.replace("income: {type: int", "income: {type: int, measure: true")
-        view = _VIEW.replace("MEASURES", measures)
-        central = head.replace("name: retail", "name: central").replace("epsilon: 1.0", f"epsilon: {CENTRAL}")
+        central = head.replace("name: retail", "name: central")
+        central = central.replace("epsilon: 1.0", f"epsilon: {self.central_epsilon}")
         local = head.replace("name: retail", "name: local").replace("root: data", "root: asked")
-        (folder / "central.yaml").write_text(central + view)
-        (folder / "local.yaml").write_text(
-            f"{local}collection: {{epsilon: {LOCAL}, participation: {who.word}}}\n{view}"
-        )
+        for there, here in self.described.items():
+            local = local.replace(there, here)
+        (folder / "central.yaml").write_text(f"{central}views:\n{self.central}")
+        collection = f"collection: {{epsilon: {self.local_epsilon}, participation: random}}"
+        (folder / "local.yaml").write_text(f"{local}{collection}\nviews:\n{self.local}")
         dpsql.publish(folder / "central.yaml", folder / "central.dpsql")
         dpsql.simulate(folder / "local.yaml", folder / "reports.parquet", folder / "plan.json", seed=seed)
         dpsql.collect(folder / "plan.json", folder / "reports.parquet", folder / "local.dpsql")
-        yield folder, people
+        return people
+
+
+@contextmanager
+def world(seed: int, *, young: bool = False) -> Iterator[tuple[Path, Columns]]:
+    """A world in a folder that goes away; the young may report three times as often."""
+    with tempfile.TemporaryDirectory() as place:
+        weigh = (lambda people: np.where(people["age"] < 40, 3.0, 1.0)) if young else None
+        yield Path(place), TwoTrusts().publish(Path(place), seed, weigh)
 
 
 def opened(folder: Path, combine: bool) -> OpenReleases:
@@ -89,33 +95,11 @@ def opened(folder: Path, combine: bool) -> OpenReleases:
     return connect(folder / "central.dpsql", folder / "local.dpsql", combine=combine).session
 
 
-def asked(value: str = "COUNT(*)", ranges: Sequence[tuple[int, int]] = RANGES) -> str:
-    """One statement about all ranges."""
-    parts = [f"{value} FILTER (WHERE age BETWEEN {a} AND {b})" for a, b in ranges]
-    return f"SELECT {', '.join(parts)} FROM customer"
-
-
-def answers(session: OpenReleases, people: Columns, value: str = "COUNT(*)") -> Answers:
-    """Errors and intervals of all ranges of one statement."""
-    result = session.query(asked(value))
-    low, high = result.interval_rows(LEVEL)
-    truth = np.array([_truth(people, value, a, b) for a, b in RANGES])
-    found = np.array(result.rows[0], np.float64)
-    held = (np.array(low[0], np.float64) <= truth) & (truth <= np.array(high[0], np.float64))
+def answers(session: OpenReleases, people: Columns) -> tuple[float, bool]:
+    """The share of all ranges of one statement whose interval covers, and whether the reports were rejected."""
+    counts = [f"COUNT(*) FILTER (WHERE age BETWEEN {a} AND {b})" for a, b in RANGES]
+    result = session.query(f"SELECT {', '.join(counts)} FROM customer")
+    low, high = (np.array(ends[0], np.float64) for ends in result.interval_rows(LEVEL))
+    truth = np.array([float(((people["age"] >= a) & (people["age"] <= b)).sum()) for a, b in RANGES])
     tests = result.provenance["routed"]["tests"]
-    return Answers((found - truth) ** 2, held, any(test["rejected"] for test in tests))
-
-
-def _truth(people: Columns, value: str, low: int, high: int) -> float:
-    chosen = (people["age"] >= low) & (people["age"] <= high)
-    incomes = people["income"][chosen].astype(np.float64)
-    return {"COUNT(*)": float(chosen.sum()), "SUM(income)": incomes.sum(), "AVG(income)": incomes.mean()}[
-        value
-    ]
-
-
-def parts_off(session: OpenReleases) -> float:
-    """By how much COUNT(*) differs from the sum of its parts, in one statement and between two."""
-    both = "SELECT (SELECT COUNT(*) FROM customer) AS n, SUM(c) AS parts FROM (SELECT age_group, COUNT(*) AS c FROM "
-    ((whole, parts),) = session.query(both + "customer GROUP BY 1) AS g").rows
-    return abs(whole - parts)
+    return float(((low <= truth) & (truth <= high)).mean()), any(test["rejected"] for test in tests)

@@ -15,7 +15,12 @@ from tests.releases import write_tables
 
 SEED, PEOPLE, BOXES = 3, 50_000, 48
 FOUR, FIFTEEN = (30, 45, 65), (20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85)
-_PRIVACY = "privacy: {lineage: w, cap: 9, unit: UNIT, epsilon: 1, delta: DELTA}"
+_HEAD = """dpsql: 1
+name: {name}
+source: {{kind: parquet, root: ROOT, tables: {{{files}}}, reports: {{{people}: REPORTS}}}}
+privacy: {{lineage: w, cap: 9, unit: {people}.{key}, epsilon: 1, delta: DELTA}}
+"""
+_SALES = "sales: sales.parquet, customer: customer.parquet"
 
 
 class Box(NamedTuple):
@@ -58,11 +63,6 @@ class World:
         """A box in SQL."""
         return f"{self.column} BETWEEN {box.low} AND {box.high} AND {box.central}"
 
-    def mask(self, box: Box) -> np.ndarray:
-        """Leaves of the attribute in a box."""
-        first = np.array(self.starts[:-1])
-        return ((first >= box.low) & (first <= box.high)).astype(np.float64)
-
 
 def _ranges(starts: Sequence[int], central: Sequence[str], seed: int = 1) -> tuple[Box, ...]:
     """Random ranges of leaves, each with one of the other conditions."""
@@ -90,12 +90,7 @@ def shop(cuts: tuple[int, ...]) -> World:
     """Fifty thousand customers' sales by age and month: four groups, or ranges of fifteen."""
     starts = (18, *cuts, 90)
     return World(
-        catalog=f"""
-dpsql: 1
-name: shop
-source: {{kind: parquet, root: ROOT, tables: {{sales: sales.parquet, customer: customer.parquet}},
-  reports: {{customer: REPORTS}}}}
-{_PRIVACY.replace("UNIT", "customer.customer_id")}
+        catalog=f"""{_HEAD.format(name="shop", files=_SALES, people="customer", key="customer_id")}
 tables:
   customer: {{role: dimension, key: customer_id, private: true, columns: {{
     age: {{type: int, lower: 18, upper: 89, out_of_domain: drop, cuts: {list(cuts)}, REPORTED}}}}}}
@@ -130,12 +125,7 @@ def foodmart(data: Path) -> World:
     }
     starts = tuple(range(9))
     return World(
-        catalog=f"""
-dpsql: 1
-name: foodmart
-source: {{kind: parquet, root: ROOT, tables: {{sales: sales.parquet, customer: customer.parquet}},
-  reports: {{customer: REPORTS}}}}
-{_PRIVACY.replace("UNIT", "customer.customer_id")}
+        catalog=f"""{_HEAD.format(name="foodmart", files=_SALES, people="customer", key="customer_id")}
 tables:
   customer: {{role: dimension, key: customer_id, private: true, columns: {{
     income: {{type: int, lower: 0, upper: 7, out_of_domain: drop, REPORTED}}}}}}
@@ -166,11 +156,7 @@ def adult(data: Path) -> World:
     central = [f"hours BETWEEN {a} AND {b}{sex}" for a, b in hours
                for sex in ("", " AND sex = 'Male'", " AND sex = 'Female'")]  # fmt: skip
     return World(
-        catalog=f"""
-dpsql: 1
-name: adult
-source: {{kind: parquet, root: ROOT, tables: {{person: person.parquet}}, reports: {{person: REPORTS}}}}
-{_PRIVACY.replace("UNIT", "person.id")}
+        catalog=f"""{_HEAD.format(name="adult", files="person: person.parquet", people="person", key="id")}
 tables:
   person: {{role: dimension, key: id, private: true, columns: {{
     age: {{type: int, lower: 17, upper: 90, out_of_domain: drop, cuts: {list(FIFTEEN)}, REPORTED}},

@@ -1,4 +1,4 @@
-"""Half-widths that `dpsql plan` foresees over those that releases print: `python -m benchmarks.userlevel.forecasts`.
+"""Half-widths that `dpsql plan` foresees over those that releases print.
 
 Stated of a star are the true units, rows, most rows and means of each fact, of which `guess:` keeps one digit. Each
 question is asked of the plan and of releases; compared are medians over its groups, then over releases. Random stars
@@ -8,8 +8,6 @@ they and their dimensions name.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,7 +20,7 @@ import numpy as np
 import yaml
 
 from benchmarks.central.datasets import data_root
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.firsthour.drafts import UNITS
 from dpsql.api import init
 from dpsql.catalog import Catalog, load_catalog
@@ -58,16 +56,13 @@ def guessed(catalog: Catalog, data: Path, table: str) -> dict[str, Any]:
     column = f't{len(unit.path)}."{unit.column}"'
     with duckdb.connect() as database:
         owned = f"SELECT count(*) AS n FROM {joined} WHERE {column} IS NOT NULL GROUP BY {column}"
-        units, rows, most = (
-            database.execute(f"SELECT count(*), sum(n), max(n) FROM ({owned})").fetchone() or ()
-        )
+        counted = f"SELECT count(*), sum(n), max(n) FROM ({owned})"
+        ((units, rows, most),) = database.execute(counted).fetchall()
         means = {}
         for name in (n for n in catalog.tables[table].summable if not n.startswith(PREFIX)):
             written = catalog.tables[table].measures.get(name)
             value = f'"{name}"' if written is None else written.expr
-            (mean,) = database.execute(f"SELECT avg({value}) FROM '{data}/{table}.parquet'").fetchone() or (
-                None,
-            )
+            ((mean,),) = database.execute(f"SELECT avg({value}) FROM '{data}/{table}.parquet'").fetchall()
             means |= {name: float(mean)} if mean else {}
     return {"units": units, "rows": int(rows), "most_rows": most, "means": means}
 
@@ -153,35 +148,29 @@ def real_star(name: str, folder: Path, max_ids: str) -> Iterator[Ratio]:
     yield from over_printed(file, list(asked_of(load_catalog(file))), range(1, 1 + RELEASES))
 
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the first random star")
-    parser.add_argument("--stars", type=int, default=20, help="random ones")
-    parser.add_argument("--questions", type=int, default=20, help="kinds that a random star is asked")
-    parser.add_argument("--real", nargs="*", default=REAL, choices=REAL)
-    options, figures = parser.parse_args(), Figures()
+def measure(
+    figures: Figures, *, seed: int = 1, stars: int = 20, questions: int = 20, real: Sequence[str] = REAL
+) -> None:
+    """Compare on so many random stars from a seed on, each asked so many kinds of questions, and on real ones."""
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
-    asked = [("random", str(seed)) for seed in range(options.seed, options.seed + options.stars)]
-    asked += [(name, bound) for name in options.real for bound in ("auto", "3")]
+    asked = [("random", str(number)) for number in range(seed, seed + stars)]
+    asked += [(name, bound) for name in real for bound in ("auto", "3")]
     for name, which in asked:
         with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            found = list(
-                random_star(int(which), folder, options.questions) if name == "random"
-                else real_star(name, folder, which)
-            )  # fmt: skip
-        print(f"told   {name} {which}: {[(kind, round(ratio, 2)) for kind, ratio in found]}", flush=True)
-        for kind, ratio in found:
-            ratios["random stars" if name == "random" else "real stars", kind].append(ratio)
-    for (stars, kind), values in sorted(ratios.items()):
+            folder, is_random = Path(place), name == "random"
+            found = (
+                random_star(int(which), folder, questions) if is_random else real_star(name, folder, which)
+            )
+            told = list(found)
+        print(f"told   {name} {which}: {[(kind, round(ratio, 2)) for kind, ratio in told]}", flush=True)
+        for kind, ratio in told:
+            ratios["random stars" if is_random else "real stars", kind].append(ratio)
+    for (of, kind), values in sorted(ratios.items()):
         for factor, share in FACTORS:
             near = 100 * float(np.mean([1 / factor <= value <= factor for value in values]))
-            figures.at_least(
-                f"plan within {factor:g} of printed, {kind} of {stars}, % of {len(values)}", near, share
-            )
-    return figures.finish()
+            title = f"plan within {factor:g} of printed, {kind} of {of}, % of {len(values)}"
+            figures.at_least(title, near, share)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

@@ -1,4 +1,4 @@
-"""Made-up stars with ordered axes that nothing was tuned on: `python -m benchmarks.userlevel.made_up`.
+"""Made-up stars with ordered axes that nothing was tuned on.
 
 They were written when neighbours on ordered axes came to be counted together, and measured once when that was done.
 
@@ -11,18 +11,17 @@ They were written when neighbours on ordered axes came to be counted together, a
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
-from benchmarks.figures import Figures
-from benchmarks.userlevel.measure import BAR, Measured, least_held, measure
+from benchmarks.columns import CENTS, write_columns
+from benchmarks.figures import Figures, main
+from benchmarks.userlevel.measure import BAR, Measured, least_held
+from benchmarks.userlevel.measure import measure as measure_star
 from benchmarks.userlevel.questions import Questions, random_range, seen
 from benchmarks.userlevel.releases import Star, open_star
 
@@ -54,13 +53,10 @@ class MadeUp(NamedTuple):
 
     def write(self, folder: Path) -> Path:
         """Parquet files and the catalog, whose path it gives."""
-        db, shown = duckdb.connect(), {"cents": "(cents / 100)::DECIMAL(7, 2) AS amount"}
-        shown |= {"half": "(half / 2)::DECIMAL(7, 2) AS price", "day": "DATE '2024-01-01' + day::INT AS day"}
+        shown = {"half": "(half / 2)::DECIMAL(7, 2) AS price", "day": "DATE '2024-01-01' + day::INT AS day"}
         for name, columns in self.tables.items():
-            db.register("raw", columns)
-            select = ", ".join(shown.get(column, column) for column in columns)
-            db.execute(f"COPY (SELECT {select} FROM raw) TO '{folder}/{name}.parquet' (FORMAT parquet)")
-            db.unregister("raw")
+            select = ", ".join({"cents": CENTS, **shown}.get(column, column) for column in columns)
+            write_columns(folder, name, columns, select)
         sources = ", ".join(f"{name}: {name}.parquet" for name in self.tables)
         file = folder / "made_up.yaml"
         file.write_text(
@@ -70,7 +66,6 @@ class MadeUp(NamedTuple):
 
 
 def incomes() -> MadeUp:
-    """See the module."""
     rng, people, rows = np.random.default_rng(101), 30_000, 600_000
     busy = rng.lognormal(0, 1.1, people)
     who = rng.choice(people, rows, p=busy / busy.sum())
@@ -94,7 +89,6 @@ views:
 
 
 def visits() -> MadeUp:
-    """See the module."""
     rng, people = np.random.default_rng(202), 40_000
     who = np.repeat(np.arange(people), rng.geometric(1 / 12, people) * rng.choice([1, 1, 1, 4], people))
     age = np.clip(rng.gamma(8, 5.5, people), 18, 89).astype(np.int64)
@@ -128,7 +122,6 @@ views:
 
 
 def prices() -> MadeUp:
-    """See the module."""
     rng, people, rows, items = np.random.default_rng(404), 60_000, 1_200_000, 3_000
     busy = rng.lognormal(0, 0.8, people)
     who = rng.choice(people, rows, p=busy / busy.sum())
@@ -171,17 +164,11 @@ def boxes(star: Star, seed: int = 7) -> Iterator[Questions]:
 
     asked: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
     for view, (rows, _) in star.truth.items():
-        asked[view] = [
-            (f"{view}, box", tuple(random_range(rng, n) for n in rows.shape)) for _ in range(BOXES)
-        ]
+        shape = list(enumerate(rows.shape))
+        asked[view] = [(f"{view}, box", tuple(random_range(rng, n) for _, n in shape)) for _ in range(BOXES)]
         for axis in range(rows.ndim) if rows.ndim > 1 else ():
             asked[view] += [
-                (
-                    f"{view}, range",
-                    tuple(
-                        random_range(rng, n) if i == axis else np.ones(n) for i, n in enumerate(rows.shape)
-                    ),
-                )
+                (f"{view}, range", tuple(random_range(rng, n) if i == axis else np.ones(n) for i, n in shape))
                 for _ in range(BOXES // 2)
             ]
     return seen(star.truth, asked, SMALLEST)
@@ -189,29 +176,20 @@ def boxes(star: Star, seed: int = 7) -> Iterator[Questions]:
 
 def measured(star: Star, draws: int) -> Measured:
     """All boxes asked of some releases."""
-    return measure(list(boxes(star)), star.measure, map(star.release, range(1, draws + 1)))
+    return measure_star(list(boxes(star)), star.measure, map(star.release, range(1, draws + 1)))
 
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--releases", type=int, default=12, help="of each star")
-    parser.add_argument("--stars", nargs="+", default=list(STARS), choices=STARS)
-    given, figures = parser.parse_args(), Figures()
-    for name in given.stars:
+def measure(figures: Figures, *, releases: int = 12, stars: Sequence[str] = tuple(STARS)) -> None:
+    """Draw so many releases of each star."""
+    for name in stars:
         with tempfile.TemporaryDirectory() as folder:
-            found = measured(open_star(STARS[name]().write(Path(folder))), given.releases)
+            found = measured(open_star(STARS[name]().write(Path(folder))), releases)
         for cell, held in found.held.items():
-            what, share = f"userlevel made-up {name}, {', '.join(cell)}", found.share(cell)
-            figures.at_least(
-                "made-up stars, % of intervals that cover less its bar",
-                share - round(least_held(BAR, len(held)), 1),
-                0,
-                what,
-            )
+            what, over = f"userlevel made-up {name}, {', '.join(cell)}", round(least_held(BAR, len(held)), 1)
+            title = "made-up stars, % of intervals that cover less its bar"
+            figures.at_least(title, found.share(cell) - over, 0, what)
             print(f"told   {what}: error {found.error(cell):.2f}%", flush=True)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(measure)

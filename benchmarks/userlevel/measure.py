@@ -1,4 +1,4 @@
-"""User-level accuracy on real stars: `make bench TOPIC=userlevel` prints one `figure` line per number.
+"""User-level accuracy on real stars.
 
 A cell is a star, a privacy, a class of questions and an aggregate. Errors are relative to the exact answer over all
 rows, and an interval holds if that answer lies in it: what bounding loses is in both. Draws are simulated
@@ -10,10 +10,7 @@ same data. Held may be 3 points less; errors and half-widths are compared over a
 
 from __future__ import annotations
 
-import argparse
 import csv
-import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from benchmarks.userlevel.published import matched
 from benchmarks.userlevel.questions import AGGREGATES, CLASSES, Questions, answers, questions
 from benchmarks.userlevel.releases import Release, Star, open_star
@@ -111,7 +108,6 @@ class Opened(NamedTuple):
     views: Views
 
     def questions(self) -> list[Questions]:
-        """All of them."""
         plan, truth = self.star.plan, self.star.truth
         ordered = {view: [plan.axes[a].axis.ordered for a in self.star.axes(view)] for view in truth}
         return questions(truth, self.views, ordered)
@@ -163,7 +159,6 @@ class Judged:
     """Figures over all cells of the stars that are judged."""
 
     def __init__(self, figures: Figures) -> None:
-        """Begin without cells."""
         self.figures, self.reach = figures, method()
         self.ratios: dict[str, list[float]] = {"errors": [], "half-widths": []}
         self.short: dict[str, list[str]] = {law: [] for law in LAWS}
@@ -230,38 +225,30 @@ def hold_out_figures(figures: Figures, star: str, law: str, measured: Measured) 
         figures.at_least(f"{what}, 95% intervals hold %", measured.share(worst), BACK_BAR)
 
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = [*JUDGED, *TOLD, *HELD_BACK]
-    parser.add_argument("--draws", type=int, default=200, help="of noise, of each star and privacy")
-    parser.add_argument("--stars", nargs="+", default=names, choices=names)
-    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=LAWS)
-    parser.add_argument("--alone", action="store_true", help="simulate alone: publish nothing")
-    given, figures = parser.parse_args(), Figures()
+def figures_of(
+    figures: Figures,
+    folder: Path,
+    *,
+    draws: int = 200,
+    stars: Sequence[str] = (*JUDGED, *TOLD, *HELD_BACK),
+    laws: Sequence[str] = tuple(LAWS),
+    alone: bool = False,
+) -> None:
+    """Draw the noise of each star and privacy so often; `alone` publishes nothing."""
     judged = Judged(figures)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, law, _, measured in measured_stars(given.stars, given.laws, given.draws, Path(folder)):
-            if name in JUDGED:
-                judged.add(name, law, measured)
-            else:
-                hold_out_figures(figures, name, law, measured)
-        judged.finish(given.laws)
-        for name in () if given.alone else MATCHED_STARS:
-            opened = open_case(name, "1e-6", Path(folder))
-            match = matched(
-                opened.star, opened.questions(), Path(folder) / f"{name}.yaml", PUBLISHED, given.draws
-            )
-            what = f"userlevel {name}, {PUBLISHED} publishes"
-            figures.at_least(
-                "simulator: % of published answers within its 1 to 99%", match.inside, MATCHED, what
-            )
-            same = "simulator: published answers apart from those of the same noise, relative"
-            figures.at_most(same, match.apart, APART, what)
-    return figures.finish()
+    for name, law, _, measured in measured_stars(stars, laws, draws, folder):
+        if name in JUDGED:
+            judged.add(name, law, measured)
+        else:
+            hold_out_figures(figures, name, law, measured)
+    judged.finish(laws)
+    for name in () if alone else MATCHED_STARS:
+        opened, what = open_case(name, "1e-6", folder), f"userlevel {name}, {PUBLISHED} publishes"
+        inside, apart = matched(opened.star, opened.questions(), folder / f"{name}.yaml", PUBLISHED, draws)
+        figures.at_least("simulator: % of published answers within its 1 to 99%", inside, MATCHED, what)
+        same = "simulator: published answers apart from those of the same noise, relative"
+        figures.at_most(same, apart, APART, what)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(figures_of)

@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
@@ -56,20 +56,15 @@ def _leaves(opened: object, statistic: int) -> FloatArray:
     return nodes[np.ix_(*(opened.tree(axis).leaves for axis in axes))]
 
 
-class Match(NamedTuple):
-    """Whole publishes beside simulated releases.
+def matched(
+    star: Star, asked: Sequence[Questions], catalog: Path, number: int, draws: int
+) -> tuple[float, float]:
+    """Publish a star so many times, and simulate it.
 
-    Args:
-        inside: percent of published answers within the simulator's 1 to 99%; answers of one release go together.
-        apart: largest relative difference of answers of a simulated release with the very noise of a publish.
+    Returns:
+        Percent of published answers within the simulator's 1 to 99%, where answers of one release go together, and the
+        largest relative difference of answers of a simulated release with the very noise of a publish.
     """
-
-    inside: float
-    apart: float
-
-
-def matched(star: Star, asked: Sequence[Questions], catalog: Path, number: int, draws: int) -> Match:
-    """Publish a star so many times, and simulate it."""
     simulated_values: dict[tuple[int, str], list[FloatArray]] = defaultdict(list)
     for release in releases(star, draws):
         for key, values in _values(release, asked, star.measure):
@@ -85,7 +80,7 @@ def matched(star: Star, asked: Sequence[Questions], catalog: Path, number: int, 
                 inside += ((low <= values) & (values <= high))[known].tolist()
                 gap = np.abs(values - again[key])[known] / np.maximum(np.abs(values[known]), 1.0)
                 apart = max(apart, float(gap.max(initial=0.0)))
-    return Match(100 * float(np.mean(inside)), apart)
+    return 100 * float(np.mean(inside)), apart
 
 
 def _values(

@@ -61,35 +61,28 @@ class Release:
 
     @property
     def scales(self) -> dict[str, Any]:
-        """As `release.Release.scales`."""
         return {scale.of: scale for scale in self.meta.scales}
 
     @property
     def statistics(self) -> tuple[StatisticMeta, ...]:
-        """As `release.Release.statistics`."""
         return self.meta.statistics
 
     @property
     def axes(self) -> tuple[AxisMeta, ...]:
-        """As `release.Release.axes`."""
         return self.meta.axes
 
     def kept(self, key: object, make: Callable[[], Any]) -> Any:
-        """As `release.Release.kept`."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
     def tree(self, axis: int) -> Tree:
-        """As `release.Release.tree`."""
         return self.trees[axis]
 
     def reading(self, statistic: int) -> Reading:
-        """As `release.Release.reading`."""
         return self.readings[statistic]
 
     def shared(self, left: int, right: int) -> Reading | None:
-        """As `release.Release.shared`."""
         return self.readings[left] if left == right else None
 
     def view(self, name: str) -> ReleaseView:

@@ -1,7 +1,5 @@
 """Short tails: the bundled shop, published, and stars that nobody looked at against the best fixed bound.
 
-    python -m benchmarks.userlevel.short [--published N] [--draws N] [--stars ..]
-
 The shop of `make demo` is published with real noise and asked all questions of the demo. The four stars of
 `stars.FURTHER` are simulated, and half-widths compared with an oracle's, whose bias is known and part of the width: of
 totals the best fixed clip of the star with 5% of the budget (9% of sums), of groups the best of ten bounds of the norm
@@ -10,10 +8,7 @@ with 95%, as they are or scaled by the exact total.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -22,8 +17,8 @@ import duckdb
 import numpy as np
 
 import dpsql
-from benchmarks.figures import Figures
-from benchmarks.userlevel.measure import LAWS, Measured, Opened, cells, measured_stars
+from benchmarks.figures import Figures, main
+from benchmarks.userlevel.measure import Measured, Opened, cells, measured_stars
 from benchmarks.userlevel.questions import read
 from benchmarks.userlevel.simulator import People, Weighted, simulated
 from benchmarks.userlevel.stars import FURTHER, ROOT
@@ -33,6 +28,7 @@ from dpsql.contributions.statements import UNIT
 from dpsql.examples import demo
 from dpsql.examples.retail import make_star, write_star
 from dpsql.tree import FloatArray
+from tests.releases import plain_tables
 
 TOTAL = 900.0
 """The widest half of the 95% interval of the shop's number of sales."""
@@ -64,9 +60,7 @@ SIDE = 1.96
 def shop(folder: Path, published: int) -> tuple[list[float], list[bool]]:
     """Half-widths of the number of sales, and which of all answers cover, over so many publishes."""
     write_star(folder / "data", make_star(demo.SEED, 50_000, 2_000))
-    raw = duckdb.connect()
-    for table in ("customer", "product", "sales"):
-        raw.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder / 'data' / table}.parquet'")
+    raw = plain_tables(folder / "data")
     file, halves, inside = folder / demo.CATALOG.name, list[float](), list[bool]()
     text = (ROOT / demo.CATALOG).read_text(encoding="utf-8")
     file.write_text(text.replace("cap: 4.0", "cap: 10000"), encoding="utf-8")
@@ -164,33 +158,28 @@ def judge(figures: Figures, star: str, law: str, measured: Measured) -> None:
     figures.within("userlevel further stars, mean coverage of classes, %", mean, *MEAN_BARS, f"{star} {law}")
 
 
-def main() -> int:
-    """Print all figures; 1 if any is short."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--published", type=int, default=100, help="releases of the shop")
-    parser.add_argument("--draws", type=int, default=100, help="of noise, of each star and privacy")
-    parser.add_argument("--stars", nargs="*", default=list(FURTHER), choices=FURTHER)
-    parser.add_argument("--laws", nargs="+", default=["1e-6", "pure"], choices=LAWS)
-    given, figures = parser.parse_args(), Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        if given.published:
-            halves, inside = shop(Path(folder), given.published)
-            figures.at_most(f"userlevel shop, widest half of {len(halves)} totals, sales", max(halves), TOTAL)
-            covered = 100 * float(np.mean(inside))
-            figures.within(
-                f"userlevel shop, % of answers covered, {len(halves)} publishes", covered, *COVERED
-            )
-        for name, law, opened, measured in measured_stars(given.stars, given.laws, given.draws, Path(folder)):
-            judge(figures, name, law, measured)
-            for what, bound in ORACLE.get(law, {}).items() if name in SHORT_STARS else ():
-                cell = ("group", "COUNT") if what == "groups" else ("total", what)
-                least = groups_oracle(opened) if what == "groups" else oracle(opened, what)
-                ratio = measured.half(cell) / least
-                figures.at_most(WIDER, ratio, bound, f"{name} {law}, {what}")
-    return figures.finish()
+def figures_of(
+    figures: Figures,
+    folder: Path,
+    *,
+    published: int = 100,
+    draws: int = 100,
+    stars: Sequence[str] = FURTHER,
+    laws: Sequence[str] = ("1e-6", "pure"),
+) -> None:
+    """Publish the shop so often, and draw the noise of each star and privacy."""
+    if published:
+        halves, inside = shop(folder, published)
+        figures.at_most(f"userlevel shop, widest half of {len(halves)} totals, sales", max(halves), TOTAL)
+        covered, words = 100 * float(np.mean(inside)), f"{len(halves)} publishes"
+        figures.within(f"userlevel shop, % of answers covered, {words}", covered, *COVERED)
+    for name, law, opened, measured in measured_stars(stars, laws, draws, folder):
+        judge(figures, name, law, measured)
+        for what, bound in ORACLE.get(law, {}).items() if name in SHORT_STARS else ():
+            cell = ("group", "COUNT") if what == "groups" else ("total", what)
+            least = groups_oracle(opened) if what == "groups" else oracle(opened, what)
+            figures.at_most(WIDER, measured.half(cell) / least, bound, f"{name} {law}, {what}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(figures_of)

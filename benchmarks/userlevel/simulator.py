@@ -60,7 +60,6 @@ class People:
     """
 
     def __init__(self, star: Star) -> None:
-        """Take the numbers."""
         self.star, plan = star, star.plan
         names = {s.measure.name for s in plan.row_statistics(star.of).values()}
         if names != {"count", star.measure} or any(not a.strategy.rows.is_identity for a in plan.axes):
@@ -99,18 +98,15 @@ class People:
         return {"n": self.owned, "s0": self.sums, "abs(s0)": np.abs(self.sums)}[sql]
 
     def people_per_bin(self, people: str, amount: str, edges: Sequence[int]) -> IntArray:
-        """See `sql.people_per_bin`."""
         bins = np.searchsorted(
             np.asarray(edges, np.float64), self.amount(amount).astype(np.float64), side="left"
         )
         return np.bincount(bins, minlength=len(edges) + 1).astype(np.int64)
 
     def clipped_total(self, people: str, amount: str, bound: int) -> int:
-        """See `sql.clipped_total`."""
         return int(np.clip(self.amount(amount), -bound, bound).sum())
 
     def make_norms(self, rows: str, of: str, views: Sequence[NormView], whitening: Whitening) -> str:
-        """See `sql.make_norms`."""
         norm = np.zeros(self.number)
         for view in views:
             cells = self.cells(tuple(sorted(view.axes)))
@@ -129,14 +125,12 @@ class People:
         return int(value.removeprefix(f"{self.column} - (").removesuffix(")"))
 
     def make_weights(self, norms: str, of: str, clip: int) -> str:
-        """See `sql.make_weights`."""
         self.clip = clip
         ratio = np.divide(float(UNIT) ** 2 * clip, self.norm, out=np.zeros(self.number), where=self.norm > 0)
         self.weight = np.floor(np.sqrt(np.minimum(ratio, float(UNIT) ** 2)))
         return "weights"
 
     def make_pure_weights(self, rows: str, of: str, tau: int, bounds: Sequence[tuple[str, int]]) -> str:
-        """See `sql.make_pure_weights`."""
         ((value, bound),) = bounds
         self.clip, mid = tau, self.mid(value)
         if mid not in self._sizes:
@@ -150,7 +144,6 @@ class People:
     def weighted_cells(
         self, plan: object, of: str, bound: WeightedRows, columns: Mapping[str, str]
     ) -> Weighted:
-        """See `sql.weighted_cells`."""
         return Weighted(self, self.weight)
 
 
@@ -162,7 +155,6 @@ class Weighted:
     weight: FloatArray
 
     def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
-        """See `central.placed_rows.CountedCells`."""
         rows, sums = self.people.cells(statistics[0].axes).turned
         plan, counted = self.people.star.plan, rows @ self.weight
         return [

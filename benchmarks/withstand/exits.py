@@ -1,7 +1,5 @@
 """How publishes end: is anything drawn for nothing, left readable, or told by the exit alone?
 
-    python -m benchmarks.withstand.exits
-
 A star with a private key, at several sizes; an exception between all statements of the protocol; and 40 catalogs whose
 features choose by data, both neighbours given the same noisy integers.
 """
@@ -9,13 +7,9 @@ features choose by data, both neighbours given the same noisy integers.
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from pathlib import Path
 
-import duckdb
-
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.errors import Error
@@ -23,6 +17,7 @@ from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, os_entropy
 from tests.ledger.test_raised import exits
 from tests.privacy.test_exit_law import CASES, CATALOG, INTEGERS, both, pairs
+from tests.releases import write_tables
 
 STARS = {"30 cities of 400": (30, 400), "one city of 43": (1, 43), "400 cities of 3": (400, 3)}
 PLACES = (11, 43, 60, 400, 999)
@@ -30,16 +25,12 @@ PLACES = (11, 43, 60, 400, 999)
 
 def charged_once(folder: Path, cities: int, people: int) -> bool:
     """Whether the star is published, and its epsilon charged exactly once."""
-    folder.mkdir()
-    with duckdb.connect() as db:
-        rows = f"range({cities * people}) t(i)"
-        db.execute(f"CREATE TABLE person AS SELECT i AS id, 'city ' || (i % {cities}) AS city FROM {rows}")
-        db.execute(
-            "CREATE TABLE sales AS SELECT i AS id, ['a', 'b', 'c'][1 + (i + j) % 3] AS kind, i % 32 AS day, "
-            f"(i * 7 + j) % 101 AS amount FROM {rows}, range(2) s(j)"
-        )
-        for table in ("person", "sales"):
-            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    rows = f"range({cities * people}) t(i)"
+    write_tables(folder, {
+        "person": f"SELECT i AS id, 'city ' || (i % {cities}) AS city FROM {rows}",
+        "sales": "SELECT i AS id, ['a', 'b', 'c'][1 + (i + j) % 3] AS kind, i % 32 AS day, "
+                 f"(i * 7 + j) % 101 AS amount FROM {rows}, range(2) s(j)",
+    })  # fmt: skip
     privacy = "cap: 3, epsilon: 1, unit: person.id, delta: 1e-6"
     given = "cap: 8, epsilon: 1/4, unit: person.id, delta: 1e-6, key_delta: 5e-7"
     (folder / "shop.yaml").write_text(
@@ -59,23 +50,16 @@ def uncharged(folder: Path) -> tuple[int, int]:
     """Exits between statements of the protocol, and those that drew for nothing or left a draft to read."""
     ends, wrong = 0, 0
     for begins in (False, True):
-        found = exits(folder / str(begins), begins, 1)
-        while True:
-            try:
-                next(found)
-            except StopIteration:
-                break
-            except AssertionError as error:
-                wrong += 1
-                print(error)
-                break
-            ends += 1
+        try:
+            for _ in exits(folder / str(begins), begins, 1):
+                ends += 1
+        except AssertionError as error:
+            wrong += 1
+            print(error)
     return ends, wrong
 
 
-def measure(folder: Path) -> int:
-    """Print the figures; the exit code."""
-    figures = Figures()
+def measure(figures: Figures, folder: Path) -> None:
     once = sum(charged_once(folder / name, *star) for name, star in STARS.items())
     figures.at_least("stars with a private key published and charged once", once, len(STARS))
     for part in ("True", "False"):
@@ -91,9 +75,7 @@ def measure(folder: Path) -> int:
             ends_of = [both(*sides, kind, seed, integers) for seed, (kind, integers) in given]
             alike += all(first == second and first.code == 0 for first, second in ends_of)
     figures.at_least("catalogs whose neighbours end alike on the same integers", alike, 40)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="dpsql-exits-") as where:
-        sys.exit(measure(Path(where)))
+    main(measure)

@@ -1,7 +1,5 @@
 """System calls that fail under the real commands: one line each, true about the charge, and a second run ends it.
 
-    python -m benchmarks.withstand.faults [FAULTS]
-
 `strace` lets one call of a command fail as a full or a failing disk, missing rights or a read-only one would. A small
 file system that is really full is the last scene, where this machine lets one be mounted.
 """
@@ -12,19 +10,16 @@ import errno
 import json
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE
-from tests.kill.commands import STRACE, Outcome, dpsql_run, refused_at
+from tests.kill.commands import STRACE, Call, Outcome, dpsql_run
 from tests.kill.scenes import SCENES, Scene, Stage
 
-FAULTS = 100
 ERRORS = {
     "write": (errno.ENOSPC, errno.EIO),
     "pwrite64": (errno.ENOSPC, errno.EIO),
@@ -72,6 +67,12 @@ def _true(line: str, found: dict[str, Any]) -> bool:
         return "again" in line
     charged = not found["drawn"]
     return UNSURE in line or ((CHARGED in line) == charged and (UNCHARGED in line) != charged)
+
+
+def refused_at(words: Sequence[object], call: Call, fault: int) -> Outcome:
+    """Run a command to which a system call fails once."""
+    how = f"inject={call.name}:error={errno.errorcode[fault]}:when={call.number}"
+    return dpsql_run(words, ["-e", f"trace={call.name}", "-e", how])
 
 
 def refuse_calls(scene: Scene, folder: Path, faults: int) -> list[Found]:
@@ -124,9 +125,12 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def measure(folder: Path, faults: int) -> int:
-    """Print the figures; the exit code."""
-    figures, found, disks = Figures(), list[Found](), list[Found]()
+def measure(figures: Figures, folder: Path, faults: int = 100) -> None:
+    """Let so many calls fail."""
+    if STRACE is None:
+        print("not measured: strace is not installed, so no system call can be made to fail")
+        return
+    found, disks = list[Found](), list[Found]()
     for scene in SCENES:
         found += refuse_calls(scene, folder / scene.name.replace(" ", "-"), faults // len(SCENES))
     for scene in SCENES:
@@ -139,12 +143,7 @@ def measure(folder: Path, faults: int) -> int:
     )
     figures.at_most("faults whose line is untrue about the charge", sum(f.untrue for f in every), 0)
     figures.at_most("faults after which the second run miscounts", sum(f.wrong for f in every), 0)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    if STRACE is None:
-        print("not measured: strace is not installed, so no system call can be made to fail")
-        sys.exit(0)
-    with tempfile.TemporaryDirectory(prefix="dpsql-faults-") as where:
-        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else FAULTS))
+    main(measure)

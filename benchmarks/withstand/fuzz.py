@@ -1,14 +1,11 @@
 """Damaged input of every kind that dpsql reads: typed errors only, each piece within a second of CPU.
 
-    python -m benchmarks.withstand.fuzz [seed]
-
 The generators are those of `tests.property.fuzz`, of which the default suite reads a few. Each kind is read in a
 process of its own, so that a reader that dies is counted and not followed. Hostile releases have a module of their own.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.release import open_release
 from tests.property.fuzz import KINDS, Outcome, run
@@ -60,7 +57,7 @@ def apart(work: Callable[..., Outcome], *given: object) -> Outcome:
             return Outcome(Counter(died=1), ["the process died"], 0.0)
 
 
-def measure(seed: int) -> int:
+def measure(seed: int = 1) -> int:
     """Print the figures; the exit code."""
     figures = Figures()
     for name, count in COUNTS.items():
@@ -79,13 +76,9 @@ def told(figures: Figures, name: str, count: int, found: Outcome) -> None:
     print(f"{name}: {ends['read']} read, {ends['refused']} refused")
     print(*found.faults, sep="\n", end="\n" * bool(found.faults))
     figures.table(f"damaged {name}, of {count}", ends.total())
-    figures.at_most(
-        "damaged inputs that end in anything but an answer or a typed line",
-        ends.total() - ends["read"] - ends["refused"],
-        0,
-        name,
-    )
+    wrong = ends.total() - ends["read"] - ends["refused"]
+    figures.at_most("damaged inputs that end in anything but an answer or a typed line", wrong, 0, name)
 
 
 if __name__ == "__main__":
-    sys.exit(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 1))
+    main(measure)

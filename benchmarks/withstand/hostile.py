@@ -1,21 +1,17 @@
 """Hostile releases: does a reader hang, see a traceback, or get an answer of a changed file although it must be signed?
 
-    python -m benchmarks.withstand.hostile
-
 Every file of `tests.release.hostile` is read as readers do, in a process of its own: as it is, and as the holder of the
 signing key would have made it.
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 from nacl.signing import SigningKey
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from dpsql.errors import ReleaseError
 from dpsql.release import open_release
 from dpsql.release.signature import sign
@@ -55,5 +51,4 @@ def measure(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="dpsql-hostile-") as where:
-        sys.exit(measure(Path(where)))
+    main(measure)

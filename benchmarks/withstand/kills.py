@@ -1,7 +1,5 @@
 """Kills at chosen system calls of the real commands: is anything partial, lost, charged twice or left behind?
 
-    python -m benchmarks.withstand.kills [KILLS]
-
 Each kill takes the command at one system call on its files, three in four while it has something to lose; then the same
 command is run again. `strace` finds the calls and sends the signal.
 """
@@ -9,20 +7,19 @@ command is run again. `strace` finds the calls and sends the signal.
 from __future__ import annotations
 
 import signal
-import sys
-import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
 from tests.kill.commands import STRACE, killed_at
 from tests.kill.scenes import SCENES, Stage
 
-KILLS = 300
 
-
-def measure(folder: Path, kills: int) -> int:
-    """Print the figures; the exit code."""
-    figures, wrong = Figures(), 0
+def measure(figures: Figures, folder: Path, kills: int = 300) -> None:
+    """Kill so often."""
+    if STRACE is None:
+        print("not measured: strace is not installed, so no kill can be aimed at a system call")
+        return
+    wrong = 0
     for scene in SCENES:
         stage = Stage(scene, folder / scene.name.replace(" ", "-"))
         own, hit = kills // len(SCENES), 0
@@ -38,12 +35,7 @@ def measure(folder: Path, kills: int) -> int:
                 print(f"{scene.name} killed at {stage.call(number)}: {found['wrong']}")
         print(f"{scene.name}: {own} kills among {len(stage.calls)} system calls, {hit} inside", flush=True)
     figures.at_most("kills after which something was partial, lost, double or left behind", wrong, 0)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    if STRACE is None:
-        print("not measured: strace is not installed, so no kill can be aimed at a system call")
-        sys.exit(0)
-    with tempfile.TemporaryDirectory(prefix="dpsql-kills-") as where:
-        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else KILLS))
+    main(measure)

@@ -2,22 +2,19 @@
 
 Three sources of neighbours: every joint of `tests/privacy/joints.py`, random stars, and `dpsql audit --prove`'s own
 for each shipped catalog under both neighbour relations. Every defect of `tests/privacy/plant.py` is put back once.
-
-    python -m benchmarks.withstand.prove [names of catalogs to measure; "none" for none]
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, main
+from benchmarks.processes import cpu_of
 from benchmarks.promises.stars import random_pair
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.curator.prove import prove
@@ -41,20 +38,6 @@ is for, which is a loss of at most 1 of the claim.
 |---|--:|---|--:|--:|"""
 PEOPLE, PRODUCTS = 200, 20
 RELATIONS = ("add_remove", "replace_one")
-
-
-class Catalogs(NamedTuple):
-    """What was measured of shipped catalogs.
-
-    Args:
-        worst: loss over claim of any pair.
-        tight: the least of the worst pairs of those whose claim is tight.
-        number: how many catalogs.
-    """
-
-    worst: float
-    tight: float
-    number: int
 
 
 def measured_joints(folder: Path) -> dict[Joint, float]:
@@ -95,7 +78,7 @@ def is_tight(catalog: Catalog) -> bool:
     return not chooses and catalog.stream is None
 
 
-def shipped(names: list[str], data: Path) -> list[Catalog]:
+def shipped(names: Sequence[str], data: Path) -> list[Catalog]:
     """Shipped catalogs whose public tables are here; the bundled shop's are made."""
     found = []
     for file in sorted(CATALOGS.glob("*.yaml")):
@@ -113,8 +96,12 @@ def shipped(names: list[str], data: Path) -> list[Catalog]:
     return found
 
 
-def measured_catalogs(names: list[str], folder: Path) -> Catalogs:
-    """The loss of shipped catalogs under both neighbour relations."""
+def measured_catalogs(names: Sequence[str], folder: Path) -> tuple[int, float, float]:
+    """Loss over claim of shipped catalogs under both neighbour relations.
+
+    Returns:
+        How many catalogs, the worst loss, and the least of those whose claim is tight.
+    """
     write_star(folder / "data", make_star(1, PEOPLE, PRODUCTS))
     worst, tight, catalogs = 0.0, 1.0, shipped(names, folder / "data")
     for catalog in catalogs:
@@ -125,47 +112,40 @@ def measured_catalogs(names: list[str], folder: Path) -> Catalogs:
             worst = max(worst, proof.worst.share)
             if relation == RELATIONS[0] and is_tight(catalog):
                 tight = min(tight, proof.worst.share)
-    return Catalogs(worst, tight, len(catalogs))
+    return len(catalogs), worst, tight
 
 
 def many_numbers() -> float:
     """CPU seconds of drawing a count and 15 sums over 1,000 cells at epsilon 1, by the system's entropy."""
-    units, started = np.full(1_000, 1 << 30, np.int64), time.process_time()
-    ExactNoise(os_entropy()).joint(units, 1 << 30, [1, *[5_000] * 15])
-    return time.process_time() - started
+    units, noise = np.full(1_000, 1 << 30, np.int64), ExactNoise(os_entropy())
+    return cpu_of(lambda: noise.joint(units, 1 << 30, [1, *[5_000] * 15]))
 
 
-def main(names: list[str]) -> int:
-    """Measure and print; 1 if any figure is short."""
-    figures = Figures()
-    with tempfile.TemporaryDirectory() as folder:
-        joints = measured_joints(Path(folder) / "joints")
-        figures.at_most(f"prove: worst loss over claim, {len(JOINTS)} joints", max(joints.values()), 1.0)
-        tight = [share for joint, share in joints.items() if joint.proved == TIGHT]
-        figures.at_least(f"prove: least loss over claim, {len(tight)} tight joints", min(tight), 0.98)
-        others = [share / joint.proved for joint, share in joints.items() if 0 < joint.proved < TIGHT]
-        figures.table(f"prove: least loss over proved tightness, {len(others)} other joints", min(others))
-        figures.at_most(f"prove: worst loss over claim, {STARS} random stars", worst_star(Path(folder)), 1.0)
-        many = []
-        for i, (measured, _) in enumerate(MANY.values()):
-            (place := Path(folder) / f"many{i}").mkdir()
-            many.append(measured(place).share)
-        figures.at_most(
-            f"prove: worst loss over claim, {len(MANY)} pairs of 11 to 29 numbers", max(many), 1.0
-        )
-        figures.at_most("a count and 15 sums over 1,000 cells drawn, CPU s", many_numbers(), 5.0)
-        plants = planted()
-        missed = [plant.name for i, plant in enumerate(plants) if not is_found(plant, Path(folder) / f"p{i}")]
-        figures.at_most(f"prove: planted defects not found, of {len(plants)}", len(missed), 0.0)
-        if names != ["none"]:
-            found = measured_catalogs(names, Path(folder))
-            words = f"{found.number} shipped catalogs under both relations"
-            figures.at_most(f"prove: worst loss over claim, {words}", found.worst, 1.0)
-            figures.at_least(
-                "prove: least loss over claim, shipped catalogs with a tight claim", found.tight, 0.98
-            )
-    return figures.finish()
+def figures_of(figures: Figures, folder: Path, catalogs: Sequence[str] = ()) -> None:
+    """Measure all sources of neighbours, of shipped catalogs those that are named; `none` for none."""
+    joints = measured_joints(folder / "joints")
+    figures.at_most(f"prove: worst loss over claim, {len(JOINTS)} joints", max(joints.values()), 1.0)
+    tight = [share for joint, share in joints.items() if joint.proved == TIGHT]
+    figures.at_least(f"prove: least loss over claim, {len(tight)} tight joints", min(tight), 0.98)
+    others = [share / joint.proved for joint, share in joints.items() if 0 < joint.proved < TIGHT]
+    figures.table(f"prove: least loss over proved tightness, {len(others)} other joints", min(others))
+    figures.at_most(f"prove: worst loss over claim, {STARS} random stars", worst_star(folder), 1.0)
+    many = []
+    for i, (measured, _) in enumerate(MANY.values()):
+        (place := folder / f"many{i}").mkdir()
+        many.append(measured(place).share)
+    figures.at_most(f"prove: worst loss over claim, {len(MANY)} pairs of 11 to 29 numbers", max(many), 1.0)
+    figures.at_most("a count and 15 sums over 1,000 cells drawn, CPU s", many_numbers(), 5.0)
+    plants = planted()
+    missed = [plant.name for i, plant in enumerate(plants) if not is_found(plant, folder / f"p{i}")]
+    figures.at_most(f"prove: planted defects not found, of {len(plants)}", len(missed), 0.0)
+    if list(catalogs) != ["none"]:
+        number, worst, least = measured_catalogs(catalogs, folder)
+        words = f"{number} shipped catalogs under both relations"
+        figures.at_most(f"prove: worst loss over claim, {words}", worst, 1.0)
+        title = "prove: least loss over claim, shipped catalogs with a tight claim"
+        figures.at_least(title, least, 0.98)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(figures_of)

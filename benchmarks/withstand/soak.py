@@ -1,7 +1,5 @@
 """A crowd at `dpsql serve`: is everybody who has logged in served, and does the server's memory stay as it is?
 
-    python -m benchmarks.withstand.soak
-
 500 clients wait, 64 ask 50,000 statements, others connect without end and never log in, and some leave in the middle
 of a statement. Memory is compared with that after a warm-up, in which caches fill. Some minutes of two cores; Linux
 alone tells memory as it is read here.
@@ -9,12 +7,10 @@ alone tells memory as it is read here.
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Figures
-from tests.interfaces.crowd import Seen, crowd
+from benchmarks.figures import Figures, main
+from tests.interfaces.crowd import crowd
 from tests.interfaces.wire_client import running
 from tests.interfaces_release import build
 
@@ -22,20 +18,15 @@ IDLE, BUSY, STATEMENTS, WARM = 500, 64, 50_000, 10_000
 PASSWORD = "correct horse"
 
 
-def measure(folder: Path) -> int:
-    """Print the figures; the exit code."""
+def measure(figures: Figures, folder: Path) -> None:
+    """Serve the crowd."""
     shop, secret = build(folder), folder / "ana.pw"
     secret.write_text(f"ana:{PASSWORD}\n")
     secret.chmod(0o600)
     log = folder / "logins.jsonl"
     with running(shop, "--password-file", secret, "--log", log) as server:
         seen = crowd(server, PASSWORD, IDLE, BUSY, WARM + STATEMENTS, every=2.0)
-    return tell(seen)
-
-
-def tell(seen: Seen) -> int:
-    """Print what was seen; the exit code."""
-    figures, asked = Figures(), sorted(seen.seconds[WARM:])
+    asked = sorted(seen.seconds[WARM:])
     before = [size for count, size in seen.bytes if count <= WARM][-1]
     after = [size for count, size in seen.bytes if count > WARM]
     print(f"strangers {seen.strangers}, clients that left in the middle of a statement {seen.left}")
@@ -47,9 +38,7 @@ def tell(seen: Seen) -> int:
     figures.at_most("soak: statements of clients who had logged in that were not served", seen.unserved, 0)
     figures.table(f"soak: clients served after they waited, of {IDLE}", seen.idle)
     figures.at_most("soak: most resident memory over that after the warm-up", max(after) / before, 1.1)
-    return figures.finish()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="dpsql-soak-") as where:
-        sys.exit(measure(Path(where)))
+    main(measure)

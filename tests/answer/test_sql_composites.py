@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.composites.measure import STATEMENTS
-from benchmarks.composites.star import Publish, clinic
+from benchmarks.composites.measure import STATEMENTS, clinic
+from benchmarks.coverage import Publish
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import OpenReleases

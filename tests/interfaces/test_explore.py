@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import dpsql
-from benchmarks.answers.limits import worked
+from benchmarks.processes import worked
 from dpsql.executor.engine import HALF
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.python.describe import WELL, totals

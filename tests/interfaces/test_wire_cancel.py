@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.answers.limits import worked
+from benchmarks.processes import worked
 from dpsql.errors import QueryTimeout
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.pgwire.login import Sessions

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.answers.limits import worked
+from benchmarks.processes import worked
 from dpsql.errors import CatalogError, Error, InterfaceError, OperationalError
 from dpsql.interfaces.pgwire import read_guests, read_tls
 from dpsql.interfaces.pgwire.events import MOST_REFUSALS, EventLog, event_log

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.answers.limits import seconds_until_quiet, worked
+from benchmarks.processes import seconds_until_quiet, worked
 from dpsql.interfaces.pgwire.client import MOST_MESSAGE
 from tests.answer.test_limits import ATTACKS, NUMBERS
 from tests.answer.test_requests import BY_AGE

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from benchmarks.local.axis import range_masks
-from benchmarks.local.simulated import one_row_each, simulate_tallies
+from benchmarks.local.simulated import one_row_each, range_masks, simulate_tallies
 from dpsql.client.plan import read_plan
 from dpsql.curator.audit.contents import check_tables
 from dpsql.local import smooth as fits

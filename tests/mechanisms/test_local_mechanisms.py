@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.baselines import maxent
+from benchmarks.baselines import local_boxes as maxent
 from benchmarks.local.simulated import histogram_of_boxes
 from benchmarks.local.simulated import tally as tally_of
 from dpsql.client import oracles as devices

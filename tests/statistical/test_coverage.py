@@ -8,7 +8,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from benchmarks.composites.star import redrawn
+from benchmarks.coverage import redrawn
 from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from tests.thinned import by_default

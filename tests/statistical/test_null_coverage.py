@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from benchmarks.composites.star import redrawn
+from benchmarks.coverage import redrawn
 from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
