@@ -8,8 +8,10 @@ from typing import Any
 
 import duckdb
 
+from dpsql.api import audit
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
+from dpsql.curator.audit.contents import Check
 from dpsql.curator.prove.layouts import RawRows, load_tables, stored_columns
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
@@ -104,3 +106,8 @@ def published(
     """Publish a catalog beside itself; `options` are those of the engine that answers."""
     release = publish_release(load_catalog(catalog), catalog.with_name(f"{name}.dpsql"), noise=noise, key=key)
     return ReleaseEngine(open_release(release.path, insecure=True), **options)
+
+
+def failed(release: Path, catalog: Path | None = None) -> list[Check]:
+    """Claims of a release that an audit does not find held."""
+    return [check for check in audit(release, catalog=catalog, samples=0).checks if check.held is False]

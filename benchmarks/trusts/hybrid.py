@@ -1,7 +1,7 @@
 """Releases over an attribute that only devices know: published, asked in SQL, compared with the truth.
 
 A `World` is a star whose people report one attribute each; the curator holds the rest. Reports are drawn from the
-channel's law, which `tests/privacy/test_hybrid_exact.py` shows to be the device's.
+channel's law, which `tests/privacy/test_hybrid_release.py` shows to be the device's.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
     measure(catalog, left, right, folder)               a central release
     measure(..., batches=["2025-01-01", ..])            a stream, all its batches together
+    measure_sources(catalog, write, write, folder)      rows in a database, in several files, ..
 
 A table is `RawRows`, or `Bytes` of a file as somebody may have written it. A table named `sales@2025-01-02` is the
 file of its own that the batch of that label brings.
@@ -9,11 +10,12 @@ file of its own that the batch of that label brings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dpsql.catalog import load_catalog
+from dpsql.catalog import Catalog, load_catalog
+from dpsql.catalog.source import Source
 from dpsql.curator.prove.layouts import RawRows, write_tables
 from dpsql.curator.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
 from dpsql.curator.prove.madeup import KEY, LATER, NeighbourSide, measure_pair
@@ -23,7 +25,7 @@ from tests.releases import headed
 
 __all__ = [
     "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "RawRows", "Tables", "contents", "loss_of", "measure",
-    "write_side",
+    "measure_sources", "write_side",
 ]  # fmt: skip
 
 
@@ -40,6 +42,7 @@ class Bytes(NamedTuple):
 
 
 Tables = Mapping[str, RawRows | Bytes]
+Written = Callable[[Path, Catalog], dict[str, Any]]
 
 
 def measure(
@@ -65,6 +68,31 @@ def measure(
         place = write_side(folder / name, catalog, tables)
         arrivals = tuple(Arrival(label, _own_file(place, tables, label), LATER) for label in batches)
         sides.append(NeighbourSide(load_catalog(place / "catalog.yaml"), place / "release.dpsql", arrivals))
+    return measure_pair(*sides, seed).loss
+
+
+def measure_sources(
+    catalog: str, left: Written, right: Written, folder: Path, *, batches: Sequence[str] = (), seed: int = 0
+) -> Loss:
+    """The same of sides whose rows lie in any source.
+
+    Args:
+        catalog: its text, with a source or without; ROOT is the folder of a side.
+        left, right: write the rows of a side, given its folder and its catalog, and return the source that reads them.
+        folder, batches, seed: as of `measure`; the rows of all batches lie in the source.
+    """
+    sides = []
+    for name, write in (("left", left), ("right", right)):
+        place = folder / name
+        place.mkdir(parents=True)
+        text = catalog.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
+        (place / "catalog.yaml").write_text(text)
+        known = load_catalog(place / "catalog.yaml")
+        source = Source.model_validate(write(place, known))
+        arrivals = tuple(Arrival(label, None, LATER) for label in batches if known.stream is not None)
+        sides.append(
+            NeighbourSide(known.model_copy(update={"source": source}), place / "release.dpsql", arrivals)
+        )
     return measure_pair(*sides, seed).loss
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from dpsql import engines
 from dpsql.budget import Mu2
 from dpsql.catalog import catalog, source
-from dpsql.catalog.source import Csv
 from dpsql.central import bounding, placed_rows
 from dpsql.central.planned import Bounds
 from dpsql.contributions import recipe, selection
@@ -30,10 +29,10 @@ from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms import distribution
 from dpsql.mechanisms.designs import adaptive
 from dpsql.mechanisms.designs.workload_matrix import AskedRows
-from dpsql.row_expressions import literal
 from dpsql.row_expressions.rowlocal import trusted_select
 from dpsql.streams.plan import StreamPlan
 from dpsql.streams.state import StreamState
+from tests.privacy.csv_case import forgiving_reader
 from tests.privacy.joints import by_name, windowed_source
 from tests.privacy.loss import Loss
 from tests.privacy.source_cases import (
@@ -98,20 +97,6 @@ def true_signal(counts, epsilon, sensitivity, noise):  # type: ignore[no-untyped
     """The true number of rows and of cells that are full."""
     clip = math.ceil(adaptive.CLIP * sensitivity / epsilon)
     return adaptive.Signal(np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64), clip)
-
-
-def forgiving_reader(
-    connection: duckdb.DuckDBPyConnection, target: str, file: Path, dialect: Csv, names: object = ()
-) -> int:
-    """A fixed dialect, but the engine decides where a row ends and what an error takes along."""
-    header = file.read_bytes().split(b"\n", 1)[0].decode().split(",")
-    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
-    read = (
-        f"read_csv({literal(str(file))}, auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', "
-        f"columns = {{{columns}}}, ignore_errors = true)"
-    )
-    connection.execute(f"CREATE TABLE {target} AS SELECT * FROM {read}")
-    return 0
 
 
 CHOSEN, CHOSEN_PURE = "bounds chosen from data, under a delta", "bounds chosen from data, pure, a count"

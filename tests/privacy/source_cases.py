@@ -10,11 +10,8 @@ from typing import Any
 
 import duckdb
 
-from dpsql.catalog import load_catalog
-from dpsql.catalog.source import Source
-from dpsql.curator.prove.madeup import NeighbourSide, measure_pair
 from dpsql.engines import values
-from tests.privacy.loss import Loss
+from tests.privacy.loss import Loss, measure_sources
 
 HEAD = """
 dpsql: 1
@@ -23,17 +20,14 @@ ledger: LEDGER
 source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: p, cap: 9, unit: person.id, epsilon: 1}
 tables:"""
-CATALOG = (
-    HEAD
-    + """
-  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 7}}}
-  sales: {role: fact, foreign_keys: {buyer: person}, max_ids: 1, columns: {
-    region: {type: string, categories: [north, south], nullable: true},
-    amount: {type: decimal, scale: 1, lower: 0, upper: 9, measure: true}}}
+CATALOG = f"""{HEAD}
+  person: {{role: dimension, key: id, private: true, columns: {{age: {{type: int, lower: 0, upper: 7}}}}}}
+  sales: {{role: fact, foreign_keys: {{buyer: person}}, max_ids: 1, columns: {{
+    region: {{type: string, categories: [north, south], nullable: true}},
+    amount: {{type: decimal, scale: 1, lower: 0, upper: 9, measure: true}}}}}}
 views:
-  v: {of: sales, axes: [person.age, sales.region], measures: [count, sales.amount], mechanism: identity}
+  v: {{of: sales, axes: [person.age, sales.region], measures: [count, sales.amount], mechanism: identity}}
 """
-)
 PEOPLE = 30
 SPELLINGS = ["".join(letters) for letters in product("aA", "nN", "nN", "aA")]
 
@@ -42,15 +36,7 @@ def measured(
     folder: Path, left: Callable[[Path], dict[str, Any]], right: Callable[[Path], dict[str, Any]]
 ) -> Loss:
     """The loss of two sides, each written by a function of its folder that gives the catalog's source."""
-    sides = []
-    for name, write in (("left", left), ("right", right)):
-        place = folder / name
-        place.mkdir(parents=True)
-        text = CATALOG.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
-        (place / "catalog.yaml").write_text(text)
-        catalog, source = load_catalog(place / "catalog.yaml"), Source.model_validate(write(place))
-        sides.append(NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql"))
-    return measure_pair(*sides, 0).loss
+    return measure_sources(CATALOG, lambda place, _: left(place), lambda place, _: right(place), folder)
 
 
 def copied(place: Path, **files: str) -> None:

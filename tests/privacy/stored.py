@@ -22,8 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import duckdb
 
 from benchmarks.promises.stars import VICTIM, Pair, random_star
-from dpsql.catalog import Catalog, load_catalog
-from dpsql.catalog.source import Source
+from dpsql.catalog import Catalog
 from dpsql.curator.prove.layouts import (
     LAYOUTS,
     RawRows,
@@ -34,11 +33,9 @@ from dpsql.curator.prove.layouts import (
     several_files,
     stored_columns,
 )
-from dpsql.curator.prove.madeup import LATER, NeighbourSide, measure_pair
 from dpsql.engines.frames import write_frames
 from dpsql.row_expressions import identifier
-from dpsql.streams.publish import Arrival
-from tests.privacy.loss import Loss
+from tests.privacy.loss import Loss, measure_sources
 
 DSN = "DPSQL_STORED_DSN"
 """Environment variable of the server's address: a catalog holds no password."""
@@ -191,7 +188,6 @@ def random_stored(seed: int) -> StarPair:
     if rng.random() < 0.5:
         spell = _speller(rng)
         left, right = _with_words(left, spell), _with_words(right, spell)
-        text = text.replace("key: id,", "key: id,")
     return StarPair(pair._replace(catalog=text, left=left, right=right), tight)
 
 
@@ -251,16 +247,8 @@ def _with_words(tables: Mapping[str, RawRows], spell: Callable[[object], object]
 
 def measure_stored(pair: Pair, layout: SourceLayout, folder: Path, seed: int) -> Loss:
     """The loss of a pair whose rows are stored in some way."""
-    sides = []
-    for name, tables in (("left", pair.left), ("right", pair.right)):
-        place = folder / name
-        place.mkdir(parents=True)
-        text = pair.catalog.replace("ROOT", str(place)).replace("LEDGER", str(place / "ledger.duckdb"))
-        (place / "catalog.yaml").write_text(text)
-        catalog = load_catalog(place / "catalog.yaml")
-        source = Source.model_validate(layout.write(place / "rows", tables, catalog))  # type: ignore[arg-type]
-        arrivals = tuple(Arrival(label, None, LATER) for label in pair.batches if catalog.stream is not None)
-        sides.append(
-            NeighbourSide(catalog.model_copy(update={"source": source}), place / "release.dpsql", arrivals)
-        )
-    return measure_pair(*sides, seed).loss
+    left, right = (
+        lambda place, catalog, tables=tables: layout.write(place / "rows", tables, catalog)
+        for tables in (pair.left, pair.right)
+    )
+    return measure_sources(pair.catalog, left, right, folder, batches=pair.batches, seed=seed)

@@ -40,27 +40,17 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 @dataclass
-class Halved:
-    """Planted: half the noise scale."""
+class Planted:
+    """Noise of half the scale, or the first row of every draw left without noise; or what ships."""
 
     inner: Noise
-    insecure = True
-
-    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
-        return self.inner.laplace(2 * units, denominator, exact)
-
-
-@dataclass
-class Bare:
-    """Planted: the first row of every draw is left without noise."""
-
-    inner: Noise
+    plant: str
     runs: int
     insecure = True
 
     def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
-        drawn = self.inner.laplace(units, denominator)
-        drawn[: self.runs] = 0
+        drawn = self.inner.laplace(2 * units if self.plant == "halved" else units, denominator)
+        drawn[: self.runs if self.plant == "bare" else 0] = 0
         return noised(exact, drawn)
 
 
@@ -68,13 +58,13 @@ def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:
     """Many runs in one draw: the copies are an axis of their own that is measured cell by cell."""
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
-        noise: Noise = SimulationNoise(int(data.sum()) + size)
-        noise = {"halved": Halved(noise), "bare": Bare(noise, size)}.get(plant, noise)
+        noise = Planted(SimulationNoise(int(data.sum()) + size), plant, size)
         copies = np.repeat(data[:, None], size, axis=1)
-        runs = [draw_view(copies, [strategy, leaf_strategy(size)], EPSILON, 1, noise).value.T]
-        if plant == "twice":
-            runs.append(draw_view(copies, [strategy, leaf_strategy(size)], EPSILON, 1, noise).value.T)
-        return np.concatenate(runs, axis=1)
+        drawn = [strategy, leaf_strategy(size)]
+        runs = 2 if plant == "twice" else 1
+        return np.concatenate(
+            [draw_view(copies, drawn, EPSILON, 1, noise).value.T for _ in range(runs)], axis=1
+        )
 
     return sample
 

@@ -19,6 +19,7 @@ from dpsql.central.central import publish_release
 from dpsql.curator.prove.layouts import RawRows
 from dpsql.noise import ExactNoise, os_entropy
 from tests.releases import write_catalog
+from tests.thinned import by_default
 
 CATALOG = """
 privacy: {lineage: people, cap: 9, unit: customer.customer_id, epsilon: 1.0, DELTA}
@@ -126,7 +127,7 @@ def published(folder: Path, variant: str) -> tuple[Path, Canaries]:
     return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path, canaries
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", by_default(VARIANTS, 2))
 def test_no_canary_is_in_a_release(tmp_path: Path, variant: str):
     path, canaries = published(tmp_path, variant)
     assert len(canaries.texts) > 300

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,22 +46,16 @@ def spend_from_threads(folder: str, process: int, attempts: int, cap: Fraction) 
         return sum(pool.map(lambda name: spend_once(folder, name, cap), names))
 
 
-def check(folder: Path, processes: int, attempts: int, cap: Fraction) -> None:
+@pytest.mark.parametrize(
+    ("processes", "attempts", "cap"), [(2, 30, 2), pytest.param(4, 250, 30, marks=pytest.mark.slow)]
+)
+def test_concurrent_spends(tmp_path: Path, processes: int, attempts: int, cap: int) -> None:
     context = multiprocessing.get_context("spawn")  # a forked DuckDB is not a real second process
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [pool.submit(spend_from_threads, str(folder), p, attempts, cap) for p in range(processes)]
-        granted = sum(future.result() for future in futures)
-    (lineage,) = budget_report(folder / "ledger.duckdb").lineages
+        spend = partial(spend_from_threads, str(tmp_path), attempts=attempts, cap=Fraction(cap))
+        granted = sum(pool.map(spend, range(processes)))
+    (lineage,) = budget_report(tmp_path / "ledger.duckdb").lineages
     assert granted == len(lineage.entries) == cap / EPSILON < processes * attempts
     assert lineage.spent == cap and lineage.left == 0
-    assert len(list(folder.glob("*.dpsql"))) == granted and all(entry.present for entry in lineage.entries)
-    assert not list(folder.glob("*.draft")) and not list(folder.glob(".*.copy"))
-
-
-def test_60_concurrent_spends(tmp_path):
-    check(tmp_path, processes=2, attempts=30, cap=Fraction(2))
-
-
-@pytest.mark.slow
-def test_1000_concurrent_spends(tmp_path):
-    check(tmp_path, processes=4, attempts=250, cap=Fraction(30))
+    assert len(list(tmp_path.glob("*.dpsql"))) == granted and all(entry.present for entry in lineage.entries)
+    assert not list(tmp_path.glob("*.draft")) and not list(tmp_path.glob(".*.copy"))

@@ -62,22 +62,16 @@ def survivors(release: Path, copies: Iterator[bytes]) -> tuple[int, int]:
     return same, refused
 
 
-def check(release: Path, flips: int, headers: int, cuts: int) -> None:
+@pytest.mark.parametrize(
+    ("flips", "headers", "cuts"), [(20, 10, 6), pytest.param(200, 200, 40, marks=pytest.mark.slow)]
+)
+def test_damage_is_never_silent(release: Path, flips: int, headers: int, cuts: int) -> None:
     data, draw = release.read_bytes(), random.Random(flips)
     anywhere = (draw.randrange(len(data) * 8) for _ in range(flips))
     assert survivors(release, flipped(data, anywhere))[1] > flips // 5  # else the bits missed what is read
     survivors(release, flipped(data, (draw.randrange(HEADERS * 8) for _ in range(headers))))
     _, refused = survivors(release, (data[: draw.randrange(len(data))] for _ in range(cuts)))
     assert refused > cuts // 2  # the last blocks may hold nothing that is read
-
-
-def test_damage_is_never_silent(release: Path):
-    check(release, flips=20, headers=10, cuts=6)
-
-
-@pytest.mark.slow
-def test_much_damage_is_never_silent(release: Path):
-    check(release, flips=200, headers=200, cuts=40)
 
 
 def test_a_release_that_was_never_finished_is_no_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -34,16 +34,12 @@ class Shown(NamedTuple):
     budget: str
 
 
-def make_shop(folder: Path) -> Path:
-    (folder / "raw").mkdir(parents=True)
-    (folder / "shop.yaml").write_text(CATALOG, encoding="utf-8")
-    write(folder, TWO)
-    return folder
-
-
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    return make_shop(tmp_path)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "shop.yaml").write_text(CATALOG, encoding="utf-8")
+    write(tmp_path, TWO)
+    return tmp_path
 
 
 def publish(folder: Path, *options: str) -> Shown:
@@ -63,10 +59,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-OPTIONS: tuple[tuple[str, ...], ...] = ((), ("--json",), ("--label", "day one"))
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [(), ("--label", "day one"), pytest.param(("--json",), marks=pytest.mark.slow)]
+)
 def test_nothing_tells_whether_the_data_are_the_same(shop: Path, options: tuple[str, ...]) -> None:
     assert publish(shop, *options).code == 0
     release = (shop / "shop.dpsql").read_bytes()

@@ -61,18 +61,9 @@ def joint_draws(loss: Loss) -> int:
     return sum(draw.where.endswith("draw_together") for draw in loss.draws)
 
 
-def of_rows(loss: Loss) -> bool:
-    (line,) = together(loss)
-    return line.startswith("view v: count and sales.amount") and joint_draws(loss) == 1
-
-
-def of_nulls(loss: Loss) -> bool:
-    return together(loss) == [loss.lines[-1][0]]
-
-
-def of_squares(loss: Loss) -> bool:
-    (line,) = together(loss)
-    return "sales.squares_of_amount" in line
+def line_of(words: str) -> Callable[[Loss], bool]:
+    """Whether one line is of what one draw draws, with these words in it, and no other is."""
+    return lambda loss: len(together(loss)) == 1 and words in together(loss)[0]
 
 
 def of_leaves(loss: Loss) -> bool:
@@ -80,13 +71,8 @@ def of_leaves(loss: Loss) -> bool:
     return ("together" in line) == ("sales.amount" in line)
 
 
-def of_three_numbers(loss: Loss) -> bool:
-    return len(loss.draws) == 1 + 2 * any("beyond" in line for line, _ in loss.lines)
-
-
-def one_by_one(loss: Loss) -> bool:
-    """More numbers than one draw takes."""
-    return not joint_draws(loss) and len(loss.lines) >= MANY[ONE_BY_ONE][1]
+def beyond(loss: Loss) -> bool:
+    return any("beyond" in line for line, _ in loss.lines)
 
 
 THREE = person(
@@ -96,8 +82,6 @@ THREE = person(
     ),
     *[HIGH] * 9,
 )
-
-
 MEASURES = """measure: true, nullable: true}}, measures: {
       twice: {expr: 2 * amount + size, scale: 0, lower: -6, upper: 25, nullable: true},
       half: {expr: size, scale: 0, lower: 0, upper: 7}}}"""
@@ -289,20 +273,27 @@ DELTA = {
 LOOK = one_more(catalog(mechanism=", mechanism: diffhr, data_dependent: allow", measures="[count]"))
 JOINT = {name: pair for name, (pair, _) in MANY.items() if name != ONE_BY_ONE}
 EVERY = [
-    *pairs("rows", ROWS, of_rows, count=5),
-    *pairs("three numbers", {"one draw": THREE}, of_three_numbers),
-    *pairs("NULL", NULLS, of_nulls, count=5),
-    *pairs("squares", SQUARES, of_squares),
+    *pairs(
+        "rows",
+        ROWS,
+        lambda loss: line_of("view v: count and sales.amount")(loss) and joint_draws(loss) == 1,
+        count=5,
+    ),
+    *pairs("three numbers", {"one draw": THREE}, lambda loss: len(loss.draws) == 1 + 2 * beyond(loss)),
+    *pairs("NULL", NULLS, lambda loss: together(loss) == [loss.lines[-1][0]], count=5),
+    *pairs("squares", SQUARES, line_of("sales.squares_of_amount"), count=3),
+    *pairs("many", JOINT, lambda loss: joint_draws(loss) == 1, count=2),
+    # more numbers than one draw takes
     *pairs(
         "many",
-        {name: pair for name, (pair, _) in MANY.items() if name != ONE_BY_ONE},
-        lambda loss: joint_draws(loss) == 1,
+        {ONE_BY_ONE: MANY[ONE_BY_ONE][0]},
+        lambda loss: not joint_draws(loss) and len(loss.lines) >= MANY[ONE_BY_ONE][1],
+        0,
     ),
-    *pairs("many", {ONE_BY_ONE: MANY[ONE_BY_ONE][0]}, one_by_one, 0),
     # under a delta every number has its own draw; what a purchase or a look draws stays apart
     *pairs("delta", DELTA, lambda loss: not together(loss), 0),
     *pairs("apart", {"a look": LOOK}, lambda loss: not together(loss), 0),
-    *pairs("leaves", TREES, of_leaves),
+    *pairs("leaves", TREES, of_leaves, count=4),
     # two people in one tree move its root by 0: a count's claim is reached but for the levels that they share
     *pairs(
         "leaves", {"another person in her place": one_more(REPLACED_LEAVES, 9, replaced=True)}, of_leaves, 0.9
@@ -312,9 +303,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("measured", "seen", "least"), EVERY)
-def test_a_joint_draw_loses_what_it_claims(
-    measured: Measured, seen: Callable[[Loss], bool], least: float, tmp_path: Path
-) -> None:
+def test_a_joint_draw_loses_what_it_claims(measured, seen, least, tmp_path):
     loss = measured(tmp_path)
     assert least <= loss.share <= 1
     assert seen(loss)

@@ -287,9 +287,7 @@ def test_keys_of_one_text_are_one_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "reason", "what"), refusals("people made of rows"))
-def test_people_of_rows_that_are_not_each_persons_own_are_refused(
-    before: str, after: str, reason: str, what: str
-) -> None:
+def test_people_of_rows_that_are_not_each_persons_own_are_refused(before, after, reason, what):
     assert before in AS_PARQUET
     text = AS_PARQUET.replace(before, after).replace(
         "marks: {role: fact,", "marks: {role: fact, key: key,", 1

@@ -14,11 +14,11 @@ from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
 from dpsql.row_expressions import typed
 from tests.engines.servers import Server, postgres_or_skip
-from tests.privacy import source_cases
-from tests.privacy.loss import Loss
+from tests.privacy.loss import Loss, Written, measure_sources
+from tests.privacy.source_cases import HEAD
 
 CATALOG = (
-    source_cases.HEAD
+    HEAD
     + """
   person: {role: dimension, key: id, private: true, columns: {born: {type: date}, age: {type: int, lower: 0, upper: 7}},
     derive: {age: "(DATE '2025-01-01' - born) // 3650"}}
@@ -51,9 +51,7 @@ def loss(folder: Path, server: Server, person: list[tuple[Any, ...]], sales: lis
     """The loss of a star with these rows and the star without them."""
     import psycopg
 
-    def side(
-        place: Path, schema: str, people: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]
-    ) -> dict[str, Any]:
+    def side(schema: str, people: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> Written:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
             connection.execute(f"CREATE SCHEMA {schema}")
@@ -65,17 +63,15 @@ def loss(folder: Path, server: Server, person: list[tuple[Any, ...]], sales: lis
                 cursor.executemany(f"INSERT INTO {schema}.person VALUES (%s, %s)", people)
                 cursor.executemany(f"INSERT INTO {schema}.sales VALUES (%s, %s, %s, %s)", rows)
         root = f"${{DPSQL_TEST_DSN}} options='-c search_path={schema}'"
-        return {"kind": "postgresql", "root": root, "tables": {"person": "person", "sales": SELECT}}
+        return lambda *_: {
+            "kind": "postgresql",
+            "root": root,
+            "tables": {"person": "person", "sales": SELECT},
+        }
 
-    with (
-        mock.patch.object(source_cases, "CATALOG", CATALOG),
-        mock.patch.dict("os.environ", DPSQL_TEST_DSN=server.dsn),
-    ):
-        return source_cases.measured(
-            folder,
-            lambda place: side(place, "more", [*EVERYBODY, *person], [*SALES, *sales]),
-            lambda place: side(place, "fewer", EVERYBODY, SALES),
-        )
+    more, fewer = side("more", [*EVERYBODY, *person], [*SALES, *sales]), side("fewer", EVERYBODY, SALES)
+    with mock.patch.dict("os.environ", DPSQL_TEST_DSN=server.dsn):
+        return measure_sources(CATALOG, more, fewer, folder)
 
 
 AIMED = [HOSTILE, HOSTILE[:2], HOSTILE[2:4], HOSTILE[4:6], [HOSTILE[0]] * 5]
@@ -85,9 +81,7 @@ AIMED = [HOSTILE, HOSTILE[:2], HOSTILE[2:4], HOSTILE[4:6], [HOSTILE[0]] * 5]
     pytest.param(rows, born, marks=[] if (rows, born) == (HOSTILE, "infinity") else pytest.mark.slow)
     for rows in AIMED for born in ("infinity", "2020-02-29")
 ])  # fmt: skip
-def test_a_person_whose_rows_are_hostile_costs_what_is_charged(
-    rows: list[tuple[Any, ...]], born: str, server: Server, tmp_path: Path
-) -> None:
+def test_a_person_whose_rows_are_hostile_costs_what_is_charged(rows, born, server, tmp_path):
     measured = loss(tmp_path, server, [(99, born)], rows)
     assert 0 < measured.share <= 1
 

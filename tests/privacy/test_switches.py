@@ -70,19 +70,8 @@ def untrue_statistics(folder: Path) -> float:
     return measure(catalog, {"sales": left}, {"sales": right}, folder / "sides").share
 
 
-def word_in_derived_columns(folder: Path) -> float:
-    """One row that two expressions cannot read."""
-    return word_that_is_no_number(folder, CATALOG.replace("COLUMNS", DERIVED))
-
-
-def word_behind_a_guard(folder: Path) -> float:
-    """The same of a SELECT whose COALESCE never comes to the word."""
-    catalog = CATALOG.replace("COLUMNS", BOUNDED).replace("tables: {sales: sales.parquet}", GUARDED)
-    return word_that_is_no_number(folder, catalog)
-
-
 def word_that_is_no_number(folder: Path, catalog: str) -> float:
-    """Where its publish stops, the neighbour's does not."""
+    """One row that expressions cannot read: where its publish stops, the neighbour's does not."""
     rows = RawRows("word VARCHAR", [(str(i % 5),) for i in range(50)])
     try:
         return measure(catalog, {"sales": rows.plus(("x",))}, {"sales": rows}, folder / "sides").share
@@ -90,9 +79,12 @@ def word_that_is_no_number(folder: Path, catalog: str) -> float:
         return inf
 
 
+IN_DERIVED_COLUMNS = CATALOG.replace("COLUMNS", DERIVED)
+BEHIND_A_GUARD = CATALOG.replace("COLUMNS", BOUNDED).replace("tables: {sales: sales.parquet}", GUARDED)
+"""Its COALESCE never comes to the word."""
 CASES: dict[str, Callable[[Path], float]] = {
     "statistics_propagation": untrue_statistics,
-    "common_subexpressions": word_behind_a_guard,
+    "common_subexpressions": lambda folder: word_that_is_no_number(folder, BEHIND_A_GUARD),
 }
 
 
@@ -123,20 +115,17 @@ def test_a_word_stays_in_its_try_without_the_switch_only_in_new_versions(tmp_pat
     """DuckDB 2.0.0 takes what two TRYs share out of them, 2.0.1 no more; both do so to COALESCE. We promise both."""
     for folder in ("with", "without"):
         (tmp_path / folder).mkdir()
-    assert word_in_derived_columns(tmp_path / "with") <= 1
+    assert word_that_is_no_number(tmp_path / "with", IN_DERIVED_COLUMNS) <= 1
     with taken_back("common_subexpressions"):
-        assert (word_in_derived_columns(tmp_path / "without") > 1) == (duckdb.__version__ == "2.0.0")
+        lost = word_that_is_no_number(tmp_path / "without", IN_DERIVED_COLUMNS) > 1
+    assert lost == (duckdb.__version__ == "2.0.0")
 
 
 def test_variables_of_a_program_are_no_tables() -> None:
     """`python_enable_replacements`: a SELECT would read rows that the catalog never named."""
-    raw = no_sources()
     people = {"id": np.array([1])}
-    try:
-        with pytest.raises(duckdb.CatalogException):
-            raw.connection.execute("SELECT count(*) FROM people")
-    finally:
-        raw.close()
+    with closing(no_sources()) as raw, pytest.raises(duckdb.CatalogException):
+        raw.connection.execute("SELECT count(*) FROM people")
     with duckdb.connect() as without:
         assert without.execute("SELECT count(*) FROM people").fetchone() == (1,)
     assert people is not None
@@ -148,11 +137,8 @@ def test_days_of_a_moment_do_not_follow_from_the_place_of_the_machine(tmp_path: 
         file.execute(
             f"COPY (SELECT TIMESTAMPTZ '2025-01-01 02:00+00' AS moment) TO '{tmp_path / 'sales.parquet'}'"
         )
-    raw = open_sources(PARQUET, tmp_path, {"sales": "sales.parquet"})
     day = "SELECT CAST(CAST(moment AS DATE) AS VARCHAR) FROM raw.sales"
-    try:
+    with closing(open_sources(PARQUET, tmp_path, {"sales": "sales.parquet"})) as raw:
         assert raw.connection.execute(day).fetchone() == ("2025-01-01",)
         raw.connection.execute("SET TimeZone = 'America/New_York'")
         assert raw.connection.execute(day).fetchone() == ("2024-12-31",)
-    finally:
-        raw.close()
