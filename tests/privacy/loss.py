@@ -19,12 +19,11 @@ from dpsql.catalog.source import Source
 from dpsql.curator.prove.layouts import RawRows, write_tables
 from dpsql.curator.prove.loss import Distinguished, DrawLoss, Loss, Publish, record_pair
 from dpsql.curator.prove.madeup import KEY, LATER, NeighbourSide, measure_pair
-from dpsql.curator.prove.madeup import _contents as contents
 from dpsql.streams.publish import Arrival
 from tests.releases import headed
 
 __all__ = [
-    "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "RawRows", "Tables", "contents", "loss_of", "measure",
+    "KEY", "Bytes", "Distinguished", "DrawLoss", "Loss", "RawRows", "Tables", "Written", "loss_of", "measure",
     "measure_sources", "write_side",
 ]  # fmt: skip
 

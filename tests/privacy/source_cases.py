@@ -40,12 +40,11 @@ def measured(
 
 
 def copied(place: Path, **files: str) -> None:
-    """Parquet files by SELECT; `__` stands for a folder's slash and `_is_` for its equals sign."""
-    with duckdb.connect() as raw:
-        for name, sql in files.items():
-            file = place / f"{name.replace('_is_', '=').replace('__', '/')}.parquet"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            raw.execute(f"COPY ({sql}) TO '{file}'")
+    """Parquet files by SELECT; `__` stands for a slash in names that have none."""
+    for name, sql in files.items():
+        file = place / f"{name if '/' in name else name.replace('__', '/')}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        duckdb.execute(f"COPY ({sql}) TO '{file}' (FORMAT parquet)")
 
 
 EVERYBODY = f"SELECT i AS id, 3 AS age FROM range({PEOPLE}) t(i)"
@@ -67,11 +66,15 @@ def fractions_after_whole_amounts(folder: Path) -> Loss:
 
 
 def database(place: Path, *statements: str) -> dict[str, Any]:
-    file = place / "shop.duckdb"
-    with duckdb.connect(str(file)) as raw:
+    """A DuckDB file made anew by some statements."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "shop.duckdb").unlink(missing_ok=True)
+    with duckdb.connect(str(place / "shop.duckdb")) as raw:
         for statement in statements:
             raw.execute(statement)
-    return {"kind": "duckdb", "root": str(file), "tables": {"sales": "sales", "person": "person"}}
+    return {
+        "kind": "duckdb", "root": str(place / "shop.duckdb"), "tables": {"sales": "sales", "person": "person"}
+    }  # fmt: skip
 
 
 def row_of_a_person_without_sales(kind: str) -> tuple[Sequence[str], str]:
@@ -96,14 +99,12 @@ def file_beside_folders(folder: Path) -> Loss:
     """One person's sale lies beside the folders `region=north` and `region=south`."""
 
     def write(place: Path, *, beside: bool) -> dict[str, Any]:
+        rows = f"SELECT i AS buyer, 1.0 AS amount FROM range({PEOPLE}) t(i)"
         files = {
-            f"sales__region_is_{region}__1": f"SELECT i AS buyer, 1.0 AS amount FROM range({PEOPLE}) t(i) "
-            f"WHERE i % 2 = {k}"
-            for k, region in enumerate(("north", "south"))
+            f"sales/region={name}/1": f"{rows} WHERE i % 2 = {k}" for k, name in enumerate(("north", "south"))
         }
-        if beside:
-            files["sales__2"] = "SELECT 99::BIGINT AS buyer, 1.0 AS amount"
-        copied(place, person=EVERYBODY, **files)
+        more = {"sales/2": "SELECT 99::BIGINT AS buyer, 1.0 AS amount"} if beside else {}
+        copied(place, person=EVERYBODY, **files, **more)
         tables = {"sales": "sales/**/*.parquet", "person": "person.parquet"}
         return {"root": str(place), "tables": tables, "hive": {"sales": ["region"]}}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,11 +76,9 @@ def star(
     return load_catalog(folder / "star.yaml")
 
 
-@contextmanager
-def opened(catalog: Catalog) -> Iterator[Engine]:
+def opened(catalog: Catalog) -> closing[Engine]:
     """The raw side of a catalog."""
-    with closing(open_engine(catalog)) as engine:
-        yield engine
+    return closing(open_engine(catalog))
 
 
 def cells(catalog: Catalog) -> Cells:
@@ -91,12 +88,9 @@ def cells(catalog: Catalog) -> Cells:
         prepare_tables(catalog, engine, plan)
         counted = declared_cells(OpenSource(catalog, engine, plan, ZeroNoise(), KEY), "sales")
         arrays = [np.asarray(each, np.int64) for each in counted.of(*plan.statistics)]
-    one = 1 if catalog.privacy.unit.name == "row" else 1 << 20
-    totals = {}
+    one, totals = 1 if catalog.privacy.unit.name == "row" else 1 << 20, {}
     for statistic, array in zip(plan.statistics, arrays, strict=True):
         if statistic.bounds is not None:
-            middle = statistic.bounds.mid * int(arrays[0].sum())
-            totals[str(statistic.measure.column)] = (
-                (int(array.sum()) + middle) / one / 10**statistic.bounds.scale
-            )
+            total = int(array.sum()) + statistic.bounds.mid * int(arrays[0].sum())
+            totals[str(statistic.measure.column)] = total / one / 10**statistic.bounds.scale
     return Cells([array // one for array in arrays], totals)

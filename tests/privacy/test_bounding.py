@@ -13,19 +13,15 @@ from dpsql import api
 from dpsql.catalog import load_catalog
 from dpsql.central.axes import axis_maker
 from dpsql.central.bounding import OpenSource, reach
-from dpsql.central.central import publish_release
 from dpsql.central.placed_rows import prepare_tables
 from dpsql.central.plan import plan_release
 from dpsql.contributions.statements import UNIT
 from dpsql.curator.audit import audit_release
 from dpsql.curator.prove.layouts import RawRows
-from dpsql.engines import open_sources
 from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError
-from dpsql.executor.engine import ReleaseEngine
 from dpsql.ledger.store import ledger_entries
-from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
-from dpsql.release import open_release
+from dpsql.noise import ExactNoise, ZeroNoise, os_entropy
 from tests.releases import published, write_catalog
 from tests.strategies import declared_cells
 
@@ -49,15 +45,9 @@ def shop(folder: Path, how: str, rows: list[int]) -> Path:
     return write_catalog(folder, CATALOG, tables, HOW=how)
 
 
-def publish(folder: Path, how: str, noise: Noise) -> Path:
-    catalog = load_catalog(shop(folder, how, ROWS))
-    return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path
-
-
 def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
     catalog = load_catalog(shop(folder, how, rows))
-    source = catalog.raw_source()
-    raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
+    raw = open_engine(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
     scan = OpenSource(catalog, raw, plan, ZeroNoise(), bytes(32))
@@ -66,7 +56,7 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
 def test_bounds_hold_and_rows_beyond_are_measured(tmp_path: Path, how: str):
-    answerer = ReleaseEngine(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
+    answerer = published(shop(tmp_path, how, ROWS), ZeroNoise(), key=b"k" * 32)
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
     (beyond,) = answerer.release.meta.bounding
@@ -93,12 +83,12 @@ def test_weights_spread_over_all_rows_of_a_unit(tmp_path: Path):
 
 
 def test_the_number_beyond_is_charged_and_noisy(tmp_path: Path):
-    path = publish(tmp_path, "truncate", ExactNoise(os_entropy()))
+    release = published(shop(tmp_path, "truncate", ROWS), ExactNoise(os_entropy()), key=b"k" * 32).release
     (entry,) = ledger_entries(tmp_path / "ledger")
     lines = {line.purpose: line.amount for line in entry.spend_lines()}
     assert lines["sales: rows beyond max_ids"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
-    (beyond,) = open_release(path).meta.bounding
+    (beyond,) = release.meta.bounding
     assert beyond.stderr == pytest.approx(np.sqrt(2) * reach(4) * 20, rel=0.01)
     assert beyond.units_stderr == pytest.approx(np.sqrt(2) * 20, rel=0.01)
 
@@ -150,7 +140,7 @@ def test_a_table_whose_rows_are_units_measures_nothing(tmp_path: Path):
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
 def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
-    path = publish(tmp_path, how, ExactNoise(os_entropy()))
+    path = published(shop(tmp_path, how, ROWS), ExactNoise(os_entropy()), key=b"k" * 32).release.path
     report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
     assert report.held, report.text()
     unmeasured = tmp_path / "unmeasured"  # what rows beyond the bound add to an error depends on the rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,9 +41,7 @@ def test_a_line_changes_at_most_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bug", [guessing_reader, forgiving_reader])
-def test_readers_that_look_past_the_line_are_caught(
-    bug: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_that_look_past_the_line_are_caught(bug, tmp_path, monkeypatch):
     monkeypatch.setattr("dpsql.engines.load_csv", bug)
     assert worst_change(tmp_path, HOSTILE[:2]) > 1
 

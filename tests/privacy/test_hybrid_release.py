@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
@@ -18,15 +18,13 @@ import pytest
 
 from dpsql.catalog import load_catalog
 from dpsql.central import row_pairs
-from dpsql.central.central import publish_release
 from dpsql.client import oracles
 from dpsql.client.oracles import OTHER, BlockDesign, points, space_of
 from dpsql.client.plan import largest_weight
-from dpsql.ledger.store import ledger_entries
+from dpsql.curator.prove.madeup import NeighbourSide, measure_pair
 from dpsql.local.mechanisms.channel import Channel, Level, channels, choose_channel, questions
-from dpsql.noise import Noise
 from tests.central.test_hybrid import HEAD, store
-from tests.privacy.loss import KEY, Loss, RawRows, contents, loss_of, write_side
+from tests.privacy.loss import Loss, RawRows, write_side
 from tests.thinned import by_default
 
 CATALOG = (
@@ -85,16 +83,10 @@ def side(folder: Path, promise: str, who: Twice | None) -> Path:
     return place
 
 
-def publisher(place: Path) -> Callable[[Noise], object]:
-    known = load_catalog(place / "catalog.yaml")
-    return lambda noise: contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
-
-
 def loss(sides: Sequence[Path]) -> Loss:
-    draws = loss_of(publisher(sides[0]), publisher(sides[1]))
-    (entry,) = ledger_entries(sides[0] / "ledger.duckdb")
-    lines = entry.spend_lines()
-    return Loss(draws, sum((line.amount for line in lines), Fraction(0)), lines[0].currency)
+    return measure_pair(
+        *(NeighbourSide(load_catalog(p / "catalog.yaml"), p / "r.dpsql") for p in sides), 0
+    ).loss
 
 
 def one_person_more(folder: Path, promise: str, who: Twice) -> Loss:

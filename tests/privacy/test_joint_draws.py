@@ -309,27 +309,26 @@ def test_a_joint_draw_loses_what_it_claims(measured, seen, least, tmp_path):
     assert seen(loss)
 
 
-def bounds_without_tau(was: Callable[..., object]) -> Callable[..., object]:
-    """tau is divided out of the count's bound and not of the sum's."""
+def bounded_by(change: Callable[[list[int]], list[int]]) -> Callable[..., Callable[..., object]]:
+    """Draws whose numbers have other bounds."""
+    return lambda was: (
+        lambda self, exacts, axes, spend, sensitivities, noise: was(
+            self, exacts, axes, spend, change(sensitivities), noise
+        )
+    )
 
-    def broken(self, exacts, axes, spend, sensitivities, noise):
-        return was(self, exacts, axes, spend, [1, *sensitivities[1:]], noise)
 
-    return broken
+without_tau = bounded_by(
+    lambda bounds: [1, *bounds[1:]]
+)  # tau is divided out of the count's bound, not of the sum's
+squares_as_values = bounded_by(
+    lambda bounds: [*bounds[:2], bounds[1]]
+)  # squares are bounded as the values are
 
 
 def bought_twice(was: Callable[..., object]) -> Callable[..., object]:
     """Each number buys the whole draw and is charged a part of a part."""
     return lambda self, amount, currency: was(self, amount * self.numbers, currency)
-
-
-def squares_as_values(was: Callable[..., object]) -> Callable[..., object]:
-    """Squares are bounded as the values are."""
-
-    def broken(self, exacts, axes, spend, sensitivities, noise):
-        return was(self, exacts, axes, spend, [*sensitivities[:2], sensitivities[1]], noise)
-
-    return broken
 
 
 def with_whole_leaves(was: Callable[..., object]) -> Callable[..., object]:
@@ -342,11 +341,11 @@ def with_whole_leaves(was: Callable[..., object]) -> Callable[..., object]:
 
 
 DEFECTS = [
-    ("draw_together", bounds_without_tau, ROWS["highest"], 1.5),
+    ("draw_together", without_tau, ROWS["highest"], 1.5),
     ("affordable", bought_twice, ROWS["highest"], 1.5),
     ("draw_together", squares_as_values, SQUARES["highest"], 1.5),
     ("level_rates", with_whole_leaves, TREES["tau rows in one leaf"], 1.15),
-    ("draw_together", bounds_without_tau, TREES["the middle moves the count alone"], 1.15),
+    ("draw_together", without_tau, TREES["the middle moves the count alone"], 1.15),
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +99,8 @@ def test_a_cast_keeps_the_value_or_gives_null(target: str) -> None:
 
 
 def test_types_without_common_values_are_refused_and_others_kept() -> None:
-    for own, target in product(
-        ("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"), ("BIGINT", "DOUBLE", "VARCHAR")
-    ):
-        assert exact_cast("v", own, target) is None
+    for own in ("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"):
+        assert not any(exact_cast("v", own, target) for target in ("BIGINT", "DOUBLE", "VARCHAR"))
     connection = duckdb.connect()
     days = exact_cast("v", "DATE", "TIMESTAMP")
     query = f"SELECT CAST({days} AS VARCHAR) FROM (SELECT unnest(['2024-02-29', 'infinity'])::DATE AS v)"
@@ -171,9 +168,7 @@ FACTS = (
 
 @pytest.mark.parametrize("tau", [None, 0], ids=["truncate", "all rows of a unit, for weight and auto"])
 @pytest.mark.parametrize("person", by_default(["CAST(id AS DOUBLE)", "id"], 1))
-def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type(
-    tmp_path: Path, person: str, tau: int | None
-) -> None:
+def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type(tmp_path, person, tau):
     want = placed(tmp_path / "want", person, person.replace("id", "person_id"), tau)
     units = [row[-1] for row in want]
     for fact in FACTS:
@@ -189,11 +184,9 @@ def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type
 def test_a_text_key_is_its_text_unless_the_catalog_calls_it_a_number(tmp_path: Path) -> None:
     padded, plain = "lpad(CAST(id AS VARCHAR), 5, '0')", "CAST(person_id AS VARCHAR)"
     want = placed(tmp_path / "want", "id", "person_id", 0)
-    with pytest.raises(
-        SourceError, match=r"person_id: BIGINT .* person.id, which has text values"
-    ) as refused:
+    said = r"person_id: BIGINT .* person.id, which has text values(.|\n)*type: int"
+    with pytest.raises(SourceError, match=said):
         placed(tmp_path / "refused", padded, "person_id", 0)
-    assert "type: int" in str(refused.value)
     ages = [row[0] for row in placed(tmp_path / "text", padded, plain, 0)]
     assert set(ages) == {max(ages)}  # no text is equal, so every row lies in MISSING
     for fact in ("person_id", plain, *FACTS):
@@ -206,10 +199,9 @@ def test_a_copy_of_a_table_is_known_again_whatever_its_keys_were_carried_into(tm
     for name, person in (("same", "id"), ("other", "CAST(id AS DOUBLE)")):
         placed(tmp_path / name, person, "person_id")
         catalog = load_catalog(tmp_path / name / "catalog.yaml")
-        raw = open_star(catalog)
-        assert raw.columns["sales"]["person_id"] == ("BIGINT" if name == "same" else "DOUBLE")
-        digests.append(table_digests(raw, catalog, "sales", ()))
-        raw.close()
+        with closing(open_star(catalog)) as raw:
+            assert raw.columns["sales"]["person_id"] == ("BIGINT" if name == "same" else "DOUBLE")
+            digests.append(table_digests(raw, catalog, "sales", ()))
     assert digests[0] == digests[1] != ()
 
 
@@ -228,10 +220,9 @@ def test_a_derived_foreign_key_and_a_public_key_meet_by_value_too(tmp_path: Path
 
 
 def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp_path: Path) -> None:
+    said = r"sales.foreign_keys.person_id: .* is never equal to person.id"
     for fact in ("DATE '2025-01-01'", "person_id > 3", "person_id::VARCHAR::BLOB"):
-        with pytest.raises(
-            SourceError, match=r"sales.foreign_keys.person_id: .* is never equal to person.id"
-        ):
+        with pytest.raises(SourceError, match=said):
             placed(tmp_path / "star", "id", fact)
 
 
@@ -270,9 +261,7 @@ def test_a_row_counts_once_however_its_key_is_doubled(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("name", ["numbers beside floats", "text that the catalog calls a number"])
-def test_a_key_that_is_made_unique_by_its_spelling_is_found(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_is_made_unique_by_its_spelling_is_found(tmp_path, name, monkeypatch):
     """The planted defect: rows of a key that differ in the file all stay."""
 
     def doubled(*of: Any, **named: Any) -> JoinSide:

@@ -48,38 +48,37 @@ def catalog(
     shops: str = "",
     trusted: bool = False,
 ) -> Path:
-    ending = "" if kind == "duckdb" else f".{kind}"
-    text = CATALOG.replace("KIND", kind).replace("ROOT", root).replace("VISITS", visits or f"visits{ending}")
-    text = text.replace("SHOPS", shops or f"shops{ending}").replace(
-        "TRUSTED", "trusted: true," if trusted else ""
-    )
+    ending, text = "" if kind == "duckdb" else f".{kind}", CATALOG
+    words = {
+        "KIND": kind,
+        "ROOT": root,
+        "VISITS": visits or f"visits{ending}",
+        "SHOPS": shops or f"shops{ending}",
+    }
+    for word, value in (words | {"TRUSTED": "trusted: true," * trusted}).items():
+        text = text.replace(word, value)
     (folder / "catalog.yaml").write_text(text, encoding="utf-8")
     return folder / "catalog.yaml"
 
 
-def files(folder: Path, ending: str, visits: str = VISITS, shops: str = SHOPS) -> None:
-    for name, rows in (("visits", visits), ("shops", shops)):
-        duckdb.sql(f"COPY ({rows}) TO '{folder}/raw/{name}.{ending}' (FORMAT {ending})")
-
-
-def written(name: str, text: str | bytes, ending: str = "csv") -> Callable[[Path], Path]:
-    """A CSV star in which one file is replaced."""
+def files(
+    ending: str = "csv", visits: str = VISITS, shops: str = SHOPS, place: str = "", **raw: str | bytes
+) -> Callable[[Path], Path]:
+    """Files of both tables, of which some hold other bytes; visits may lie in another place."""
 
     def make(folder: Path) -> Path:
-        files(folder, ending)
-        content = text if isinstance(text, bytes) else text.encode()
-        (folder / "raw" / f"{name}.{ending}").write_bytes(content)
-        return catalog(folder, ending)
+        for name, rows in (("visits", visits), ("shops", shops)):
+            duckdb.sql(f"COPY ({rows}) TO '{folder}/raw/{name}.{ending}' (FORMAT {ending})")
+        for name, content in raw.items():
+            file = folder / "raw" / f"{name.removesuffix('_file')}.{ending}"
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return catalog(folder, ending, visits=place)
 
     return make
 
 
 def parquet(visits: str = VISITS, shops: str = SHOPS) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        files(folder, "parquet", visits, shops)
-        return catalog(folder, "parquet")
-
-    return make
+    return files("parquet", visits, shops)
 
 
 def database(*statements: str, visits: str = "visits", trusted: bool = False) -> Callable[[Path], Path]:
@@ -94,27 +93,21 @@ def database(*statements: str, visits: str = "visits", trusted: bool = False) ->
 
 
 def several(folder: Path) -> Path:
-    files(folder, "parquet")
     (folder / "raw" / "v").mkdir()
     duckdb.sql(f"COPY ({VISITS}) TO '{folder}/raw/v/a.parquet'")
     duckdb.sql(f"COPY (SELECT '{CANARY}' AS age, 1 AS shop_id) TO '{folder}/raw/v/b.parquet'")
-    return catalog(folder, "parquet", visits="v/*.parquet")
+    return files("parquet", place="v/*.parquet")(folder)
 
 
-def selected(statement: str, ending: str = "parquet") -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        rows = f"SELECT '{CANARY}' AS {CANARY}, '{CANARY}' AS note, * FROM ({VISITS})"
-        files(folder, ending, rows)
-        return catalog(folder, ending, visits=statement)
-
-    return make
+def selected(statement: str) -> Callable[[Path], Path]:
+    rows = f"SELECT '{CANARY}' AS {CANARY}, '{CANARY}' AS note, * FROM ({VISITS})"
+    return files("parquet", rows, place=statement)
 
 
 def strangers(kind: str, root: str, place: str) -> Callable[[Path], Path]:
     """A catalog of somebody else that names a file of the reader."""
 
     def make(folder: Path) -> Path:
-        files(folder, "csv")
         (folder / "secret.txt").write_text(f"{CANARY}:x:0,{CANARY}\nsecond,{CANARY}\n", encoding="utf-8")
         return catalog(folder, kind, root, visits=place, shops=place)
 
@@ -124,18 +117,18 @@ def strangers(kind: str, root: str, place: str) -> Callable[[Path], Path]:
 ROW = f"4711,{CANARY},HIV,1\n4712,{CANARY} B.,flu,2\n"
 TYPE = f"CREATE TYPE ill AS ENUM ('{CANARY}', 'flu')"
 SOURCES: dict[str, Callable[[Path], Path]] = {
-    "no header": written("visits", ROW),
-    "no header of a public table": written("shops", ROW),
-    "no header, a name twice": written("visits", f"1,{CANARY},{CANARY}\n"),
-    "no header, an empty field": written("visits", f"1,,{CANARY}\n"),
-    "one line": written("visits", CANARY),
-    "no text": written("visits", f"age,shop_id\n\xff{CANARY}\0\n".encode("latin-1")),
-    "lines that are not rows": written("shops", f"shop_id,city\n1,{CANARY},3\n"),
-    "a key twice": written("shops", f"shop_id,city\n{CANARY},x\n{CANARY},y\n"),
-    "a key that is NULL": written("shops", f"shop_id,city\n,{CANARY}\n1,x\n"),
-    "texts in a column of numbers": written("visits", f"age,shop_id\n{CANARY},{CANARY}\n3,1\n"),
-    "no Parquet file": written("visits", f"PAR1{CANARY}PAR1", "parquet"),
-    "a cut Parquet file": written("visits", f"{CANARY}".encode() * 400 + b"PAR1", "parquet"),
+    "no header": files(visits_file=ROW),
+    "no header of a public table": files(shops_file=ROW),
+    "no header, a name twice": files(visits_file=f"1,{CANARY},{CANARY}\n"),
+    "no header, an empty field": files(visits_file=f"1,,{CANARY}\n"),
+    "one line": files(visits_file=CANARY),
+    "no text": files(visits_file=f"age,shop_id\n\xff{CANARY}\0\n".encode("latin-1")),
+    "lines that are not rows": files(shops_file=f"shop_id,city\n1,{CANARY},3\n"),
+    "a key twice": files(shops_file=f"shop_id,city\n{CANARY},x\n{CANARY},y\n"),
+    "a key that is NULL": files(shops_file=f"shop_id,city\n,{CANARY}\n1,x\n"),
+    "texts in a column of numbers": files(visits_file=f"age,shop_id\n{CANARY},{CANARY}\n3,1\n"),
+    "no Parquet file": files("parquet", visits_file=f"PAR1{CANARY}PAR1"),
+    "a cut Parquet file": files("parquet", visits_file=f"{CANARY}".encode() * 400 + b"PAR1"),
     "columns of other names": parquet(f"SELECT i AS {CANARY} FROM range(9) AS t(i)"),
     "public columns of other names": parquet(shops=f"SELECT i AS shop_id, 1 AS {CANARY} FROM range(3) AS t(i)"),
     "keys of another type": parquet(f"SELECT i AS age, '{CANARY}' AS shop_id FROM range(9) AS t(i)"),
@@ -182,13 +175,10 @@ def test_no_message_log_or_ledger_holds_a_value(
     file = source(tmp_path)
     assert CANARY not in file.read_text(encoding="utf-8")
     with caplog.at_level(logging.DEBUG):
-        told = []
+        told: list[str] = []
         try:
-            told.append(
-                dpsql.publish(
-                    file, tmp_path / "r.dpsql", progress=lambda step: told.append(str(step))
-                ).summary()
-            )
+            made = dpsql.publish(file, tmp_path / "r.dpsql", progress=lambda step: told.append(str(step)))
+            told.append(made.summary())
         except Error as error:
             told += traceback.format_exception(error)
         ended = dpsql_command("publish", str(file), "-o", str(tmp_path / "s.dpsql"), "--json")
@@ -225,9 +215,8 @@ def test_nor_does_one_about_a_batch(tmp_path: Path, batch: str, caplog: pytest.L
     (tmp_path / "raw" / "day.csv").write_text(batch, encoding="utf-8")
     with caplog.at_level(logging.DEBUG):
         try:
-            told.append(
-                dpsql.append(stream, tmp_path / "raw" / "day.csv", "2026-01-02", catalog=file).summary()
-            )
+            made = dpsql.append(stream, tmp_path / "raw" / "day.csv", "2026-01-02", catalog=file)
+            told.append(made.summary())
         except Error as error:
             told += traceback.format_exception(error)
     told += [record.getMessage() for record in caplog.records]
@@ -271,16 +260,8 @@ collection: {epsilon: 1}
 """
     (tmp_path / "survey.yaml").write_text(survey, encoding="utf-8")
     (tmp_path / name).write_text(content, encoding="utf-8")
-    plan = dpsql_command(
-        "collection-plan", str(tmp_path / "survey.yaml"), "--people", "100", "-o", str(tmp_path / "plan.json")
-    )
-    ended = dpsql_command(
-        "collect",
-        str(tmp_path / "plan.json"),
-        str(tmp_path / name),
-        "-o",
-        str(tmp_path / "out.dpsql"),
-        "--json",
-    )
+    made, out = str(tmp_path / "plan.json"), str(tmp_path / "out.dpsql")
+    plan = dpsql_command("collection-plan", str(tmp_path / "survey.yaml"), "--people", "100", "-o", made)
+    ended = dpsql_command("collect", made, str(tmp_path / name), "-o", out, "--json")
     assert plan.returncode == 0, plan.stderr
     assert CANARY not in ended.stdout + ended.stderr + plan.stdout + plan.stderr

@@ -144,9 +144,8 @@ def test_a_catalog_that_breaks_its_claim_is_refused_when_loaded(name: str, tmp_p
 def test_a_sellers_columns_are_refused_where_the_unit_is_the_buyer():
     keys = "sales: {role: fact, foreign_keys: {"
     text = market("sales by seller.age").replace(keys, keys + "seller: person, ")
-    with pytest.raises(
-        CatalogError, match=r"views.v0.axes: .*`seller` leads to rows of `person` that belong to other"
-    ):
+    said = r"views.v0.axes: .*`seller` leads to rows of `person` that belong to other"
+    with pytest.raises(CatalogError, match=said):
         parse_catalog(text, "market.yaml")
     parse_catalog(text.replace("[seller.age]", "[order_id.buyer.age]"), "market.yaml")
 
@@ -172,10 +171,9 @@ def test_with_one_owner_everywhere_a_buyer_of_everything_moves_her_own_rows(tmp_
 def order_counts(folder, orders):
     """Counted rows of the orders table by kind."""
     star = parse_catalog(
-        market("orders by orders.kind", orders=BOUGHT).replace("ROOT", str(folder)),
-        "m.yaml",
+        market("orders by orders.kind", orders=BOUGHT).replace("ROOT", str(folder)), "m.yaml"
     )
-    raw = open_sources(PARQUET, folder, star.source.tables)
+    raw, counts = open_sources(PARQUET, folder, star.source.tables), np.zeros(6, int)
     values = ", ".join(map(str, orders))
     raw.connection.execute(
         f"CREATE OR REPLACE VIEW raw.orders AS SELECT *, 0 AS seller FROM (VALUES {values}) o(order_id, buyer, kind)"
@@ -183,9 +181,8 @@ def order_counts(folder, orders):
     plan = plan_release(star, axis_maker(star, raw))
     prepare_tables(star, raw, plan)
     table, _ = place_rows(star, raw, plan, "orders", bytes(32))
-    rows = raw.connection.execute(f"SELECT a0, count(*) FROM {table} GROUP BY 1").fetchall()
-    counts = np.zeros(6, int)
-    counts[[row[0] for row in rows]] = [row[1] for row in rows]
+    for kind, number in raw.connection.execute(f"SELECT a0, count(*) FROM {table} GROUP BY 1").fetchall():
+        counts[kind] = number
     return counts
 
 
@@ -241,9 +238,8 @@ def test_a_person_made_of_several_rows_costs_her_claim_and_no_more(hers: list, t
     # rows without a key are nobody's and in both sides
     crowded = {**tables, "enrolled": tables["enrolled"].plus((None, "e", 9, 1), (None, "n", 9, 1))}
     marked = crowded["marks"].plus(*((999, j % 4) for j in range(len(hers))))
-    loss = measure(
-        AS_PARQUET, crowded, {"enrolled": crowded["enrolled"].plus(*hers), "marks": marked}, tmp_path
-    )
+    with_her = {"enrolled": crowded["enrolled"].plus(*hers), "marks": marked}
+    loss = measure(AS_PARQUET, crowded, with_her, tmp_path)
     full = 1 if len(hers) > 1 else 2 / 3  # one row is half of what `max_ids: 2` is charged for
     assert full - 1e-8 < loss.share <= full
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import duckdb
 import numpy as np
@@ -98,9 +99,7 @@ PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit %
 
 @pytest.mark.parametrize("missing", by_default([3, None], 1))
 @pytest.mark.parametrize("one_scan", [False, True])
-def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(
-    one_scan: bool, missing: int | None
-) -> None:
+def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(one_scan, missing):
     """A row of a unit is one of its m rows with one of d; that d rows have the key lets no more than tau count."""
     sales = SALES.copy()
     found = with_people(sales, PEOPLE, one_scan, missing)
@@ -111,23 +110,25 @@ def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(
     assert max(kept.values()) == 6
 
 
+def stored_in(*tables: list[tuple[int, ...]]) -> duckdb.DuckDBPyConnection:
+    """A database of sales and people."""
+    db = duckdb.connect()
+    db.execute(MADE)
+    for name, rows in zip(("sales", "people"), tables, strict=True):
+        db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    return db
+
+
 def with_people(
     sales: list[tuple[int, int, int]], people: list[tuple[int, int]], one_scan: bool, missing: int | None
 ) -> Counter[tuple[int, ...]]:
     """(unit, a, m, b) of the kept rows, at most 6 of a unit."""
-    axes = (
-        Digit("a0", (), "a", 0, 4),
-        Digit("a1", ("unit",), "b", 0, 4, missing=missing, total=True),
-    )
+    axes = (Digit("a0", (), "a", 0, 4), Digit("a1", ("unit",), "b", 0, 4, missing=missing, total=True))
     sides = (JoinSide((), "sales", carried=("unit",)), JoinSide(("unit",), "people", key="id"))
-    plan = PlacedRows(
-        sides, axes, (Digit("m0", (), "m", -3, 7, nullable=True),), UnitKey((), "unit", "BIGINT")
-    )
+    measure = Digit("m0", (), "m", -3, 7, nullable=True)
+    plan = PlacedRows(sides, axes, (measure,), UnitKey((), "unit", "BIGINT"))
     query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
-    with duckdb.connect() as db:
-        db.execute(MADE)
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", sales)
-        db.executemany("INSERT INTO people VALUES (?, ?)", people)
+    with stored_in(sales, people) as db:
         return Counter(db.execute(f"SELECT unit, a0, m0, a1 FROM ({query})").fetchall())
 
 
@@ -153,9 +154,7 @@ PLACES = {0: 1, 1: 0, 3: 1}
 @pytest.mark.parametrize("looked_up", ["missing", "dropped", "unlisted"])
 @pytest.mark.parametrize("missing", [3, None])
 @pytest.mark.parametrize("one_scan", by_default([False, True], 1))
-def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
-    one_scan: bool, missing: int | None, looked_up: str
-) -> None:
+def test_weights_and_rows_beyond_are_those_of_all_joined_rows(one_scan, missing, looked_up):
     """Whatever joins may be left out or done for units instead of rows: n is the number of a unit's placed rows."""
     total = looked_up != "unlisted"
     axes = (
@@ -178,10 +177,8 @@ def test_weights_and_rows_beyond_are_those_of_all_joined_rows(
     for unit, cell, value in joined:
         expected[cell] += value * min(UNIT, 6 * UNIT // rows[unit])
     dialect = ONE_SCAN if one_scan else DUCK
-    with duckdb.connect() as db:
-        db.execute(f"{MADE}; CREATE TABLE places (id INTEGER, c INTEGER)")
-        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", SALES)
-        db.executemany("INSERT INTO people VALUES (?, ?)", PEOPLE)
+    with stored_in(SALES, PEOPLE) as db:
+        db.execute("CREATE TABLE places (id INTEGER, c INTEGER)")
         known = [(a, c if c or total else None) for a, c in PLACES.items()]  # place 0 without a leaf
         db.executemany("INSERT INTO places VALUES (?, ?)", known)
         group = StatisticGroup(("a0", "a1", "a2"), (Value("m0", 0, 3),))
@@ -204,9 +201,7 @@ WIDE = 2**40
         ((-(10**18), 0, 10**18), -(10**18), 2 * 10**18 + 1, 1 << 61, 3),
     ],
 )
-def test_a_packed_row_comes_back_whole(
-    m: tuple[int, ...], low: int, size: int, wide: int, words: int
-) -> None:
+def test_a_packed_row_comes_back_whole(m, low, size, wide, words):
     axes = (Digit("a0", (), "a0", 0, 3000),)
     measures = (
         Digit("m0", (), "m0", low, size, nullable=True),
@@ -215,13 +210,7 @@ def test_a_packed_row_comes_back_whole(
     )
     plan = PlacedRows((JoinSide((), "t", carried=("unit",)),), axes, measures, UnitKey((), "unit", "INTEGER"))
     assert len(row_numbers(plan)) == words
-    rows = [
-        (a, v, o, w)
-        for a in (0, 1, 2999)
-        for v in (None, *m)
-        for o in (None, 10)
-        for w in (None, 0, wide - 1)
-    ]
+    rows = list(product((0, 1, 2999), (None, *m), (None, 10), (None, 0, wide - 1)))
     with duckdb.connect() as db:
         db.execute("CREATE TABLE t (unit INTEGER, a0 INTEGER, m0 BIGINT, m1 BIGINT, m2 BIGINT)")
         db.executemany("INSERT INTO t VALUES (1, ?, ?, ?, ?)", rows)

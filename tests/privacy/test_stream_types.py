@@ -58,16 +58,14 @@ def shop_of(folder: Path, key: str = "BIGINT", kind: str = "parquet", declared: 
         folder, customers=5, text=STREAM.replace("KIND", kind).replace("DECLARED", declared)
     )
     people(shop, key, kind)
-    extra = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT parquet"
     sql = "SELECT i AS product_id, 'c' || i % 2 AS category FROM range(1, 5) t(i)"
-    duckdb.execute(f"COPY ({sql}) TO '{shop.folder / 'data' / 'product'}.{kind}' ({extra})")
+    duckdb.execute(f"COPY ({sql}) TO '{shop.folder / 'data' / 'product'}.{kind}'")
     return shop
 
 
 def people(shop: StreamShop, key: str, kind: str = "parquet") -> None:
-    extra = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT parquet"
     sql = f"SELECT {WHOLE[key].format(v='n')} AS customer_id, n AS age FROM range(1, {PEOPLE + 1}) t(n)"
-    duckdb.execute(f"COPY ({sql}) TO '{shop.folder / 'data' / 'customer'}.{kind}' ({extra})")
+    duckdb.execute(f"COPY ({sql}) TO '{shop.folder / 'data' / 'customer'}.{kind}'")
 
 
 def day_file(
@@ -82,9 +80,7 @@ def day_file(
     order = sorted(columns, key=lambda name: random.Random(f"{day}{name}").random())
     listed = ", ".join(f"{columns[name]} AS {name}" for name in order)
     path = folder / f"day{day}.{ending}"
-    extra = "FORMAT csv, HEADER" if ending == "csv" else "FORMAT parquet"
-    rows = f"SELECT {listed}{more} FROM range(0, {PEOPLE + 1}) t(n), range(3)"
-    duckdb.execute(f"COPY ({rows}) TO '{path}' ({extra})")
+    duckdb.execute(f"COPY (SELECT {listed}{more} FROM range(0, {PEOPLE + 1}) t(n), range(3)) TO '{path}'")
     return path
 
 
@@ -93,6 +89,11 @@ def counters(shop: StreamShop) -> list[int]:
     (private,) = (shop.folder / ".dpsql").glob("*.stream")
     with closing(sqlite3.connect(private)) as database:
         return [int(row[0]) for row in database.execute("SELECT batches FROM contributor")]
+
+
+def files(shop: StreamShop) -> dict[Path, bytes]:
+    """What is public."""
+    return {path: path.read_bytes() for path in shop.directory.rglob("*") if path.is_file()}
 
 
 def total(shop: StreamShop) -> float:
@@ -157,9 +158,7 @@ def test_a_value_that_cannot_be_read_leaves_out_its_row_and_nothing_else(tmp_pat
         ({"amount": "uuid()"}, "sales.amount: no UUID is a value of the declared type decimal"),
     ],
 )
-def test_types_without_common_values_are_refused_by_name(
-    tmp_path: Path, change: dict[str, str], words: str
-) -> None:
+def test_types_without_common_values_are_refused_by_name(tmp_path, change, words):
     shop = shop_of(tmp_path)
     shop.append(0, day_file(tmp_path, 0, "BIGINT"))
     with pytest.raises(SourceError, match=words):
@@ -242,11 +241,11 @@ def test_whatever_rows_come_for_a_public_batch_what_is_seen_is_the_same(tmp_path
     ]  # fmt: skip
     (folder / "torn.parquet").write_bytes(same.read_bytes()[:40])
     others.append(folder / "torn.parquet")
-    before = sorted((str(p), p.read_bytes()) for p in shop.directory.rglob("*") if p.is_file())
+    before = files(shop)
     seen = shop.append(0, same)
     for other in others:
         assert shop.append(0, other) == seen
-    assert sorted((str(p), p.read_bytes()) for p in shop.directory.rglob("*") if p.is_file()) == before
+    assert files(shop) == before
     assert shop.check(0, same).batch == 0
     assert shop.check(0, day_file(tmp_path, 0, "padded")).batch == 0  # the same values in another type
     for other in others:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,14 +152,17 @@ def test_a_view_without_a_count_is_refused(tmp_path):
         publish_release(load_catalog(file), tmp_path / "x.dpsql", noise=ZeroNoise(), key=bytes(32))
 
 
-def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
-    rows, customers = uneven_rows(3000, 8)
-    answerer = published(tmp_path, rows, customers)
-    scale = answerer.release.scales["sales"]
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory) -> ReleaseEngine:
+    return published(tmp_path_factory.mktemp("uneven"), *uneven_rows(3000, 8))
+
+
+def test_answers_tell_noise_scale_spread_and_tail_apart(uneven):
+    scale = uneven.release.scales["sales"]
     parts = ", ".join(
         f"DP_STDERR(COUNT(*), '{part}') AS {part}" for part in ("noise", "scale", "spread", "tail")
     )
-    result = answerer.query(
+    result = uneven.query(
         f"SELECT region, COUNT(*) AS c, SUM(amount) AS s, AVG(amount) AS a, DP_BIAS_HINT(COUNT(*)) AS hint, "
         f"DP_STDERR(COUNT(*)) AS e, {parts} FROM sales JOIN customer USING (id) GROUP BY 1"
     )
@@ -183,20 +187,18 @@ def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
         assert 1.96 * tail * 0.999 <= (below + above) / 2 <= (least + 1.96 * tail) * 1.001
     assert any(f"counts by {scale.measure('').factor:.2f}" in line for line in result.plan)
     with pytest.raises(ProgrammingError, match="one of 'noise', 'channel', 'scale', 'spread', 'tail'"):
-        answerer.query("SELECT DP_STDERR(COUNT(*), 'size') FROM sales")
+        uneven.query("SELECT DP_STDERR(COUNT(*), 'size') FROM sales")
 
 
-def test_a_total_has_no_noise_of_its_own_and_a_share_no_scale(tmp_path):
-    rows, customers = uneven_rows(3000, 8)
-    answerer = published(tmp_path, rows, customers)
-    total = answerer.query("SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales").components
+def test_a_total_has_no_noise_of_its_own_and_a_share_no_scale(uneven):
+    total = uneven.query("SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales").components
     for part in ("noise", "spread"):
         assert all(error < 1e-6 * 900 for error in total[part][0]), part
     assert all(error > 0 for part in ("scale", "tail") for error in total[part][0])
-    share = answerer.query("SELECT COUNT(*) FILTER (WHERE day < 4) / COUNT(*) FROM sales").components
+    share = uneven.query("SELECT COUNT(*) FILTER (WHERE day < 4) / COUNT(*) FROM sales").components
     assert share["scale"][0][0] == pytest.approx(0, abs=1e-9)
     assert share["noise"][0][0] > 0 and share["spread"][0][0] > 0
-    both = answerer.query(
+    both = uneven.query(
         "SELECT COUNT(*) FILTER (WHERE day < 9) - COUNT(*) FILTER (WHERE day < 4), "
         "COUNT(*) FILTER (WHERE day BETWEEN 4 AND 8) FROM sales"
     )
@@ -302,26 +304,25 @@ class Settled:
     clip: int
 
 
+def kept(monkeypatch, place, name) -> list[tuple[Any, tuple[Any, ...]]]:
+    """What a function returns and is given, call by call, from now on."""
+    whole, calls = getattr(place, name), []
+
+    def kept_too(*arguments):
+        calls.append((whole(*arguments), arguments))
+        return calls[-1][0]
+
+    monkeypatch.setattr(place, name, kept_too)
+    return calls
+
+
 def settle(table, monkeypatch) -> Settled:
     """Settle a table and keep what the engine computed on the way."""
-    kept: dict[str, object] = {}
-    variances: list[Fraction] = []
-
-    def keep(place, name, take):
-        whole = getattr(place, name)
-
-        def kept_too(*arguments):
-            found = whole(*arguments)
-            take(found, *arguments)
-            return found
-
-        monkeypatch.setattr(place, name, kept_too)
-
-    keep(recipe, "whiten", lambda found, *_: kept.update(whitening=found))
-    keep(recipe, "make_weights", lambda _, *given: kept.update(clip=given[3]))
-    keep(Gaussian, "draw_at", lambda _, law, exact, axes, variance, *rest: variances.append(variance))
+    whitenings, weights = (kept(monkeypatch, recipe, name) for name in ("whiten", "make_weights"))
+    draws = kept(monkeypatch, Gaussian, "draw_at")
     drawn = userlevel.settle_table(table)
-    return Settled(drawn, variances=variances, **kept)
+    variances = [given[3] for _, given in draws]
+    return Settled(drawn, whitenings[-1][0], variances, weights[-1][1][3])
 
 
 def told(table, name: str, column: str) -> dict[int, int]:
@@ -364,7 +365,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
     table = open_table(write_star(tmp_path, rows, customers), ZeroNoise())
     settled = settle(table, monkeypatch)
     drawn, whitening = settled.drawn, settled.whitening
-    norms = dict(table.relations.raw.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
+    norms = told(table, "norms", "norm")
     again = dict.fromkeys(norms, 0)
     for index, statistic in enumerate(table.plan.statistics):
         value = row_value(drawn.statistics[index], table.columns)
@@ -372,7 +373,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
             squares = sum(row_square(int(v), whitening.parts[index].shift) for v in cells.ravel())
             again[unit] += whitening.coefficient[index] * squares
     assert again == norms
-    weights = dict(table.relations.raw.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
+    weights = told(table, "weights", "w")
     clipped = {u: w for u, w in weights.items() if w < UNIT}
     assert 100 < len(clipped) < 800
     assert weights == {unit: weight_of(norm, settled.clip) for unit, norm in norms.items()}
@@ -473,16 +474,9 @@ def test_one_of_three_units_moves_pure_views_by_their_bounds_at_most():
 def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
     rows, customers = random_customers(300, seed, 12)
     table = open_table(write_star(tmp_path, rows, customers, delta="0"), seeded(seed))
-    kept: dict[str, tuple] = {}
-    whole = recipe.make_pure_weights
-
-    def kept_too(*arguments):
-        kept["given"] = arguments
-        return whole(*arguments)
-
-    monkeypatch.setattr(recipe, "make_pure_weights", kept_too)
+    calls = kept(monkeypatch, recipe, "make_pure_weights")
     userlevel.settle_table(table)
-    _, _, _, tau, bounds = kept["given"]
+    *_, tau, bounds = calls[-1][1]
     sizes = table.relations.raw.connection.execute('SELECT unit, n, y0 FROM "sizes sales"').fetchall()
     weights = told(table, "weights", "w")
     for unit, n, size in sizes:
