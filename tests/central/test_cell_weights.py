@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from dpsql.central.people import CellWeights, choose_weights
-from dpsql.contributions.histogram import NoisyHistogram, doubling_edges
+from dpsql.contributions.histogram import NoisyHistogram, doubling_edges, draw_histogram
+from dpsql.contributions.selection import ContributionHistogram
 from dpsql.mechanisms.designs.distinct import UNIT, cell_weight
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution, published
+from dpsql.tree import Exact
+from tests.releases import seeded
 
 CELLS = 60
 EDGES = doubling_edges(1, CELLS.bit_length() + 1)
@@ -43,9 +48,7 @@ def counted(people: list[np.ndarray], bound: int, law: NoiseDistribution) -> tup
 @pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize("bound", [1, 4, 16])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_people_of_every_cell_lie_between_the_lines(
-    law: NoiseDistribution, bound: int, seed: int
-) -> None:
+def test_the_people_of_every_cell_lie_between_the_lines(law, bound, seed):
     people = crowd(seed)
     weights = CellWeights(bound, CELLS, histogram(people), law)
     assert weights.bounds is not None
@@ -86,3 +89,50 @@ def test_nobody_seen_weighs_nobody_down() -> None:
     nobody = NoisyHistogram(EDGES, published(np.zeros(len(EDGES) + 1, np.int64)), 1.0)
     weights = CellWeights(2, CELLS, nobody, GAUSSIAN)
     assert weights.factor == 1.0
+
+
+# Numbers that notes of user-level answers state: upper bounds that hold, of 540 released histograms each.
+
+
+NOTE_EDGES = doubling_edges(1, 20)
+RELEASES = 30
+
+
+def uneven(rng: np.random.Generator) -> np.ndarray:
+    """Rows per unit, log-normal."""
+    return np.maximum(rng.lognormal(2.0, 1.0, 3000).astype(int), 1)
+
+
+def bots(rng: np.random.Generator) -> np.ndarray:
+    """Five units of 3,800 rows each among thousands of a few."""
+    return np.concatenate([rng.poisson(8, 4995) + 1, np.full(5, 3800)])
+
+
+def rarely(rng: np.random.Generator) -> np.ndarray:
+    """Half of the units with one row, the others with a long tail."""
+    return np.where(rng.random(1200) < 0.5, 1, np.minimum(rng.pareto(0.9, 1200) * 3 + 1, 60_000)).astype(int)
+
+
+@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("star", [uneven, bots, rarely])
+def test_bounds_in_notes_hold(star, law):
+    owned = star(np.random.default_rng(8))
+    exact = Exact(
+        np.bincount(np.searchsorted(NOTE_EDGES, owned), minlength=len(NOTE_EDGES) + 1).astype(np.int64)
+    )
+    for seed in range(RELEASES):
+        noise = seeded(seed)
+        for spend in (Fraction(1, 10), Fraction(1, 100), Fraction(1, 1000)):
+            known = ContributionHistogram(draw_histogram(exact, NOTE_EDGES, spend, law, noise))
+            units, above = known.unseen
+            assert int(np.sum(owned > above)) <= units
+
+
+def test_bounds_say_something() -> None:
+    """Where noise is small they are near the truth: bins double, so a share may be twice too large."""
+    owned = uneven(np.random.default_rng(8))
+    exact = Exact(
+        np.bincount(np.searchsorted(NOTE_EDGES, owned), minlength=len(NOTE_EDGES) + 1).astype(np.int64)
+    )
+    known = ContributionHistogram(draw_histogram(exact, NOTE_EDGES, Fraction(4), GAUSSIAN, seeded(1)))
+    assert known.unseen[0] < 20

@@ -31,6 +31,7 @@ from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.release import Release, open_release
 from tests.releases import write_tables
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -217,7 +218,9 @@ def half_the_keys(catalog: Catalog, step: KeyRound) -> KeyRound:
     return fresh_table(step, (2 * mu2, 2 * delta, room), 2)
 
 
-@pytest.mark.parametrize("defect", ["a count left out", "room", "half the keys", "delta"])
+@pytest.mark.parametrize(
+    "defect", ["a count left out", "delta", *by_default(["room", "half the keys"], 0)]
+)  # what is slow is found by `tests/privacy/test_key_releases.py` too
 def test_a_proof_finds_planted_defects(
     shop: Path, monkeypatch: pytest.MonkeyPatch, defect: str, publishes: None
 ) -> None:
@@ -256,7 +259,7 @@ class NoKeys(ExactNoise):
         return people < 0
 
 
-@pytest.mark.parametrize("most, shown", [(40, 0), (1, 1), (5, 5)])
+@pytest.mark.parametrize(("most", "shown"), [(40, 0), (1, 1), pytest.param(5, 5, marks=pytest.mark.slow)])
 def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: int, publishes: None) -> None:
     import dpsql
 
@@ -270,8 +273,13 @@ def test_lists_of_no_key_of_one_and_of_most(tmp_path: Path, most: int, shown: in
     assert len(groups) == shown + 1 and sum(row[1] for row in groups) == pytest.approx(total, abs=1e-6)
 
 
-@pytest.mark.parametrize("at", ["the second round", "the views"])
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize(
+    ("at", "stop"),
+    [
+        ("the second round", ValueError), ("the views", KeyboardInterrupt),
+        *by_default([("the second round", KeyboardInterrupt), ("the views", ValueError)], 0),
+    ],
+)  # fmt: skip
 def test_a_failure_after_keys_were_drawn_is_charged_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException], at: str, publishes: None
 ) -> None:

@@ -24,6 +24,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "userlevel4.json")
 
 EDGES = doubling_edges(1, 16)
 BINS = len(ROW_ENDS) + 1
+LAWS = (GAUSSIAN, LAPLACE)
 HALL_OF_FAME = (819, 158, 159, 162, 153, 88, 4)
 """People by the bin of their rows: most own one, and noise of 94 hides the rest."""
 
@@ -218,6 +219,17 @@ def drawn_total(
     return unclipped(NoisyTotal(round(value), u * bound, bound), tail)
 
 
+def sides(high: ClippedTotal) -> tuple[float, float]:
+    """Standard errors downwards and upwards."""
+    return hypot(high.clipped.sd, high.tail.down), hypot(high.clipped.sd, high.tail.up)
+
+
+def holds(high: ClippedTotal, amounts: np.ndarray) -> bool:
+    """Whether the 95% interval of a total covers it."""
+    down, up = sides(high)
+    return bool(high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up)
+
+
 SHORT = {
     "the bundled shop": (
         np.repeat(np.arange(1, 11), [7015, 8506, 7500, 7508, 4300, 3900, 3400, 3136, 1700, 1031]),
@@ -228,32 +240,22 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", by_default(SHORT, 2))
 def test_totals_of_short_tails_are_narrow_and_cover(name):
     amounts, widest = SHORT[name]
     exact = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS)
-    held, halves = 0, []
-    for seed in range(40):
-        high = drawn_total(exact, amounts, GAUSSIAN, 1.0, seed)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
-        halves.append(0.98 * (down + up) / amounts.sum())
-    assert np.median(halves) <= widest
-    assert held >= 34
+    highs = [drawn_total(exact, amounts, GAUSSIAN, 1.0, seed) for seed in range(40)]
+    assert np.median([0.98 * sum(sides(high)) / amounts.sum() for high in highs]) <= widest
+    assert sum(holds(high, amounts) for high in highs) >= 34
 
 
 def times_held(amounts, law, spend, draws):
     """How often the 95% interval of a total covers it."""
-    exact, held = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS), 0
-    for seed in range(draws):
-        high = drawn_total(exact, amounts, law, spend, seed)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
-    return held
+    exact = np.bincount(bin_of(amounts, ROW_ENDS), minlength=BINS)
+    return sum(holds(drawn_total(exact, amounts, law, spend, seed), amounts) for seed in range(draws))
 
 
-@pytest.mark.parametrize("met", [253, 100, 70, 40])
-@pytest.mark.parametrize("most", [8, 10, 12])
+@pytest.mark.parametrize(("most", "met"), by_default(product([8, 10, 12], [253, 100, 70, 40]), 4))
 def test_a_cap_that_many_meet_is_not_thinned_out(met, most):
     """Of 500 units so many own the most rows, and none more: where 253 own 8, and are taken to thin out towards it as
     octaves of rows cannot deny, totals clipped at 6 cover 52%."""
@@ -283,8 +285,7 @@ def test_more_budget_never_widens_a_total():
     assert halves[0] > halves[1] > halves[2]
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
-@pytest.mark.parametrize("owned", [(6, 60), (6, 40), (12, 12)])
+@pytest.mark.parametrize(("owned", "law"), by_default(product([(6, 60), (6, 40), (12, 12)], LAWS), 3))
 def test_people_beyond_a_gap_may_be_anywhere_in_their_bin(owned, law):
     """A twentieth own the second number of rows: no bin shows where inside of it they are."""
     amounts = np.repeat(owned, [5700, 300])
@@ -325,7 +326,7 @@ def test_a_clip_weighs_noise_against_what_it_leaves_out():
     assert best_clip(tail, 0.1, 7) == 7
 
 
-@pytest.mark.parametrize("slope", [1.3, 1.6, 2.5])
+@pytest.mark.parametrize("slope", by_default([1.3, 1.6, 2.5], 1))
 def test_a_total_with_its_tail_put_back_is_near_and_its_ends_hold_it(slope):
     amounts, held, off, clipped = pareto(8000, slope), 0, [], []
     for seed in range(60):
@@ -334,8 +335,7 @@ def test_a_total_with_its_tail_put_back_is_near_and_its_ends_hold_it(slope):
         cut = int(np.minimum(amounts, bound).sum())
         noisy = cut + round(10.0 * bound * np.random.default_rng(seed).normal())
         high = unclipped(NoisyTotal(noisy, 10.0 * bound, bound), tail)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
+        held += holds(high, amounts)
         off.append(abs(high.value - amounts.sum()))
         clipped.append(abs(noisy - amounts.sum()))
     assert held >= 53
@@ -359,8 +359,7 @@ def test_the_hall_of_fame_holds():
         bound = best_clip(tail, u, 1 << 40)
         cut = np.minimum(amounts, bound).sum() + rng.normal(0, u * bound)
         high = unclipped(NoisyTotal(round(cut), u * bound, bound), tail)
-        down, up = (hypot(high.clipped.sd, side) for side in (high.tail.down, high.tail.up))
-        held += high.blind or high.value - 1.96 * down <= amounts.sum() <= high.value + 1.96 * up
+        held += high.blind or holds(high, amounts)
     assert held >= 88
 
 

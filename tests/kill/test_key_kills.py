@@ -140,7 +140,7 @@ def check(folder: Path, point: str, memory: str = "512MiB") -> bytes:
 
 @pytest.mark.parametrize(
     "point",
-    [pytest.param(name, marks=() if name in ("counting", "sealed") else pytest.mark.slow) for name in POINTS],
+    [pytest.param(name, marks=() if name == "counting" else pytest.mark.slow) for name in POINTS],
 )
 def test_a_key_of_one_person_is_in_no_byte_after_a_kill(tmp_path: Path, point: str) -> None:
     write(tmp_path, 600)

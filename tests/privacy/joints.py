@@ -343,41 +343,41 @@ JOINTS = (
         catalog(way=WAY[:1], axes="orders.kind", measures="[count]"), 9, WAY[:1], unit=-1), TIGHT),
     Joint("shared keys, weighted rows, a person who stands twice", one_more(catalog(
         way=WAY[:1], axes="person.age", measures="[count]", bounds=WEIGHTS), 9, WAY[:1]),
-        TIGHT),
+        TIGHT, slow=True),
     Joint("shared keys, bounds chosen from data", one_more(
-        catalog(way=WAY[:1], axes="orders.kind", bounds="max_ids: auto,", mechanism=""), 9, WAY[:1]), ANY),
+        catalog(way=WAY[:1], axes="orders.kind", bounds="max_ids: auto,", mechanism=""), 9, WAY[:1]), ANY, slow=True),
     Joint("shared keys, bounds chosen from data under a delta", one_more(catalog(
         way=WAY[:1], axes="orders.kind", bounds="max_ids: auto,", promise=DELTA, mechanism=""), 9, WAY[:1]), ANY),
     Joint("shared keys, a stream", one_more(
-        stream(2, PURE, way=WAY[:1]), 9, WAY[:1], batches=DAYS), ANY),
+        stream(2, PURE, way=WAY[:1]), 9, WAY[:1], batches=DAYS), ANY, slow=True),
     Joint("snowflake, the axis on the way", one_more(
-        catalog(way=WAY, axes="account.kind", measures="[count]", mechanism=LEVELS), 9, WAY), TIGHT),
+        catalog(way=WAY, axes="account.kind", measures="[count]", mechanism=LEVELS), 9, WAY), TIGHT, slow=True),
     Joint("keys that are NULL, NaN or no whole number", nan_keys, TIGHT),
     Joint("hundreds of rows, dense Gaussian rows", one_more(
-        catalog(promise=DELTA, mechanism=", mechanism: gaussian")), TIGHT),
+        catalog(promise=DELTA, mechanism=", mechanism: gaussian")), TIGHT, slow=True),
     Joint("hundreds of rows, Gaussian cells", one_more(catalog(promise=DELTA)), TIGHT),
     Joint("weighted rows over two axes", one_more(
         catalog(bounds=WEIGHTS, axes="sales.day, sales.size")), TIGHT),
     Joint("rows beyond the bound are measured", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 400), TIGHT),
     Joint("rows beyond the bound, as many as are measured", one_more(
-        catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 4 + reach(4)), TIGHT),
+        catalog(bounds="max_ids: 4, clipped_share: 0.05,"), 4 + reach(4)), TIGHT, slow=True),
     Joint("rows beyond the bound, one more than is measured, under a delta", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=DELTA), 4 + reach(4) + 1), TIGHT),
     Joint("rows beyond the bound of another person in her place", one_more(
         catalog(bounds="max_ids: 4, clipped_share: 0.05,", promise=REPLACED), 4 + reach(4),
-        replaced=True, rival=5 + reach(4)), TIGHT),
+        replaced=True, rival=5 + reach(4)), TIGHT, slow=True),
     Joint("values beyond the bounds are measured", values_beyond(
         catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}"), 400), TIGHT),
     Joint("values beyond both bounds, weighted rows", values_beyond(
         catalog(bounds=f"max_ids: 4, clipped_share: 0, bounding: weight, {EXCESS}"), 400, -400), 0.0, slow=True),
     Joint("values beyond the bounds, under a delta", values_beyond(
-        catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}", promise=DELTA), 20), TIGHT),
+        catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}", promise=DELTA), 20), TIGHT, slow=True),
     Joint("values beyond the bounds of another person in her place", values_beyond(
         catalog(bounds=f"max_ids: 4, clipped_share: 0, {EXCESS}", promise=REPLACED), 400, replaced=True),
         TIGHT, slow=True),
     Joint("values beyond the bounds, bounds of rows chosen", values_beyond(
-        catalog(bounds=f"max_ids: auto, {EXCESS}", mechanism=""), 400), 0.0),
+        catalog(bounds=f"max_ids: auto, {EXCESS}", mechanism=""), 400), 0.0, slow=True),
     Joint("values beyond the bounds, bounds of rows chosen under a delta", values_beyond(
         catalog(bounds=f"max_ids: auto, {EXCESS}", promise=DELTA, mechanism=""), 400), 0.0, slow=True),
     Joint("a row with a value beyond the bounds", values_beyond(
@@ -389,13 +389,14 @@ JOINTS = (
     Joint("bounds chosen from data, under a delta", one_more(
         catalog(bounds="max_ids: auto,", promise=DELTA, mechanism=""), 5000), ANY),
     Joint("bounds chosen from data, pure", one_more(
-        catalog(bounds="max_ids: auto,", mechanism=""), 5000), ANY),
+        catalog(bounds="max_ids: auto,", mechanism=""), 5000), ANY, slow=True),
     Joint("bounds chosen from data, pure, a count", one_more(
         catalog(bounds="max_ids: auto,", measures="[count]"), 5000), ANY, slow=True),
-    Joint("another person in her place", one_more(catalog(promise=REPLACED), 9, replaced=True), TIGHT),
+    Joint("another person in her place", one_more(catalog(promise=REPLACED), 9, replaced=True), TIGHT, slow=True),
     Joint("another person in her place, under a delta", one_more(
         catalog(promise=REPLACED_DELTA, measures="[count]"), 9, replaced=True), HALF),
-    Joint("a campaign that stands twice", row_more(catalog(unit="row", axes="campaign.medium"), DEAR_ROW), TIGHT),
+    Joint("a campaign that stands twice", row_more(
+        catalog(unit="row", axes="campaign.medium"), DEAR_ROW), TIGHT, slow=True),
     Joint("a row", row_more(catalog(unit="row"), DEAR_ROW), TIGHT),
     Joint("another row in its place", row_more(
         catalog(unit="row", promise=REPLACED), DEAR_ROW, replaced=True), TIGHT, slow=True),
@@ -406,13 +407,13 @@ JOINTS = (
         catalog(promise=DELTA, axes=PLANE, mechanism=", ways: 2")), TIGHT),
     Joint("bought", one_more(catalog(axes="sales.day, person.age", mechanism=BOUGHT)), TIGHT),
     Joint("bought under a delta, weighted rows", one_more(catalog(
-        axes="sales.day, person.age", mechanism=BOUGHT, promise=DELTA, bounds=WEIGHTS)), TIGHT),
+        axes="sales.day, person.age", mechanism=BOUGHT, promise=DELTA, bounds=WEIGHTS)), TIGHT, slow=True),
     Joint("different people", one_more(
         catalog(axes="sales.size, person.age", measures="{count: 0.5, people: 0.5}", mechanism="")), TIGHT, slow=True),
     Joint("a stream", in_each_batch(stream(2, PURE)), TIGHT),
     Joint("a stream under a delta", in_each_batch(stream(1, DELTA)), TIGHT, slow=True),
     Joint("a stream under a delta, several batches of a person", in_each_batch(stream(3, DELTA)), 0.85),
-    Joint("a stream under a delta, fda", in_each_batch(stream(4, DELTA, "fda")), 0.4),
+    Joint("a stream under a delta, fda", in_each_batch(stream(4, DELTA, "fda")), 0.4, slow=True),
     Joint("a stream under a delta, prefix", in_each_batch(stream(4, DELTA, "prefix")), 0.2, slow=True),
     Joint("a stream under a delta, tree", in_each_batch(stream(3, DELTA, "tree")), TIGHT, slow=True),
     Joint("a stream under a delta, spectral", in_each_batch(stream(3, DELTA, "spectral")), 0.6, slow=True),
