@@ -135,9 +135,7 @@ def test_full_planes_are_measured_by_the_product(tmp_path: Path):
         ("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6", "delta 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_and_passed_over_by_auto(
-    tmp_path: Path, old: str, new: str, word: str
-):
+def test_what_does_not_fit_is_refused_by_name_and_passed_over_by_auto(tmp_path, old, new, word):
     with pytest.raises(CatalogError, match=word):
         readings(city(tmp_path, SPARSE, old, new))
     allowed = city(tmp_path, SPARSE, "mechanism: blocks", "data_dependent: allow")

@@ -54,9 +54,7 @@ def test_a_plan_says_how_many_tries_its_draws_take(tmp_path: Path) -> None:
     "measures, epsilon, upper, apart",
     [(25, 1, 1, True), (24, 28, 1, True), (24, 28, 99, False), (15, 18, 1, False)],
 )
-def test_numbers_beyond_one_draw_are_drawn_one_by_one(
-    measures: int, epsilon: int, upper: int, apart: bool, tmp_path: Path
-) -> None:
+def test_numbers_beyond_one_draw_are_drawn_one_by_one(measures, epsilon, upper, apart, tmp_path):
     """Twenty-six, or twenty-five that take some 260 tries; not sixteen that take 55, or sums of wide bounds."""
     catalog = shop(tmp_path, measures, epsilon, upper=upper)
     seen = report(catalog)

@@ -45,9 +45,7 @@ def shop(folder: Path, **parts: str) -> Path:
 
 
 @pytest.mark.parametrize(("parts", "place", "what"), refusals("plan"))
-def test_what_cannot_be_published_is_refused_before_a_row_is_opened(
-    parts: dict[str, str], place: str, what: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_published_is_refused_before_a_row_is_opened(parts, place, what, tmp_path):
     with pytest.raises(CatalogError) as refused:
         plan_catalog(load_catalog(shop(tmp_path, **parts)), ())
     assert place in str(refused.value)

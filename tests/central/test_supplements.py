@@ -40,9 +40,7 @@ def never(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.usefixtures("publishes")
-def test_a_plain_publish_calls_no_supplement(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_publish_calls_no_supplement(catalog, tmp_path, monkeypatch):
     for name in ("attach_reports", "with_squares", "draw_squares", "invert_channel", "inner_catalog"):
         for module in (central, hybrid):
             if hasattr(module, name):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import isqrt, prod
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql import api
 from dpsql.budget import scaled_denominator
 from dpsql.contributions import recipe
 from dpsql.contributions.constants import LOW_QUANTILES, ROW_ENDS
@@ -44,7 +46,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, LAWS
 from dpsql.mechanisms.offers import draw_view
 from dpsql.noise import ZeroNoise
 from tests.strategies import dense
-from tests.userlevel_star import open_table, write_star
+from tests.userlevel_star import Row, open_table, write_star
 
 
 @pytest.mark.parametrize("law", CLIPPINGS)
@@ -60,13 +62,15 @@ def test_shares_add_to_one_exactly(measures, public_rows, law):
         assert views == least
 
 
-def test_the_centre_stays_inside_the_clip_range():
-    rows = NoisyTotal(1000, 10.0, 3)
-    assert centre(NoisyTotal(250_000, 1.0, 9), rows, 0, 1000) == 250
-    assert centre(NoisyTotal(-5, 1.0, 9), rows, 0, 1000) == 20
-    assert centre(NoisyTotal(10**9, 1.0, 9), rows, 0, 1000) == 980
-    assert centre(NoisyTotal(-4000, 1.0, 9), rows, -100, 100) == -4
-    assert centre(NoisyTotal(999, 1.0, 9), NoisyTotal(20, 10.0, 3), 0, 1000) == 500
+@pytest.mark.parametrize(
+    ("total", "rows", "ends", "expected"),
+    [
+        (250_000, 1000, (0, 1000), 250), (-5, 1000, (0, 1000), 20), (10**9, 1000, (0, 1000), 980),
+        (-4000, 1000, (-100, 100), -4), (999, 20, (0, 1000), 500),
+    ],
+)  # fmt: skip
+def test_the_centre_stays_inside_the_clip_range(total, rows, ends, expected):
+    assert centre(NoisyTotal(total, 1.0, 9), NoisyTotal(rows, 10.0, 3), *ends) == expected
 
 
 def test_pooling_is_the_inverse_variance_mean():
@@ -215,3 +219,67 @@ def test_the_expected_noise_is_that_of_the_draw(tmp_path, delta):
                 / UNIT**2
             )
         assert shape.cell_variance(table.plan, statistic, tau) == pytest.approx(drawn, rel=0.01)
+
+
+# `max_ids: auto` with a measure that may be NULL: rows where it is known have no total of their own that was measured.
+
+
+WHOLE = """SELECT COUNT(*) - COUNT(amount) AS missing, COUNT(amount) * 1.0 / COUNT(*) AS known,
+    COUNT(amount) AS of_known, COUNT(*) AS n, AVG(amount) AS mean FROM sales"""
+
+
+def star(folder: Path) -> tuple[Path, list[Row]]:
+    """1,500 customers with 1 to 8 rows, a sixth of which have no amount."""
+    chance = np.random.default_rng(7)
+    rows: list[Row] = [
+        (
+            owner,
+            None if chance.random() < 1 / 6 else float(chance.integers(1, 100)),
+            int(chance.integers(1, 13)),
+        )
+        for owner in range(1500)
+        for _ in range(min(int(chance.geometric(0.4)), 8))
+    ]
+    return write_star(folder, rows, {owner: "nsw"[owner % 3] for owner in range(1500)}, nullable=True), rows
+
+
+def test_the_rows_where_a_measure_is_known_have_an_error_of_their_own(tmp_path, publishes):
+    catalog, _ = star(tmp_path)
+    answer = api.query(WHOLE, api.publish(catalog, tmp_path / "shop.dpsql").path)
+    (missing, known, of_known, n, _), (off_missing, off_known, off_of_known, *_) = (
+        answer.rows[0],
+        answer.stderr_rows[0],
+    )
+    # the difference is at least as uncertain as the share, times the rows; both errors were 0, or nearly so
+    assert off_known > 0.002 and off_missing > 0.5 * off_known * n
+    assert known == pytest.approx(of_known / n) and missing == pytest.approx(n - of_known)
+    assert off_of_known > off_known * n / 2
+    lines = "\n".join(answer.notes)
+    assert (
+        "counted and scaled up" in lines
+        and "sums of count(" not in lines
+        and "averages of count(" not in lines
+    )
+
+
+@pytest.mark.slow
+def test_what_is_missing_lies_in_its_interval(tmp_path, publishes):
+    """Of 60 releases at 95% fewer than 51 would hold once in 10,000 times."""
+    catalog, rows = star(tmp_path)
+    amounts = [amount for _, amount, _ in rows if amount is not None]
+    truth = (
+        len(rows) - len(amounts),
+        len(amounts) / len(rows),
+        len(amounts),
+        len(rows),
+        sum(amounts) / len(amounts),
+    )
+    held = np.zeros(5)
+    catalog.write_text(catalog.read_text().replace("cap: 10,", "cap: 1000,"))
+    for number in range(60):
+        low, high = api.query(WHOLE, api.publish(catalog, tmp_path / f"{number}.dpsql").path).interval_rows(
+            0.95
+        )
+        ends = zip(low[0], high[0], truth, strict=True)
+        held += [(a is None or a <= exact) and (b is None or exact <= b) for a, b, exact in ends]
+    assert held.min() >= 51, held

@@ -87,14 +87,8 @@ def _streaming(folder: Path) -> None:
 
 def append_words(folder: Path, day: int) -> list[object]:
     """The append of a day."""
-    return [
-        "append",
-        folder / "retail.dpsql",
-        "--catalog",
-        folder / "retail.yaml",
-        "--batch",
-        f"2025-01-{day:02d}",
-    ]
+    catalog = ["--catalog", folder / "retail.yaml"]
+    return ["append", folder / "retail.dpsql", *catalog, "--batch", f"2025-01-{day:02d}"]
 
 
 def _asked(folder: Path) -> None:

@@ -22,6 +22,7 @@ from dpsql.ledger.publish import opened, settle
 from dpsql.ledger.store import budget_report
 from dpsql.release import open_release
 from tests.kill import publishing_child as child
+from tests.thinned import by_default
 
 CHILD = Path(child.__file__)
 
@@ -104,23 +105,16 @@ def kill_at_random(folder: Path, label: str, clock: random.Random) -> bool:
     return check_after_kill(folder, label)
 
 
-def kill_loop(folder: Path, rounds: int, random_kills: int, seed: int) -> None:
-    clock = random.Random(seed)
-    inside = sum(kill_at_each_step(folder, f"s{number}-") for number in range(rounds))
-    inside += sum(kill_at_random(folder, f"r{number}", clock) for number in range(random_kills))
-    kills = rounds * len(child.STEPS) + random_kills
-    assert inside >= 0.6 * kills, f"{inside} of {kills} kills were inside a publish"
-    check_totals(folder, kills)
-
-
-def test_17_kills(tmp_path):
-    kill_loop(tmp_path, rounds=1, random_kills=2, seed=1)
-
-
 @pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
-@pytest.mark.slow
-def test_200_kills(tmp_path):
-    kill_loop(tmp_path, rounds=5, random_kills=135, seed=2)
+@pytest.mark.parametrize(
+    ("rounds", "random_kills"), [(1, 2), pytest.param(5, 135, marks=pytest.mark.slow)], ids=["17", "200"]
+)
+def test_kills(tmp_path, rounds, random_kills):
+    clock, kills = random.Random(rounds), rounds * len(child.STEPS) + random_kills
+    inside = sum(kill_at_each_step(tmp_path, f"s{number}-") for number in range(rounds))
+    inside += sum(kill_at_random(tmp_path, f"r{number}", clock) for number in range(random_kills))
+    assert inside >= 0.6 * kills, f"{inside} of {kills} kills were inside a publish"
+    check_totals(tmp_path, kills)
 
 
 @pytest.mark.parametrize("step", ["sealed:committed", "readable"])
@@ -134,7 +128,7 @@ def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
     assert lineage.spent == child.EPSILON and not lineage.entries[0].present
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("kept", by_default([0.0, 0.3, 0.6, 0.9, 0.999], 2))
 def test_a_log_that_was_cut_after_the_release_was_shown_stops_spending(tmp_path, kept):
     """DuckDB opens a cut write-ahead log as a shorter history; the head outside the ledger tells."""
     child.publish(tmp_path, "a", "none")

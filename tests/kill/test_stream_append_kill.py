@@ -70,11 +70,6 @@ def shop_in(folder: Path) -> StreamShop:
 
 
 @pytest.mark.slow
-def test_killed_appends_are_finished_from_stored_values(tmp_path: Path) -> None:
-    check(shop_in(tmp_path), STEPS[1:4])
-
-
-@pytest.mark.slow
 def test_killed_at_every_step(tmp_path: Path) -> None:
     check(shop_in(tmp_path), STEPS + REST)
 

@@ -35,19 +35,9 @@ CELLS = 4
 SPEC = StreamSpec(tree_strategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
 STATISTICS = (StreamStatistic(LAPLACE, (AxisBudget(np.ones(CELLS, np.int64), 1),), Fraction(1), 1),)
 STEPS = (
-    "locked",
-    "recovered",
-    "checked",
-    "drawing",
-    "drawn",
-    "committed",
-    "segment written",
-    "segment",
-    "state",
-    "manifest written",
-    "manifest",
-    "marked",
-)
+    "locked", "recovered", "checked", "drawing", "drawn", "committed", "segment written", "segment", "state",
+    "manifest written", "manifest", "marked",
+)  # fmt: skip
 INSIDE = STEPS[2:]
 
 

@@ -12,6 +12,7 @@ from benchmarks.answers.statements import FORMS, Maker, Statement
 from dpsql.errors import Error, NotSupportedError, NoViewError
 from tests.releases import Twins
 from tests.statements import sections
+from tests.thinned import by_default
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_what_a_refusal_shows_is_answered(clinic: Twins, text: str) -> None:
     assert clinic[0].query(refused.value.nearest).rows
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", by_default(FORMS, 8))
 def test_random_statements_of_every_form(clinic: Twins, form: str) -> None:
     maker = Maker(11)
     for statement in [getattr(maker, f"_{form}")() for _ in range(4)]:

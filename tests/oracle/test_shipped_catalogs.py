@@ -20,6 +20,7 @@ from dpsql.catalog.graph import resolve_axis
 from dpsql.catalog.model import AxisSpec, View
 from dpsql.examples.retail import make_star, write_star
 from dpsql.interfaces.cli.plan import plan_text
+from tests.thinned import by_default
 
 CATALOGS = Path(__file__).parents[2] / "catalog"
 NAMES = ("adult", "blackfriday", "chinook", "foodmart", "northwind", "nyc_taxi", "online_retail", "ssb")
@@ -89,7 +90,7 @@ def test_every_shipped_catalog_is_planned(file: Path, retail_shop: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("shared_data")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_default(NAMES, 3))
 def test_every_value_lies_in_its_domain_and_every_measure_in_its_bounds(name: str) -> None:
     catalog = load_catalog(CATALOGS / f"{name}.yaml")
     connection = opened(catalog)

@@ -21,10 +21,10 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.results.result import Result
 from tests.releases import published, write_catalog
+from tests.thinned import by_default
 
 CATALOGS = Path(__file__).resolve().parents[2] / "catalog"
 NAMES = {"bf": "blackfriday", "taxi": "nyc_taxi"}
-QUICK = ("adult", "chinook", "foodmart", "northwind")
 
 REFUSED = {
     "row-level": "holds none",
@@ -101,19 +101,19 @@ def check(name: str, dataset: str, text: str, exact: dict[str, Any], data: Path,
         assert holds(result, want), (name, want, result.rows[:5])
 
 
-def run_all(data: Path, folder: Path, quick: bool) -> int:
-    lines = (data / "sql" / "exact_answers.jsonl").read_text(encoding="utf-8").splitlines()
+SETS = ("foodmart", "chinook", "adult", "northwind", "bf", "taxi", "online_retail", "ssb")
+"""The first has half of the statements, and all kinds of them."""
+
+
+@pytest.mark.parametrize("dataset", [SETS[0], SETS[1], *by_default(SETS[2:], 0)])
+def test_corpus(shared_data: Path, tmp_path: Path, dataset: str) -> None:
+    lines = (shared_data / "sql" / "exact_answers.jsonl").read_text(encoding="utf-8").splitlines()
     exact = {entry["id"]: entry for entry in map(json.loads, lines)}
-    chosen = [each for each in statements(data) if (each[1] in QUICK) == quick]
-    for name, dataset, text in chosen:
-        check(name, dataset, text, exact[name], data, folder)
-    return len(chosen)
+    listed = [each for each in statements(shared_data) if each[1] == dataset]
+    assert listed
+    for name, _, text in listed:
+        check(name, dataset, text, exact[name], shared_data, tmp_path)
 
 
-def test_corpus(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert run_all(shared_data, tmp_path_factory.mktemp("corpus"), True) > 30
-
-
-@pytest.mark.slow
-def test_corpus_large(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert run_all(shared_data, tmp_path_factory.mktemp("corpus"), False) > 10
+def test_every_statement_is_of_a_set(shared_data: Path) -> None:
+    assert {dataset for _, dataset, _ in statements(shared_data)} == {*SETS}

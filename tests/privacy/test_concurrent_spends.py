@@ -47,7 +47,7 @@ def spend_from_threads(folder: str, process: int, attempts: int, cap: Fraction) 
 
 
 @pytest.mark.parametrize(
-    ("processes", "attempts", "cap"), [(2, 30, 2), pytest.param(4, 250, 30, marks=pytest.mark.slow)]
+    ("processes", "attempts", "cap"), [(2, 15, 1), pytest.param(4, 250, 30, marks=pytest.mark.slow)]
 )
 def test_concurrent_spends(tmp_path: Path, processes: int, attempts: int, cap: int) -> None:
     context = multiprocessing.get_context("spawn")  # a forked DuckDB is not a real second process

@@ -32,6 +32,7 @@ from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.progress import Stage
 from dpsql.release import open_release
 from tests.releases import write_catalog
+from tests.thinned import by_default
 
 EPSILON = Fraction(1, 4)
 CATALOG = """
@@ -178,33 +179,25 @@ def pairs(folder: Path, catalog: str, people: int = 60) -> tuple[Path, Path]:
 
 def both(left: Path, right: Path, label: str, seed: int, integers: tuple[int, int]) -> tuple[Ended, Ended]:
     """How both sides end on the same noisy integers."""
-    ends = []
-    for side in (left, right):
-        ends.append(ended(side, label, Given(seed, *integers)))
-    return ends[0], ends[1]
+    first, second = (ended(side, label, Given(seed, *integers)) for side in (left, right))
+    return first, second
 
 
 PEOPLE = (11, 43, 60, 400, 999)  # with each of the cases they make forty catalogs
+FORTY = [pytest.param(name, people, 100, marks=pytest.mark.slow) for name in CASES for people in PEOPLE]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str) -> None:
-    left, right = pairs(tmp_path, CASES[name])
-    for seed, kind in enumerate(("drawn", "below 0")):  # a publish takes most of a second; every kind below
-        first, second = both(left, right, kind, seed, INTEGERS[kind])
-        assert first == second, kind
-        assert first.code == 0, first.words
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("people", PEOPLE)
-@pytest.mark.parametrize("name", CASES)
-def test_the_same_integers_end_alike_in_40_catalogs(tmp_path: Path, name: str, people: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "people", "seeds"), [*by_default(((name, 60, 1) for name in CASES), 4), *FORTY]
+)
+def test_the_same_integers_end_alike_and_well(tmp_path: Path, name: str, people: int, seeds: int) -> None:
     left, right = pairs(tmp_path, CASES[name], people)
-    for seed in range(4):
-        for kind, integers in INTEGERS.items():
-            first, second = both(left, right, f"{kind} {seed}", seed, integers)
+    # a publish takes most of a second; every kind, and each of four times, in `make slow`
+    kinds = ("drawn", "below 0") if seeds == 1 else tuple(INTEGERS)
+    for seed in range(min(seeds, 4)):
+        for place, kind in enumerate(kinds):
+            first, second = both(left, right, f"{kind} {seed}", seed + place, INTEGERS[kind])
             assert first == second and first.code == 0, (kind, first.words)
 
 
@@ -224,9 +217,7 @@ def test_an_exit_that_asks_exact_numbers_is_found(tmp_path: Path, monkeypatch: p
     assert (first.code, second.code) == (MachineFault("").exit_code, 0)
 
 
-def test_how_keys_fell_may_show_in_the_exit_only_once_it_is_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_keys_fell_may_show_in_the_exit_only_once_it_is_charged(tmp_path, monkeypatch):
     """A failure that hangs on a list ends the release, with its key rounds charged and nothing drawn again for it."""
     folder = write(tmp_path / "shop", CASES["a private key"], 60, True)
 
@@ -248,9 +239,8 @@ RISK = 1e-4
 def far_apart(left: Sequence[Ended], right: Sequence[Ended], delta: float, tests: int) -> list[Ended]:
     """Outcomes whose chance on one side is surely above e^epsilon times that on the other + delta."""
     counts, found = (Counter(left), Counter(right)), []
-    outcomes = set(left) | set(right)
-    risk = RISK / (4 * tests * len(outcomes))
-    for outcome in outcomes:
+    risk = RISK / (4 * tests * len({*left, *right}))
+    for outcome in {*left, *right}:
         ends = [exact_bounds(count[outcome], len(left), risk) for count in counts]
         for (lower, _), (_, upper) in (ends, ends[::-1]):
             if lower > math.exp(EPSILON) * upper + delta:
@@ -260,41 +250,25 @@ def far_apart(left: Sequence[Ended], right: Sequence[Ended], delta: float, tests
 
 def drawn(folder: Path, name: str, seeds: int, people: int = 60) -> tuple[list[Ended], list[Ended]]:
     """How both sides end on noise of their own; what is shown of lists is in the words."""
-    sides = []
+    sides: list[list[Ended]] = [[], []]
     for number, side in enumerate(pairs(folder, CASES[name], people)):
-        ends = []
         for seed in range(seeds):
-            noise = ExactNoise(insecure_test_entropy(1000 * number + seed))
-            end = ended(side, f"r{seed % 25}", noise)
-            ends.append(
-                end._replace(
-                    words=re.sub(r"r\d+|\d\.\d+", "", end.words), files=(), ledger=end.ledger[-1][1:3]
-                )
-            )
-            for path in side.glob("r*.dpsql"):
+            end = ended(side, f"r{seed % 25}", ExactNoise(insecure_test_entropy(1000 * number + seed)))
+            words = re.sub(r"r\d+|\d\.\d+", "", end.words)
+            sides[number].append(end._replace(words=words, files=(), ledger=end.ledger[-1][1:3]))
+            for path in (*side.glob("r*.dpsql"), *(side.glob(".dpsql/*") if seed % 25 == 24 else ())):
                 path.unlink()
-            if seed % 25 == 24:
-                for path in side.glob(".dpsql/*"):
-                    path.unlink()
-        sides.append(ends)
     return sides[0], sides[1]
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", CASES)
-def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str) -> None:
-    left, right = drawn(tmp_path, name, 25)
-    assert not far_apart(left, right, 1e-6, len(CASES))
-    assert all(end.code == 0 for end in (*left, *right))
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("people", PEOPLE)
-@pytest.mark.parametrize("name", CASES)
-def test_drawn_exits_of_100_seeds_are(tmp_path: Path, name: str, people: int) -> None:
-    left, right = drawn(tmp_path, name, 100, people)
-    assert not far_apart(left, right, 1e-6, len(CASES) * len(PEOPLE))
+@pytest.mark.parametrize(
+    ("name", "people", "seeds"), [*by_default(((name, 60, 25) for name in CASES), 1), *FORTY]
+)
+def test_drawn_exits_are_within_epsilon(tmp_path: Path, name: str, people: int, seeds: int) -> None:
+    left, right = drawn(tmp_path, name, seeds, people)
+    assert not far_apart(left, right, 1e-6, len(CASES) * (len(PEOPLE) if seeds > 25 else 1))
+    assert all(end.code == 0 for end in (*left, *right))
 
 
 def test_25_seeds_find_an_exit_that_tells() -> None:

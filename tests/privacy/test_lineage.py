@@ -108,7 +108,7 @@ SAME: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("place", by_default(SAME.values(), 6), ids=SAME)
+@pytest.mark.parametrize("place", by_default(SAME.values(), 4), ids=SAME)
 def test_one_table_has_one_cap(shop: Path, place: Callable[[Path], str]) -> None:
     where = place(shop)
     with pytest.raises(LineageError, match="lineage 'first'"):

@@ -204,7 +204,7 @@ def cases() -> Iterator[object]:
     """Each catalog once; PostgreSQL, and most of the others, in `make slow`."""
     catalogs: dict[tuple[str, ...], Chosen] = {tuple(chosen(pair).values()): chosen(pair) for pair in PAIRS}
     for number, (name, entries) in enumerate(catalogs.items()):
-        dear = "stream" in name or "PostgreSQL" in name or number % 12
+        dear = "stream" in name or "PostgreSQL" in name or number % 20
         yield pytest.param(entries, id=" + ".join(name), marks=[pytest.mark.slow] if dear else [])
 
 

@@ -24,6 +24,7 @@ from dpsql.errors import CatalogError
 from tests.privacy.loss import Bytes, RawRows, Tables, measure, write_side
 from tests.releases import write_tables
 from tests.statements import refusals
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -132,7 +133,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", by_default(REFUSED, 2))
 def test_a_catalog_that_breaks_its_claim_is_refused_when_loaded(name: str, tmp_path: Path, monkeypatch):
     case = REFUSED[name]
     with pytest.raises(CatalogError, match=case.reason):

@@ -98,7 +98,7 @@ PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit %
 
 
 @pytest.mark.parametrize("missing", by_default([3, None], 1))
-@pytest.mark.parametrize("one_scan", [False, True])
+@pytest.mark.parametrize("one_scan", by_default([True, False], 1))
 def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(one_scan, missing):
     """A row of a unit is one of its m rows with one of d; that d rows have the key lets no more than tau count."""
     sales = SALES.copy()
@@ -151,8 +151,9 @@ PLACES = {0: 1, 1: 0, 3: 1}
 """A lookup table by a row's a: 2 names none."""
 
 
-@pytest.mark.parametrize("looked_up", ["missing", "dropped", "unlisted"])
-@pytest.mark.parametrize("missing", [3, None])
+@pytest.mark.parametrize(
+    ("looked_up", "missing"), by_default(product(["missing", "dropped", "unlisted"], [3, None]), 3)
+)
 @pytest.mark.parametrize("one_scan", by_default([False, True], 1))
 def test_weights_and_rows_beyond_are_those_of_all_joined_rows(one_scan, missing, looked_up):
     """Whatever joins may be left out or done for units instead of rows: n is the number of a unit's placed rows."""

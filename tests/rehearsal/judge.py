@@ -315,8 +315,3 @@ def _shape(
 
 def _median(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number."""
-    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -18,6 +18,7 @@ from tests.rehearsal.judge import FAILS, Verdict, folded, judge, truths
 from tests.rehearsal.planted import DEFECTS, Defect
 from tests.rehearsal.questions import TEMPLATES, Question, ask
 from tests.rehearsal.run import Rehearsal, rehearse
+from tests.thinned import by_default
 
 QUESTIONS = 5
 """Kinds of each star that the default suite asks: eight took 84 CPU s for the six."""
@@ -44,7 +45,7 @@ def failures(seed: int, knobs: Knobs, rehearsal: Rehearsal) -> list[Verdict]:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("star", FIXED)
+@pytest.mark.parametrize("star", by_default(FIXED, 2))
 def test_a_loud_star_of_a_fixed_seed(star: str, publishes: None) -> None:
     seed, knobs = FIXED[star]
     assert failures(seed, knobs, Rehearsal(questions=QUESTIONS)) == []
@@ -165,7 +166,7 @@ def test_a_defect_has_a_seam_and_questions(defect: Defect) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [7_000, 7_001])
+@pytest.mark.parametrize("seed", by_default([7_000, 7_001], 1))
 def test_a_public_table_on_two_paths_lists_its_rows(seed: int, publishes: None) -> None:
     """On stars that were not made for it; the star that was is in `tests/oracle/test_catalog_lists.py`."""
     defect = next(each for each in DEFECTS if each.name == "another table's axis")

@@ -10,28 +10,15 @@ from scipy import stats
 
 from dpsql.noise import insecure_test_entropy
 from dpsql.noise.discrete import discrete_gaussian, discrete_laplace, laplace_variance
+from tests.thinned import by_default
 
 LAPLACE = [  # (units, denominator): rates from 5 down to 1e-3, powers of two and not
-    (5, 1),
-    (1, 1),
-    (2, 3),
-    (1, 7),
-    (3, 64),
-    (1 << 29, 1 << 30),
-    (12_345_678, 1 << 30),
-    (1_073_742, 1 << 30),
-    (999, 1_000_003 * 25),
-    (1 << 20, (1 << 26) * 12_345),
-]
+    (5, 1), (1, 1), (2, 3), (1, 7), (3, 64), (1 << 29, 1 << 30), (12_345_678, 1 << 30), (1_073_742, 1 << 30),
+    (999, 1_000_003 * 25), (1 << 20, (1 << 26) * 12_345),
+]  # fmt: skip
 GAUSSIAN = [
-    Fraction(1, 10),
-    Fraction(1, 2),
-    Fraction(1),
-    Fraction(7, 3),
-    Fraction(20),
-    Fraction(12_345, 7),
-    Fraction(10**6),
-]
+    Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(20), Fraction(12_345, 7), Fraction(10**6),
+]  # fmt: skip
 LEAST_P = 1e-6
 
 
@@ -69,26 +56,19 @@ def chi_square(noise, cdf, deviation: float) -> float:
     return float(stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue)
 
 
-@pytest.mark.parametrize("units, denominator", LAPLACE[1:8:3])
-def test_laplace_law_quick(units, denominator):
-    assert laplace_p(units, denominator, 100_000, seed=7) > LEAST_P
+def sizes(parameters, quick):
+    """Each parameter by a million draws in `make slow`, and some by a tenth of them."""
+    return [*((each, 100_000) for each in quick), *by_default(((each, 1_000_000) for each in parameters), 0)]
 
 
-@pytest.mark.parametrize("sigma2", GAUSSIAN[:6:2])
-def test_gaussian_law_quick(sigma2):
-    assert gaussian_p(sigma2, 100_000, seed=8) > LEAST_P
+@pytest.mark.parametrize(("rate", "draws"), sizes(LAPLACE, LAPLACE[1:8:3]))
+def test_laplace_law(rate, draws):
+    assert laplace_p(*rate, draws, seed=7) > LEAST_P
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("units, denominator", LAPLACE)
-def test_laplace_law(units, denominator):
-    assert laplace_p(units, denominator, 1_000_000, seed=11) > LEAST_P
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sigma2", GAUSSIAN)
-def test_gaussian_law(sigma2):
-    assert gaussian_p(sigma2, 1_000_000, seed=12) > LEAST_P
+@pytest.mark.parametrize(("sigma2", "draws"), sizes(GAUSSIAN, GAUSSIAN[:6:2]))
+def test_gaussian_law(sigma2, draws):
+    assert gaussian_p(sigma2, draws, seed=8) > LEAST_P
 
 
 def test_the_chi_square_finds_a_wrong_law():

@@ -12,6 +12,7 @@ from dpsql.mechanisms.continual import words
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.streams.append import StreamNoise, StreamStatistic
+from tests.thinned import by_default
 from tests.time_forms import asking
 
 BATCHES, CELLS, RELEASES = 61, 150, 2
@@ -24,7 +25,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "law", "ends"), CASES)
+@pytest.mark.parametrize(("name", "law", "ends"), by_default(CASES, 2))
 def test_ninety_five_percent_intervals(name: str, law: NoiseDistribution, ends: bool) -> None:
     """300 independent columns a strategy; each column sees 40 ranges. Cells are independent streams."""
     strategy = words()[name](asking(law, BATCHES, "range", ends=ends)).strategy

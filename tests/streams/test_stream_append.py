@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from dpsql.errors import (
-    BatchOrderError,
     IntegrityError,
     InternalError,
     OperationalError,
@@ -134,30 +133,6 @@ def test_a_node_read_twice_keeps_its_draw(make: Make, strategy: TimeStrategy) ->
     solution = np.linalg.lstsq(matrix, prefix, rcond=None)[0]
     assert np.allclose(matrix @ solution, prefix)  # the same node noise explains every prefix
     assert sum(len(row) for row in reads) > len(nodes)
-
-
-def test_a_public_batch_again_is_a_no_op(make: Make) -> None:
-    place = make()
-    place.append(0, seed=1)
-    before = (place.columns()["value"].tolist(), (place.directory / "manifest.json").read_bytes())
-    place.append(0, seed=2)
-    place.append(0, DATA[1], seed=2)  # whatever rows come
-    assert (place.columns()["value"].tolist(), (place.directory / "manifest.json").read_bytes()) == before
-
-
-def test_missing_and_future_batches_are_refused(make: Make) -> None:
-    place = make(fda_strategy(L, 3))
-    place.append(0)
-    for number in (2, -1):
-        with pytest.raises(BatchOrderError, match="batch 1 is next"):
-            place.append(number)
-    place.append(1)
-    place.append(2)
-    with pytest.raises(BatchOrderError, match="planned for"):
-        place.append(3)
-    assert read_manifest(place.directory).as_of_batch == 2
-    with pytest.raises(ValueError, match="no budget left"):
-        place.spec.strategy.emissions(3)
 
 
 def test_an_empty_batch_is_noised(make: Make) -> None:

@@ -13,6 +13,7 @@ from tests.kill.scenes import DAYS
 from tests.ledger.test_faults import FAULTS, Refusal
 from tests.releases import seeded
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
+from tests.thinned import by_default
 
 TEXT = CATALOG[: CATALOG.index("views:")] + DAYS
 
@@ -47,7 +48,8 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 
 @pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
-    ("name", "number", "day"), [("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)]
+    ("name", "number", "day"),
+    by_default([("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)], 2),
 )
 def test_a_refused_call(tmp_path, monkeypatch, name, number, day):
     assert refuse(tmp_path, monkeypatch, name, number, day)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.errors import (
@@ -24,7 +26,9 @@ from dpsql.errors import (
 )
 from dpsql.ledger.store import budget_report
 from dpsql.release import open_release
+from dpsql.streams.plan import Grain, batch_bounds, batch_number, stream_column
 from dpsql.streams.public import read_manifest
+from dpsql.streams.publish import Arrival, Chance, append_batch
 from tests.statements import refusals
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
@@ -64,9 +68,7 @@ ROWS = [(1, "2025-01-02"), (2, "2025-01-02"), (3, "2025-01-01"), (4, None), (5, 
         (7, "not a date"), (99999, "2025-01-02"), ("", "2025-01-02")]  # fmt: skip
 
 
-def test_late_rows_arrive_or_are_refused_and_the_public_side_looks_the_same(
-    shop: StreamShop, tmp_path: Path
-) -> None:
+def test_late_rows_arrive_or_are_refused_and_the_public_side_looks_the_same(shop, tmp_path):
     other = make_stream_shop(
         tmp_path / "other", customers=60, text=SMALL.replace("late: batch", "late: drop")
     )
@@ -144,12 +146,7 @@ def test_rows_per_batch_and_batches_per_life_are_capped(shop: StreamShop, tmp_pa
     for day in range(4):
         rows = [(1, f"2025-01-0{day + 1}")] * 5 + [(2, f"2025-01-0{day + 1}")] * (day == 3)
         found.append(shop.append(day, file_of(tmp_path, list(rows))).left_out)
-    assert found == [
-        {"bounded": 2},
-        {"bounded": 2},
-        {"bounded": 2, "lifetime": 3},
-        {"bounded": 2, "lifetime": 3},
-    ]
+    assert found == [{"bounded": 2}] * 2 + [{"bounded": 2, "lifetime": 3}] * 2
     assert total(shop) == 2 * 3 + 1
     statistic = shop.opened().release.statistics[0]
     assert statistic.sensitivity == 3 * 2
@@ -212,9 +209,7 @@ def test_creation_may_be_interrupted_before_and_after_the_charge(shop: StreamSho
     assert state.exists() and manifest.exists()
 
 
-def test_states_are_pruned_and_missing_ones_are_named(
-    shop: StreamShop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_states_are_pruned_and_missing_ones_are_named(shop, monkeypatch):
     monkeypatch.setattr("dpsql.streams.publish.KEPT", 2)
     early = [shop.append(day) and shop.opened() for day in range(4)]
     kept = sorted(path.name for path in (shop.directory / "states").iterdir())
@@ -261,31 +256,18 @@ def test_catalogs_that_cannot_be_streamed(shop: StreamShop, old: str, new: str, 
 
 
 def test_sources_that_do_not_fit(shop: StreamShop, tmp_path: Path) -> None:
+    shop.directory.write_text("")
+    with pytest.raises(OperationalError, match="is a file"):
+        shop.append(0)
+    shop.directory.unlink()
     with pytest.raises(SourceError, match="no file"):
         shop.append(0, tmp_path / "nowhere.parquet")
     wrong = tmp_path / "wrong.parquet"
     duckdb.sql("SELECT 1 AS customer_id, 2 AS product_id").write_parquet(str(wrong))
     with pytest.raises(SourceError, match="sold_on"):
         shop.append(0, wrong)
-    (tmp_path / "taken.dpsql").write_text("")
-    with pytest.raises(OperationalError, match="is a file"):
-        StreamShopAt(shop).append(0)
-    no_stream = load_catalog(shop.catalog).model_copy(update={"stream": None})
     with pytest.raises(CatalogError, match="stream: missing"):
-        from dpsql.streams.plan import stream_column
-
-        stream_column(no_stream)
-
-
-class StreamShopAt(StreamShop):
-    """The same shop, at an output that is taken."""
-
-    def __init__(self, shop: StreamShop) -> None:
-        super().__init__(shop.folder, shop.noise)
-
-    @property
-    def directory(self) -> Path:
-        return self.folder / "taken.dpsql"
+        stream_column(load_catalog(shop.catalog).model_copy(update={"stream": None}))
 
 
 @pytest.mark.parametrize(
@@ -330,11 +312,9 @@ def test_a_stream_goes_by_a_column_of_its_files() -> None:
 
 
 def test_append_needs_no_clock_argument(shop: StreamShop) -> None:
-    from dpsql.streams.publish import Arrival, Chance, append_batch
-
+    arrival = Arrival("2025-06-01", now=datetime(2025, 5, 31))
     with pytest.raises(Error, match="not begun"):
-        append_batch(load_catalog(shop.catalog), shop.directory, Arrival("2025-06-01", now=datetime(2025, 5, 31)),
-                     Chance(shop.noise, bytes))  # fmt: skip
+        append_batch(load_catalog(shop.catalog), shop.directory, arrival, Chance(shop.noise, bytes))
 
 
 def test_a_stream_says_that_rows_beyond_max_ids_are_not_measured(shop: StreamShop) -> None:
@@ -344,11 +324,45 @@ def test_a_stream_says_that_rows_beyond_max_ids_are_not_measured(shop: StreamSho
     assert any("of the bounded rows; rows beyond max_ids were not measured" in flag for flag in result.flags)
 
 
-@pytest.mark.parametrize(("share", "refused"), [("0", False), ("0.01", True)])
-def test_a_stream_measures_no_rows_beyond_max_ids(shop: StreamShop, share: str, refused: bool) -> None:
+@pytest.mark.parametrize("share", ["0", "0.01"])
+def test_a_stream_measures_no_rows_beyond_max_ids(shop, share):
     edited(shop, "max_ids: 10", f"max_ids: 10, clipped_share: {share}")
-    if refused:
+    if share == "0":
+        assert load_catalog(shop.catalog).star.tables["sales"].bounding.clipped_share == 0
+    else:
         with pytest.raises(CatalogError, match="clipped_share"):
             load_catalog(shop.catalog)
-    else:
-        assert load_catalog(shop.catalog).star.tables["sales"].bounding.clipped_share == 0
+
+
+# Labels of batches and their numbers.
+
+
+GRAINS: tuple[Grain, ...] = ("hour", "day", "week", "month")
+MOMENTS = st.datetimes(datetime(1999, 1, 1), datetime(2040, 1, 1))
+
+
+@given(MOMENTS, st.timedeltas(timedelta(0), timedelta(days=4000)), st.sampled_from(GRAINS))
+def test_a_label_lies_in_its_batch(origin: datetime, after: timedelta, grain: Grain) -> None:
+    moment = origin + after
+    number = batch_number(moment.isoformat(), origin.isoformat(), grain)
+    start, end = batch_bounds(number, origin.isoformat(), grain)
+    assert start <= moment < end
+    assert batch_bounds(number + 1, origin.isoformat(), grain)[0] == end
+    assert batch_bounds(0, origin.isoformat(), grain)[0] <= origin
+
+
+def test_weeks_begin_on_monday() -> None:
+    assert batch_bounds(0, "2026-11-21", "week")[0] == datetime(2026, 11, 16)
+    assert batch_number("2026-11-23", "2026-11-21", "week") == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        *((label, "not a date") for label in ("tomorrow", "2026-13-01", "", "2026-02-30")),
+        ("2025-12-31", "before the first"),
+    ],
+)
+def test_labels_that_name_no_batch(label: str, words: str) -> None:
+    with pytest.raises(BatchOrderError, match=words):
+        batch_number(label, "2026-01-01", "day")
