@@ -132,7 +132,9 @@ def test_errors_of_nested_ranges_hang_together(shop):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        ("unit: customer.id", "unit: row", "each row of `sales` is a unit"),
         ("{of: returns, axes: [returns.month]", "{of: customer, axes: [customer.age]", "is a unit"),
+        ("views:", "stream: {column: sales.day, horizon: 4}\nviews:", "a stream does not count `people`"),
         ("measures: [count, people]}", "measures: [people]}", "add `count`"),
     ],
 )
