@@ -10,6 +10,7 @@ import pytest
 from dpsql.executor.engine import ReleaseEngine
 from tests import people_star, two_facts_star, userlevel_star
 from tests.releases import published, seeded
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -34,7 +35,7 @@ STARS: dict[Callable[[Path], Path], tuple[str, str, str, tuple[float, float], tu
 """A star, its fact, an axis and a measure with their bounds."""
 
 
-@pytest.fixture(scope="module", params=STARS, ids=lambda star: star.__name__)
+@pytest.fixture(scope="module", params=by_default(STARS, 1), ids=lambda star: star.__name__)
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple:
     """Answers of a release without an end, and what stands in the star."""
     catalog = request.param(tmp_path_factory.mktemp(request.param.__name__))
