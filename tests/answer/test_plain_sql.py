@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.errors import NoViewError
+from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.federation.session import open_session
+from dpsql.planner.plan import disjoint_boxes
+from dpsql.planner.schema import Expression, Predicate, every, some
 from dpsql.results.render import text_table
 from tests.answer.test_statements import NOON, at
 from tests.release_fixture import AGES, make_rows
@@ -27,6 +29,33 @@ def test_a_catalog_that_refuses_cut_bins_refuses_spreading_too(answerer: Release
     with pytest.raises(NoViewError, match=r"bins of product\.price with several values"):
         strict.query(f"SELECT SUM(price) {PRICED}")
     assert strict.query(f"SELECT SUM(price // 5) {PRICED}").rows
+
+
+def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: ReleaseEngine) -> None:
+    with pytest.raises(NoViewError) as caught:
+        answerer.query("SELECT COUNT(*) FROM shop WHERE sold_on > DATE '2025-02-01' AND age > 20")
+    assert "demand lacks sales.sold_on" in str(caught.value)
+    assert "trend lacks" in str(caught.value)
+    assert answerer.query(caught.value.nearest).rows
+
+
+def test_too_many_boxes_names_the_cap() -> None:
+    axes = [
+        [Predicate(Expression(f"dp_c{axis} = {i}", frozenset({axis}))) for i in range(65)] for axis in (0, 1)
+    ]
+    pairs = [every([*pair]) for pair in zip(*axes, strict=True)]
+    patterns = [tuple(i == value for i in range(65)) for value in range(65)]
+    with pytest.raises(NotSupportedError, match="65 boxes over several axes, the limit is 64"):
+        disjoint_boxes(some(pairs), axes, [patterns, patterns])
+    assert len(disjoint_boxes(some(pairs[1:]), axes, [patterns, patterns])) == 64
+
+
+def test_cut_bins_can_be_refused(answerer: ReleaseEngine) -> None:
+    strict = ReleaseEngine(answerer.release, on_partial_bin="refuse")
+    text = "SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price < {}"
+    assert strict.query(text.format(15)).rows
+    with pytest.raises(NoViewError, match=r"would cut a bin of product\.price"):
+        strict.query(text.format(12))
 
 
 def test_a_total_over_what_noise_picked_says_so(answerer: ReleaseEngine) -> None:

@@ -148,15 +148,16 @@ def errors_alike(claim: Claim) -> None:
 
 
 def covered(claim: Claim) -> list[float | None]:
-    """DuckDB's numbers are within their intervals; groups are in one order, those of nobody last. Gives the widths."""
-    low, high = claim.answer().interval_rows()
-    widths = list[float | None]()
+    """DuckDB's numbers are in their intervals; groups are in one order, those of nobody last. Gives the widths."""
+    result, widths = claim.answer(), list[float | None]()
+    low, high = result.interval_rows()
     for row, below, above in zip(claim.plain(), low, high, strict=False):
-        for value, bottom, top in zip(row, below, above, strict=True):
-            if None in (bottom, top) or isinstance(bottom, str):
-                widths += [None] * (not isinstance(bottom, str))
+        for c in result.noisy:
+            bottom, top = below[c], above[c]
+            if bottom is None or top is None:
+                widths.append(None)
                 continue
-            assert float(bottom) - 1e-3 <= float(value) <= float(top) + 1e-3, (value, bottom, top)
+            assert float(bottom) - 1e-3 <= float(row[c]) <= float(top) + 1e-3, (row[c], bottom, top)
             widths.append(float(top) - float(bottom))
     return widths
 
@@ -180,7 +181,7 @@ def closed(claim: Claim) -> None:
 def wide(claim: Claim) -> None:
     """Covered, value included, within an interval of some width."""
     widths, result = covered(claim), claim.answer()
-    assert all(width is not None and width > 0 for width in widths[1::2] or widths)
+    assert widths and all(width is not None and 0 < width < 1000 for width in widths)
     low, high = result.interval_rows()
     assert all(a[-1] <= row[-1] <= b[-1] for a, row, b in zip(low, result.rows, high, strict=True))
 
@@ -205,8 +206,11 @@ def notes(claim: Claim) -> None:
 
 
 def flags(claim: Claim) -> None:
-    """The same of flags."""
-    _said(claim, claim.answer().flags)
+    """Each line of the words is in one flag and no more; after `not ` it is in none."""
+    said = claim.answer().flags
+    _said(claim, said)
+    for line in claim.words.splitlines():
+        assert sum(line in str(flag) for flag in said) <= 1, said
 
 
 def clock(claim: Claim) -> None:
@@ -231,18 +235,51 @@ def _said(claim: Claim, said: Iterable[str]) -> None:
 
 
 def refused(claim: Claim, kind: str) -> None:
-    """An error of the section's class; all parts of the words between ` .. ` are in its sentence."""
+    """An error of the section's class; all parts of the words between ` .. ` are in its sentence.
+
+    `at`: the words are the clause, a colon, and the part of the statement that the caret marks.
+    """
+    kind, _, where = kind.partition(" ")
     with pytest.raises(getattr(errors, kind)) as caught:
         claim.answer()
-    assert all(part in str(caught.value) for part in claim.words.split(" .. ")), caught.value
-    assert "\n" not in str(caught.value) and caught.value.exit_code == 1
+    error = caught.value
+    assert "\n" not in str(error) and error.exit_code == 1
+    assert error.caret or where != "with a caret"
+    if where != "at":
+        assert all(part in str(error) for part in claim.words.split(" .. ")), error
+        return
+    clause, _, part = (each.strip() for each in claim.words.partition(":"))
+    assert error.clause == clause
+    if part:
+        assert error.position is not None
+        line, carets = error.caret.split("\n")
+        marked = line[carets.index("^") : carets.rindex("^") + 1]
+        assert part.split("(")[0] in marked or marked in part, (marked, error.caret)
+
+
+def null(claim: Claim, north: bool = False) -> None:
+    """The last column is NULL; `outside the north`, where it is not."""
+    rows = claim.answer().rows
+    assert rows and all(row[-1] is None for row in rows if row[0] != "north" or not north), rows
+    assert not north or {row[0]: row[-1] for row in rows}["north"] is not None
+
+
+def answered(claim: Claim) -> None:
+    """Some row is shown."""
+    assert claim.answer().rows
+
+
+def uncut(claim: Claim) -> None:
+    """No leaf is interpolated for the last column."""
+    assert all(row[-1] == 0 for row in claim.answer().model_bound)
 
 
 KINDS: dict[str, Callable[[Claim], object]] = {
     "as duckdb": as_duckdb, "row for row": row_for_row, "defined": defined, "with errors": with_errors,
     "rows": these_rows, "bounded": bounded, "errors alike": errors_alike, "covered": covered, "decided": decided,
     "open": open_ended, "closed": closed, "wide": wide, "grouped": grouped, "notes": notes, "flags": flags,
-    "clock": clock, "names": names,
+    "clock": clock, "names": names, "null": null, "null outside the north": partial(null, north=True),
+    "answered": answered, "uncut": uncut,
 }  # fmt: skip
 
 
@@ -357,6 +394,8 @@ def test_a_wrong_claim_fails(stars: Callable[[str], Twins]) -> None:
     wrong = dict.fromkeys(KINDS, (total, "SELECT 899")) | {
         "rows": (total, "[[899]]"), "errors alike": (total, f"{total} WHERE qty > 0"), "clock": (total, total),
         "grouped": ("SELECT 1 AS k, COUNT(*) AS n FROM sales GROUP BY 1", "SELECT 1, 899"),
+        "answered": ("SELECT age, COUNT(*) FROM customer GROUP BY 1 HAVING age < 0", ""),
+        "uncut": ("SELECT COUNT(*) FROM shop WHERE price < 12", ""),
         "refused NoViewError": (total, ""), "refused RawRowsError": (f"{total} WHERE amount > 5", ""),
     }  # fmt: skip
     for section, (text, words) in wrong.items():

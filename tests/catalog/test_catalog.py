@@ -98,7 +98,7 @@ def test_files_that_never_end_or_never_begin_are_refused_at_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "bomb", ["[" * 1000, "{a: " * 1000, "a: " + "[" * 100_000, "- " * 2000, "a:\n" + " ? " * 2000]
+    "bomb", ["[" * 1000, "{a: " * 1000, "a: " + "[" * 30_000, "- " * 2000, "a:\n" + " ? " * 2000]
 )
 def test_brackets_are_no_traceback(bomb: str) -> None:
     with pytest.raises(CatalogError, match=r"nested too deep|invalid YAML|nested"):

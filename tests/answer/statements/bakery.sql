@@ -67,6 +67,8 @@ SELECT a.n - b.n FROM $GROUPS a JOIN $GROUPS b ON a.late = b.late + 1;
 SELECT $LATE delay < 100 THEN 4 ELSE 5 END AS late, COUNT(*), SUM(delay) FROM sale GROUP BY 1 ORDER BY 1;
 -- SELECT least(late, 3 + 2 * (late // 5)), SUM(n), SUM(s) FROM (SELECT $LATE delay < 100 THEN 4 ELSE 5 END AS late, COUNT(*) AS n, SUM(delay) AS s FROM sale WHERE delay >= 0 GROUP BY 1) GROUP BY 1 ORDER BY 1
 SELECT $LATE delay < 100 THEN 4 ELSE 5 END AS late, COUNT(*), SUM(delay) FROM sale WHERE delay >= 0 GROUP BY 1 ORDER BY 1;
+-- SELECT least(late, 3 + 2 * (late // 5)), SUM(n), SUM(s) FROM (SELECT $LATE delay < 100 THEN 4 ELSE 5 END AS late, COUNT(*) AS n, SUM(delay) AS s FROM sale WHERE shop <> 'b' GROUP BY 1) GROUP BY 1 ORDER BY 1
+SELECT $LATE delay < 100 THEN 4 ELSE 5 END AS late, COUNT(*), SUM(delay) FROM sale WHERE shop <> 'b' GROUP BY 1 ORDER BY 1;
 
 # The rest of such groups is answered.
 ## as duckdb

@@ -480,3 +480,106 @@ SELECT COUNT(*) FROM shop;
 ## notes
 -- values of customer.age outside its declared range
 SELECT SUM(age), AVG(age) FROM customer;
+
+# The clause, and the part of the statement that a caret marks.
+## refused RawRowsError at
+-- SELECT: *
+SELECT * FROM sales;
+
+## refused ProgrammingError at
+-- ORDER BY: 2
+SELECT COUNT(*) FROM sales ORDER BY 2;
+-- ORDER BY: 0
+SELECT age, COUNT(*) FROM customer GROUP BY 1 ORDER BY 0;
+-- ORDER BY: 3
+SELECT age, COUNT(*) FROM customer GROUP BY 1 ORDER BY 3 LIMIT 2;
+-- ORDER BY: 9
+SELECT * FROM (SELECT age, COUNT(*) AS n FROM customer GROUP BY 1) ORDER BY 9 LIMIT 2;
+-- ORDER BY: 2
+SELECT * FROM (SELECT COUNT(*) FROM shop) a UNION ALL SELECT * FROM (SELECT COUNT(*) FROM sales) b ORDER BY 2;
+-- SELECT: age
+SELECT age, COUNT(*) FROM customer;
+-- SELECT:
+SELECT DP_STDERR() FROM sales;
+-- SELECT:
+SELECT DP_INTERVAL_LOW(COUNT(*), 2) FROM sales;
+
+## refused UnknownName at
+-- FROM: nowhere
+SELECT COUNT(*) FROM nowhere;
+-- FROM: other.sales
+SELECT COUNT(*) FROM other.sales;
+-- column: agee
+SELECT COUNT(*) FROM customer WHERE agee > 3;
+-- FROM: x.age
+SELECT COUNT(*) FROM sales s JOIN customer c USING (customer_id) WHERE x.age > 3;
+
+## refused NotSupportedError at
+-- JOIN: a.age = b.age
+SELECT a.region FROM customer a JOIN customer b ON a.age = b.age GROUP BY 1;
+-- FROM:
+SELECT COUNT(*) FROM sales s, customer c;
+-- JOIN: s.qty = c.age
+SELECT COUNT(*) FROM sales s JOIN customer c ON s.qty = c.age;
+-- JOIN:
+SELECT COUNT(*) FROM sales s FULL JOIN customer c USING (customer_id);
+-- SELECT: amount
+SELECT MAX(amount) FROM sales;
+-- SELECT: customer_id
+SELECT COUNT(DISTINCT customer_id) FROM sales;
+-- SELECT: SUM
+SELECT SUM(DISTINCT amount) FROM sales;
+-- :
+SELECT COUNT(*) FROM sales WHERE sold_on < current_time;
+-- : random
+SELECT COUNT(*) FROM sales WHERE random() < 0.5;
+-- FROM: read_parquet
+SELECT COUNT(*) FROM read_parquet('x');
+-- subquery: shop.qty
+SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales WHERE sales.qty = shop.qty);
+-- WHERE:
+SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c);
+-- GROUP BY:
+SELECT age, COUNT(*) FROM shop GROUP BY CUBE (age, age, age, age, age, age, age);
+
+## refused NoViewError at
+-- WHERE: amount
+SELECT COUNT(*) FROM sales WHERE amount > 5;
+
+## refused SqlSyntaxError at
+-- statement:
+SELECT COUNT(*) FROM;
+
+# NULL where SQL in DuckDB gives NaN or infinity: a ratio over an empty group is as unknown as its average.
+$EMPTY = FILTER (WHERE region = 'north')
+
+## null outside the north
+SELECT region, SUM(amount) $EMPTY / COUNT(*) $EMPTY AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, 1 / COUNT(*) $EMPTY AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, -1.5 / COUNT(*) $EMPTY AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, COUNT(*) // COUNT(*) $EMPTY AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, COUNT(*) % COUNT(*) $EMPTY AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, LN(COUNT(*) $EMPTY) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, LOG10(COUNT(*) $EMPTY) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, SQRT(COUNT(*) $EMPTY - 0.5) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, POWER(COUNT(*) $EMPTY, -1) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, POWER(COUNT(*) $EMPTY - 1, 0.5) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, 1 / (1 / COUNT(*) $EMPTY) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, CASE WHEN COUNT(*) > 0 THEN COUNT(*) / COUNT(*) $EMPTY END AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, ROUND(COUNT(*) / COUNT(*) $EMPTY, 2) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, CAST(COUNT(*) / COUNT(*) $EMPTY AS INTEGER) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, CAST(COUNT(*) / COUNT(*) $EMPTY AS VARCHAR) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+SELECT region, EXP(1000 / (1 + COUNT(*) $EMPTY)) AS x FROM shop WHERE region IS NOT NULL GROUP BY region;
+
+# NULL in the north too, or written as NaN or infinity.
+## null
+SELECT region, 1 / COUNT(*) $EMPTY - 1 / COUNT(*) $EMPTY AS x FROM shop WHERE region = 'south' GROUP BY region;
+SELECT region, GREATEST(NULLIF(COUNT(*) / COUNT(*) $EMPTY, 1), NULL) AS x FROM shop WHERE region = 'south' GROUP BY region;
+SELECT region, DP_STDERR(SUM(amount) $EMPTY / COUNT(*) $EMPTY) AS x FROM shop WHERE region = 'south' GROUP BY region;
+SELECT region, DP_INTERVAL_HIGH(SUM(amount) $EMPTY / COUNT(*) $EMPTY) AS x FROM shop WHERE region = 'south' GROUP BY region;
+SELECT region, CAST('nan' AS DOUBLE) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
+SELECT region, TRY_CAST('inf' AS FLOAT) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
+SELECT region, 1e999 AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
+SELECT region, GREATEST(n, 'inf') AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
+SELECT region, EXP(n) * 1e308 * 1e308 AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
+SELECT STDDEV(n * 1e308) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t;

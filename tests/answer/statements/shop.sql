@@ -21,3 +21,11 @@ $OF IN ('tea', 'cake');
 $OF LIKE 'c%';
 -- not lists no value
 $OF <> 'xyzzy';
+
+# What people ask is not refused with what attacks a server.
+$GROUPS = (SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)
+
+## answered
+SELECT region || ' ' || CAST(n AS VARCHAR), LPAD(region, 12, '.') FROM $GROUPS;
+SELECT STRING_AGG(region, ', ') FROM $GROUPS;
+SELECT REPEAT('#', 20), REPLACE(region, 'east', 'eastern') FROM $GROUPS;
