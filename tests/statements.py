@@ -5,7 +5,7 @@ A file of statements has sections:
     $JOINED = FROM sales JOIN customer USING (customer_id)      an abbreviation of what follows
     # a comment
     ## refused                                                  a section
-    -- keys that find no customer are counted together          what is expected of the next statement
+    -- keys that find no customer are counted together          what is expected of the next statement, line by line
     SELECT COUNT(*) $JOINED WHERE NOT customer_id = 3;          one or more lines, up to a semicolon
 """
 
@@ -32,7 +32,7 @@ def sections(file: Path) -> dict[str, list[tuple[str, str]]]:
             word, _, text = line.partition(" = ")
             words = {word: text} | words  # the longest of $A and $AB is the later one
         elif line.startswith("-- "):
-            expected = line[3:]
+            expected += "\n" * bool(expected) + line[3:]
         elif line and not line.startswith("# "):
             statement.append(line.strip())
             if line.endswith(";"):

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.answers.totals import owned
 from dpsql.executor.engine import ReleaseEngine
 from tests.releases import published, seeded
+from tests.thinned import by_default
 from tests.two_facts_star import write_rows
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("publishes")
 TOTALS = "FROM (SELECT COUNT(*) AS n FROM loans) AS a, (SELECT COUNT(*) AS n FROM fines) AS b"
 
 
-@pytest.fixture(scope="module", params=["desk", "geometric", "foodmart"])
+@pytest.fixture(scope="module", params=by_default(["desk", "geometric", "foodmart"], 1))
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
     """A star made for it, a made-up one of another law, and sales of two years of a chain of shops."""
     data = os.environ.get("DPSQL_DATA", "")

@@ -78,6 +78,11 @@ def measured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Relea
     return published(tmp_path_factory.mktemp("measured"))
 
 
+@pytest.fixture(scope="module")
+def unmeasured(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> ReleaseEngine:
+    return published(tmp_path_factory.mktemp("unmeasured"), "clipped_share: 0")
+
+
 def exact(answerer: ReleaseEngine, sql: str) -> list[tuple[float, ...]]:
     """The same statement over all raw rows."""
     with releases.plain_tables(answerer.release.path.parent) as connection:
@@ -180,7 +185,6 @@ def test_what_noise_hides_is_null_and_still_widens(tmp_path: Path):
     assert high - low > 8 * noise
 
 
-@pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -190,18 +194,16 @@ def test_what_noise_hides_is_null_and_still_widens(tmp_path: Path):
         "SELECT kind, SUM(amount) FROM sales GROUP BY kind",
     ],
 )
-def test_unmeasured_rows_are_named_in_every_answer(tmp_path: Path, sql: str):
-    assert [flag for flag in published(tmp_path, "clipped_share: 0").query(sql).flags if UNMEASURED in flag]
+def test_unmeasured_rows_are_named_in_every_answer(unmeasured: ReleaseEngine, sql: str):
+    assert [flag for flag in unmeasured.query(sql).flags if UNMEASURED in flag]
 
 
-@pytest.mark.usefixtures("publishes")
-def test_unmeasured_rows_have_no_hint(tmp_path: Path):
-    answerer = published(tmp_path, "clipped_share: 0")
+def test_unmeasured_rows_have_no_hint(unmeasured: ReleaseEngine):
     inner = "SELECT DP_BIAS_HINT(COUNT(*)), DP_BIAS_HINT(SUM(amount)), DP_BIAS_HINT(AVG(amount)) FROM sales"
-    assert answerer.query(inner).rows == ((None, None, None),)
+    assert unmeasured.query(inner).rows == ((None, None, None),)
     outer = "SELECT DP_BIAS_HINT(SUM(n)) FROM (SELECT kind, COUNT(*) AS n FROM sales GROUP BY 1) AS t"
-    assert answerer.query(outer).rows == ((None,),)
-    people = answerer.query("SELECT COUNT(DISTINCT customer_id) FROM sales")
+    assert unmeasured.query(outer).rows == ((None,),)
+    people = unmeasured.query("SELECT COUNT(DISTINCT customer_id) FROM sales")
     assert not [note for note in people.notes if UNMEASURED in note]
 
 
@@ -317,7 +319,9 @@ def test_noise_below_zero_is_no_small_number_of_people(tmp_path: Path):
             "nobody asked for min_people"
         )
         measured |= {beyond.people < 0 for beyond in engine.release.meta.bounding}
-    assert measured == {True, False}
+        if len(measured) == 2:
+            return
+    pytest.fail("all were on one side of 0")
 
 
 def test_without_a_count_of_rows_nothing_is_known():

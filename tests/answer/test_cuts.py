@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -17,36 +16,23 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
 from dpsql.intervals.partial_bins import PartialBin
 from dpsql.intervals.reads import CutMass, average_ends, average_of, quotient_ends
-from dpsql.noise import ZeroNoise
 from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.schema import Expression, Predicate, Term
 from dpsql.results.render import render
-from tests.releases import published, seeded, write_catalog
-from tests.statements import sections
+from tests.answer.test_statements import star
+from tests.releases import plain_tables, published, seeded
+from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
-CATALOG = """
-dpsql: 1
-name: shop
-ledger: ROOT/ledger
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
-privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
-tables:
-  sales: {role: fact, columns: {
-    day: {type: int, lower: 0, upper: 99},
-    shop: {type: int, lower: 0, upper: 9},
-    paid: {type: decimal, scale: 2, lower: 0, upper: 40, measure: true},
-    change: {type: int, lower: -20, upper: 40, measure: true}}}
-views:
-  days: {of: sales, axes: [{axis: sales.day, cuts: {width: 10}}, {axis: sales.shop, cuts: {width: 5}}],
-    measures: [count, sales.paid, sales.change]}
-"""
-FILE = sections(Path(__file__).with_name("cuts.sql"))
-EARLY = "i // 30 * 10"  # all rows of a bin on its first day
-LATE = "i // 30 * 10 + 9"
-EVEN = "i % 100"
+EVEN = "i % 100 AS day FROM range(300)"
+DAYS = {
+    "early": "i // 30 * 10 AS day FROM range(300)",
+    "late": "i // 30 * 10 + 9 AS day FROM range(300)",
+    "even": EVEN,
+}
+"""All rows of a bin on its first day, on its last, or anywhere."""
 FORMS = {
     "COUNT(*)": "count",
     "SUM(paid)": "paid",
@@ -56,21 +42,13 @@ FORMS = {
 }
 
 
-def write(folder: Path, day: str, count: int = 300) -> Path:
-    """300 rows; those late in a bin have large values."""
-    rows = f"""SELECT {day} AS day, i % 10 AS shop, (i % 7) * 3.5 + CASE WHEN {day} % 10 > 4 THEN 15 ELSE 0 END AS paid,
-        (i % 11) * 5 - 20 AS change FROM range({count}) t(i)"""
-    return write_catalog(folder, CATALOG, {"sales": rows})
-
-
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReleaseEngine]:
     """Releases without noise, by where a bin's rows lie."""
     folder = tmp_path_factory.mktemp("cuts")
-    days = {"early": EARLY, "late": LATE, "even": EVEN}
+    stars = {name: star("even", folder / name, changes={EVEN: rows}) for name, rows in DAYS.items()}
     return {
-        name: published(write(folder / name, day), ZeroNoise(), on_partial_bin="interpolate")
-        for name, day in days.items()
+        name: ReleaseEngine(each.release, on_partial_bin="interpolate") for name, (each, _) in stars.items()
     }
 
 
@@ -79,13 +57,12 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReleaseEngine]:
     "day < 14", "day BETWEEN 3 AND 47", "day = 20", "day % 7 = 0", "NOT day BETWEEN 3 AND 47",
     "day < 14 AND shop > 2", "day < 14 OR shop < 2",
 ])  # fmt: skip
-@pytest.mark.parametrize("name", ["early", "late", "even"])
+@pytest.mark.parametrize("name", by_default(["early", "late", "even"], 2))
 def test_answers_are_within_their_bound(exact: dict[str, ReleaseEngine], name: str, where: str) -> None:
     answerer = exact[name]
     text = f"SELECT {', '.join(FORMS)} FROM sales WHERE {where}"
     found = answerer.query(text)
-    with duckdb.connect() as raw:
-        raw.execute(f"CREATE VIEW sales AS FROM '{answerer.release.path.parent}/sales.parquet'")
+    with plain_tables(answerer.release.path.parent) as raw:
         (truth,) = raw.execute(text).fetchall()
     for what, value, bound, true in zip(FORMS, found.rows[0], found.model_bound[0], truth, strict=True):
         assert bound is not None
@@ -163,8 +140,8 @@ def test_noise_of_cells_cancels(tmp_path: Path) -> None:
     """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
     bounds = []
     for seed in range(20):
-        catalog = write(tmp_path / str(seed), EVEN, 0)
-        answerer = published(catalog, seeded(seed), on_partial_bin="interpolate")
+        nobody, _ = star("even", tmp_path / str(seed), seeded(seed), {EVEN: EVEN.replace("300", "0")})
+        answerer = ReleaseEngine(nobody.release, on_partial_bin="interpolate")
         text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
         found = answerer.query(text)
         wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
@@ -206,8 +183,8 @@ def test_it_is_told(exact: dict[str, ReleaseEngine]) -> None:
 
 
 def test_it_is_planned(tmp_path: Path) -> None:
-    catalog = write(tmp_path, EVEN)
-    published(catalog, ZeroNoise())
+    star("even", tmp_path)
+    catalog = tmp_path / "catalog.yaml"
     asked = [
         "SELECT COUNT(*) FROM sales WHERE day < 20",
         "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24",
@@ -233,36 +210,10 @@ def limited(exact: dict[str, ReleaseEngine]) -> ReleaseEngine:
     return ReleaseEngine(exact["even"].release)
 
 
-@pytest.mark.parametrize(("where", "refused"), FILE["mostly interpolated"])
-def test_what_is_mostly_interpolated_is_refused(limited: ReleaseEngine, where: str, refused: str) -> None:
-    share, _, edges = refused.partition(" at ")
-    with pytest.raises(PartialBinError) as caught:
-        limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
-    assert f"{share} of the answer would be interpolated, more than half" in caught.value.reason
-    assert f"which begin at {edges};" in caught.value.hint
-    assert caught.value.caret
-    asking = ReleaseEngine(limited.release, on_partial_bin="interpolate")
-    assert asking.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
-
-
-@pytest.mark.parametrize(("statement", "refused"), FILE["any group and any value"])
-def test_any_group_and_any_value_counts(limited: ReleaseEngine, statement: str, refused: str) -> None:
-    """The group and the culprit of what is refused."""
-    group, _, culprit = refused.partition(": ")
-    if not refused:
-        assert limited.query(statement).rows
-        return
-    with pytest.raises(PartialBinError) as caught:
-        limited.query(statement)
-    assert caught.value.reason.startswith(culprit)
-    assert group in caught.value.reason
-
-
 def test_a_null_does_not_hide_a_cut_bin(tmp_path: Path) -> None:
     """NULL is a leaf like any other, but no stretch of the axis: without this 17% of two leaves were interpolated."""
-    text = CATALOG.replace("upper: 99}", "upper: 99, nullable: true}")
-    rows = "SELECT i AS day, 1 AS shop, 2.5 AS paid, 1 AS change FROM range(99) t(i)"
-    answerer = published(write_catalog(tmp_path, text, {"sales": rows}), ZeroNoise())
+    changes = {"upper: 99}": "upper: 99, nullable: true}", EVEN: "i AS day FROM range(99)"}
+    answerer, _ = star("even", tmp_path, changes=changes)
     with pytest.raises(PartialBinError, match="100%"):
         answerer.query("SELECT COUNT(*) FROM sales WHERE day < 2 OR day IS NULL")
     assert answerer.query("SELECT COUNT(*) FROM sales WHERE day IS NULL").rows == ((0.0,),)

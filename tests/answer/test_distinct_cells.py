@@ -13,6 +13,7 @@ from benchmarks.answers import distinct
 from dpsql.executor.engine import ReleaseEngine
 from tests.people_star import make_people
 from tests.releases import plain_tables, published, seeded
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -50,7 +51,7 @@ def visits(
     return catalog, truth
 
 
-@pytest.mark.parametrize("delta", ["1e-6", "0"])
+@pytest.mark.parametrize("delta", by_default(["1e-6", "0"], 1))
 def test_cells_of_busy_people_are_covered(tmp_path: Path, delta: str) -> None:
     """One factor for all cells covered .6 here: the last modules are those of the busiest."""
     catalog, truth = visits(tmp_path, delta)
@@ -88,6 +89,7 @@ def test_a_star_of_few_people_is_covered(tmp_path: Path) -> None:
     assert sum(hits) >= 0.93 * len(hits)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("DPSQL_DATA" not in os.environ, reason="real rows are not there")
 @pytest.mark.parametrize(("rows", "a", "b"), [(distinct.FOODMART, 23, 11), (distinct.RETAIL, 9, 12)],
                          ids=["foodmart", "retail"])  # fmt: skip

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dpsql
+from dpsql.errors import Error
 from dpsql.executor import engine as answerer_module
 from dpsql.executor.engine import ReleaseEngine
+from dpsql.federation.session import OpenReleases, open_session
 from dpsql.matrices.model import IdentityVariance
 from dpsql.matrices.reading import MEASURED
 from dpsql.matrices.tree import LevelVariance, TreeVariance
+from dpsql.planner.answerability import ViewRow, list_views
 from dpsql.release.request import current
 from dpsql.tree import kary_tree
-
-STATEMENTS = 60
+from tests.people_star import make_people
+from tests.thinned import by_default
 
 
 @pytest.mark.parametrize("what", ["plan", "decomposition"])
@@ -86,9 +92,10 @@ def redone(block: dict[str, Any], row: int) -> dict[str, float]:
     return values
 
 
-def test_nodes_add_up_to_the_answers_of_random_statements(answerer: ReleaseEngine) -> None:
+@pytest.mark.parametrize("statements", by_default([20, 60], 1))
+def test_nodes_add_up_to_the_answers_of_random_statements(answerer: ReleaseEngine, statements: int) -> None:
     rng, checked = random.Random(55), 0
-    for _ in range(STATEMENTS):
+    for _ in range(statements):
         text, groups = random_statement(rng)
         result = answerer.query(text)
         (block,) = json.loads(json.dumps(result.decomposition, allow_nan=False))
@@ -98,7 +105,7 @@ def test_nodes_add_up_to_the_answers_of_random_statements(answerer: ReleaseEngin
             for i, value in enumerate(row[groups:]):
                 assert value is None or math.isclose(value, values[f"v{i}"], rel_tol=1e-9, abs_tol=1e-6), text
                 checked += value is not None
-    assert checked > 3 * STATEMENTS
+    assert checked > 3 * statements
 
 
 def test_nodes_are_said_to_be_measured_as_the_strategy_did() -> None:
@@ -124,3 +131,84 @@ def test_words_name_nodes_noise_and_each_value_once(answerer: ReleaseEngine) -> 
     assert [line.endswith(counted) for line in plan].count(True) == 1
     (average,) = [line for line in plan if "(sales.amount) / (count): half" in line]
     assert "noise of sales.amount + " in average and average.endswith("noise of count")
+
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+def described(answerer: ReleaseEngine, text: str) -> str:
+    """The statement with its plan, or with its refusal, below it."""
+    try:
+        lines = answerer.explain(text).splitlines()
+    except Error as error:
+        lines = [f"{type(error).__name__}: {error}", *error.caret.splitlines()]
+    return text.strip() + "\n" + "".join(f"-- {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
+def test_golden(path: Path, answerer: ReleaseEngine) -> None:
+    written = path.read_text(encoding="utf-8")
+    text = "\n".join(line for line in written.splitlines() if not line.startswith("-- "))
+    found = described(answerer, text)
+    if os.environ.get("DPSQL_GOLDEN") == "write":
+        path.write_text(found, encoding="utf-8")
+    assert found == written
+
+
+def test_there_are_golden_files() -> None:
+    assert len(list(GOLDEN.glob("*.sql"))) >= 10
+
+
+def test_every_view_is_listed(opened: OpenReleases) -> None:
+    shown = opened.query("show views;")
+    assert shown.columns == ViewRow._fields
+    assert sorted(row[0] for row in shown.rows) == ["demand", "people", "trend"]
+    assert [ViewRow(*row) for row in sorted(shown.rows)] == sorted(list_views(opened.releases[0]))
+    picked = opened.query("SELECT cells FROM information_schema.dp_views WHERE view_name = 'trend'")
+    assert picked.rows == (
+        (next(v.cells for v in list_views(opened.releases[0]) if v.view_name == "trend"),),
+    )
+
+
+def test_errors_are_those_of_answers(opened: OpenReleases) -> None:
+    views = {view.view_name: view for view in list_views(opened.releases[0])}
+    total = opened.query("SELECT DP_STDERR(COUNT(*)) FROM sales").scalar()
+    assert total in (views["trend"].error_total, views["demand"].error_total)
+    assert views["people"].error_total == pytest.approx(
+        opened.query("SELECT DP_STDERR(COUNT(*)) FROM customer").scalar(), rel=1e-9
+    )
+    assert all(view.error_half > 0 for view in views.values())
+
+
+def test_half_of_an_axis_is_its_middle(opened: OpenReleases) -> None:
+    """The view of one axis: its middle half asked in SQL, leaf by leaf, has the error that is listed."""
+    release = opened.releases[0]
+    people = next(statistic for statistic in release.statistics if statistic.view == "people")
+    leaves = release.axes[people.axes[0]].leaves
+    middle = range(leaves // 4, leaves - leaves // 4)
+    ages = release.connection.cursor().execute(
+        f"SELECT MIN(age), MAX(age) FROM axis_{people.axes[0]} WHERE leaf BETWEEN {middle[0]} AND {middle[-1]}"
+    )
+    low, high = ages.fetchall()[0]
+    answer = opened.query(f"SELECT DP_STDERR(COUNT(*)) FROM customer WHERE age BETWEEN {low} AND {high}")
+    listed = next(view.error_half for view in list_views(release) if view.view_name == "people")
+    assert listed == pytest.approx(answer.scalar(), rel=1e-9)
+
+
+@pytest.mark.usefixtures("publishes")
+def test_errors_of_scaled_views_have_the_scale_in_them(tmp_path: Path) -> None:
+    """Under `max_ids: auto` the noise of a total is the scale's alone: without it the list would say 0."""
+    catalog = make_people(tmp_path, customers=1200, bound="auto", privacy="epsilon: 1, delta: 1e-6")
+    dpsql.publish(catalog, tmp_path / "people.dpsql")
+    opened = open_session([tmp_path / "people.dpsql"])
+    listed = {view.view_name: view for view in list_views(opened.releases[0])}
+    total = opened.query(
+        "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'scale') FROM sales"
+    ).rows[0]
+    assert total[1] >= total[2] > 0.01 * abs(total[0])  # the interval has the tail too
+    of_sales = [view for view in listed.values() if view.table_name == "sales" and "count" in view.measures]
+    assert len(of_sales) == 4
+    for view in of_sales:
+        assert view.error_total == pytest.approx(total[1], rel=1e-2), view.view_name
+    assert all(view.error_half > 0 for view in of_sales)
+    opened.close()

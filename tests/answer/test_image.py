@@ -1,80 +1,22 @@
-"""Intervals of functions of a noisy value are images of its own interval; moments count rows whose value is known."""
+"""Intervals of functions of a noisy value are images of its own interval."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterator
 
-import duckdb
 import numpy as np
 import pytest
 
-from dpsql.curator.prove.layouts import RawRows
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.errorfunctions import STEPS, Ends
-from dpsql.noise import ZeroNoise
-from tests.releases import plain_tables, published, seeded, write_catalog
-
-CATALOG = """
-privacy: {lineage: kiln, cap: 9020, unit: row, epsilon: EPSILON}
-tables:
-  batch:
-    role: fact
-    columns:
-      line: {type: string, categories: [a, b, c], out_of_domain: drop}
-      speed: {type: int, lower: 1, upper: 12, nullable: true}
-      heat: {type: int, lower: 1, upper: 9}
-      yield: {type: decimal, scale: 2, lower: -5, upper: 12.5, measure: true}
-      loss: {type: int, lower: 0, upper: 9, measure: true, nullable: true}
-views:
-  all: {of: batch, axes: [batch.line, batch.speed, batch.heat],
-    measures: [count, batch.yield, squares(batch.yield), batch.loss, squares(loss)]}
-"""
-
-Kilns = tuple[ReleaseEngine, ReleaseEngine, duckdb.DuckDBPyConnection]
+from tests.answer.test_statements import star
+from tests.releases import seeded
 
 
 @pytest.fixture(scope="module")
-def kilns(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> Iterator[Kilns]:
-    """A release without noise, one with, and the rows: some with a speed or a heat that the catalog does not know."""
-    folder, draw, rows = tmp_path_factory.mktemp("kiln"), random.Random(6), []
-    for _ in range(300):
-        line, speed = draw.choice("abc"), draw.choice([None, *range(1, 16)])
-        speed = 2 if (line, speed) == ("a", 1) else speed
-        row = [line, speed, draw.randrange(1, 12), round(draw.gauss(3, 2) + (speed or 0) / 4, 2)]
-        rows.append((*row, draw.choice([None, *range(10)])))
-    batch = RawRows("line VARCHAR, speed INT, heat INT, yield DECIMAL(9, 2), loss INT", rows)
-    answerers = [
-        published(write_catalog(folder, CATALOG, {"batch": batch}, EPSILON=epsilon), noise, name)
-        for name, epsilon, noise in (("exact", 9000, ZeroNoise()), ("noisy", 20, seeded(3)))
-    ]
-    yield answerers[0], answerers[1], plain_tables(folder)
-    for answerer in answerers:
-        answerer.release.close()
-
-
-KNOWN = {"speed": "speed BETWEEN 1 AND 12", "heat": "heat BETWEEN 1 AND 9"}
-
-
-@pytest.mark.parametrize("item", [
-    "VARIANCE(speed)", "STDDEV(heat)", "VAR_POP(heat * 2 - 1)", "STDDEV(yield)", "VARIANCE(loss)",
-    "COVAR_SAMP(speed, yield)",
-    "COVAR_POP(yield, heat)", "COVAR_SAMP(loss, speed)", "CORR(loss, heat)", "CORR(speed, yield)", "CORR(speed, speed)",
-])  # fmt: skip
-def test_moments_count_rows_whose_values_are_known(kilns: Kilns, item: str) -> None:
-    known = " AND ".join(test for column, test in KNOWN.items() if column in item) or "true"
-    ((exact,),) = kilns[2].execute(f"SELECT {item} FILTER (WHERE {known}) FROM batch").fetchall()
-    ((value,),) = kilns[0].query(f"SELECT {item} FROM batch").rows
-    assert value == pytest.approx(float(exact), rel=1e-6)
-
-
-def test_nobody_has_no_spread(kilns: Kilns) -> None:
-    """GREATEST alone would make 0 of NULL."""
-    items = "STDDEV(yield), VAR_POP(yield), VARIANCE(speed), CORR(yield, speed)"
-    ((*nobody,),) = kilns[2].execute(f"SELECT {items} FROM batch WHERE line = 'a' AND speed = 1").fetchall()
-    got = kilns[0].query(f"SELECT {items} FROM batch WHERE line = 'a' AND speed = 1").rows[0]
-    assert list(got) == nobody == [None] * 4
+def noisy(tmp_path_factory: pytest.TempPathFactory, publishes: None) -> ReleaseEngine:
+    engine, _ = star("kiln", tmp_path_factory.mktemp("kiln"), seeded(3), {"epsilon: 9000": "epsilon: 20"})
+    return engine
 
 
 FUNCTIONS = {
@@ -89,9 +31,9 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("item", FUNCTIONS)
-def test_an_interval_is_the_image_of_its_arguments(kilns: Kilns, item: str) -> None:
-    ends = [*_asked(kilns[1], "AVG(yield)", "batch WHERE line = 'c'")]
-    low, value, high = _asked(kilns[1], item, "batch WHERE line = 'c'")
+def test_an_interval_is_the_image_of_its_arguments(noisy: ReleaseEngine, item: str) -> None:
+    ends = [*_asked(noisy, "AVG(yield)", "batch WHERE line = 'c'")]
+    low, value, high = _asked(noisy, item, "batch WHERE line = 'c'")
     images = [FUNCTIONS[item](end) for end in ends]
     assert [low, value, high] == pytest.approx([min(images), images[1], max(images)], rel=1e-9)
 
@@ -112,9 +54,9 @@ def _asked(answerer: ReleaseEngine, item: str, source: str) -> list[float]:
     "SELECT CASE WHEN line = 'b' THEN {0} END FROM batch WHERE line = 'b' GROUP BY line",
     "SELECT (SELECT {0} FROM batch WHERE line = 'b')",
 ])  # fmt: skip
-def test_the_image_goes_through_queries(kilns: Kilns, around: str) -> None:
-    alone = _asked(kilns[1], "SQRT(COUNT(*))", "batch WHERE line = 'b'")
-    result = kilns[1].query(around.format("SQRT(COUNT(*))"))
+def test_the_image_goes_through_queries(noisy: ReleaseEngine, around: str) -> None:
+    alone = _asked(noisy, "SQRT(COUNT(*))", "batch WHERE line = 'b'")
+    result = noisy.query(around.format("SQRT(COUNT(*))"))
     lows, highs = result.interval_rows()
     assert [lows[0][0], result.rows[0][0], highs[0][0]] == pytest.approx(alone, rel=1e-9)
     assert alone[0] + alone[2] < 2 * alone[1] - 1e-6  # not symmetric

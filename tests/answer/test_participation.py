@@ -21,6 +21,7 @@ from dpsql.planner.plan import views_of
 from dpsql.progress import silent
 from dpsql.results.export import export
 from dpsql.results.render import render
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -151,7 +152,7 @@ def test_a_declared_number_scales_a_sample_that_stands_alone(folder: Path) -> No
     assert "(declared)" in alone.query(COUNT).notes[0]
 
 
-@pytest.mark.parametrize("name", ["declared", "random", "unknown"])
+@pytest.mark.parametrize("name", by_default(["declared", "random", "unknown"], 1))
 def test_exported_cells_are_scaled_as_answers_are(folder: Path, tmp_path: Path, name: str) -> None:
     released = session(folder, name)
     (view,) = export(released, tmp_path / "out", (), 0.95, silent)["views"]
@@ -168,7 +169,7 @@ def test_exported_cells_are_scaled_as_answers_are(folder: Path, tmp_path: Path, 
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize("combine", by_default([True, False], 1))
 def test_a_sample_that_differs_is_mixed_with_nothing(folder: Path, combine: bool) -> None:
     both = session(folder, "one", "biased", combine=combine)
     for sql in (COUNT, BY_SEX, MEAN):
@@ -320,7 +321,7 @@ def test_two_of_unknown_people_do_not_answer_for_each_other(folder: Path) -> Non
     assert session(folder, "biased", "unknown").query("SELECT DISTINCT sex FROM customer").rows
 
 
-@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize("combine", by_default([True, False], 1))
 def test_the_promise_of_all_open_releases_is_told_not_that_of_those_that_answer(
     folder: Path, combine: bool
 ) -> None:

@@ -23,6 +23,7 @@ from dpsql.planner.quantiles import Prefix, Steps, value_steps
 from dpsql.release import open_release
 from dpsql.results.render import margin_lines
 from tests.releases import published, seeded, write_catalog
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -143,7 +144,7 @@ STATEMENTS = (
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("text", STATEMENTS)
+@pytest.mark.parametrize("text", by_default(STATEMENTS, 4))
 def test_both_ways_agree(shop: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = open_release(shop, insecure=True)
     mine = ReleaseEngine(release, on_partial_bin="interpolate").query(text)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from dpsql.errors import NotSupportedError, QueryTimeout
+import dpsql
+from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout
 from dpsql.executor import run as running
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.run import MOST_OF_A_ROLE, run_apart
-from dpsql.federation.session import OpenReleases, open_session
+from dpsql.federation.session import OpenReleases, ReleaseCache, open_session
 from dpsql.interfaces.python import describe
 from dpsql.intervals.reads import PlanVariances
 from dpsql.release import open_release
@@ -22,7 +26,9 @@ from dpsql.release.request import NUMBER, Request, blocks, current, paced, reque
 from dpsql.results.render import FORMATS, render, shown
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces_release import build
+from tests.release_fixture import make_rows, write_fixture
 from tests.releases import published, seeded
+from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
 BY_AGE = "(SELECT age, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY age)"
@@ -155,7 +161,7 @@ def test_a_request_of_a_library_is_one_call(opened: OpenReleases) -> None:
 TOTAL = "(SELECT COUNT(*) FROM sales)"
 
 
-@pytest.mark.parametrize("terms", [20, 40])
+@pytest.mark.parametrize("terms", by_default([20, 40], 1))
 def test_a_sum_of_many_scalars_has_its_error(opened: OpenReleases, terms: int) -> None:
     one = opened.query("SELECT COUNT(*) FROM sales")
     result = opened.query("SELECT " + " + ".join([TOTAL] * terms))
@@ -185,7 +191,9 @@ def nullable(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     session.close()
 
 
-@pytest.mark.parametrize("value", ["SUM(amount)", "AVG(amount)", "COUNT(amount)", "SUM(amount) / COUNT(*)"])
+@pytest.mark.parametrize(
+    "value", by_default(["SUM(amount)", "AVG(amount)", "COUNT(amount)", "SUM(amount) / COUNT(*)"], 2)
+)
 @pytest.mark.parametrize("rest", [
     "", " JOIN customer USING (id) WHERE region IN ('n', 's', 'w') GROUP BY region",
     " JOIN customer USING (id) WHERE day <= 4",
@@ -229,3 +237,50 @@ def test_a_release_opened_elsewhere_is_read_for_the_request(tmp_path: Path) -> N
         with pytest.raises(QueryTimeout):
             release.whole("node_combination_0")
     assert release.whole("node_combination_0")
+
+
+COUNTED = "SELECT COUNT(*) FROM sales"
+
+
+def files(folder: Path, count: int) -> list[Path]:
+    rows = make_rows(sales=30)
+    return [write_fixture(folder / f"r{i}.dpsql", rows) for i in range(count)]
+
+
+def test_the_least_asked_is_forgotten(tmp_path: Path) -> None:
+    opened = ReleaseCache(2)
+    first, second, third = files(tmp_path, 3)
+    kept = weakref.ref(opened.answerer(first).release)
+    assert opened.answerer(first).release is kept()
+    forgotten = weakref.ref(opened.answerer(second).release)
+    result = opened.answerer(second).query(COUNTED)
+    opened.answerer(first)
+    opened.answerer(third)
+    gc.collect()
+    assert kept() is not None
+    assert forgotten() is not None, "an answer of it is left"
+    assert result.stderr_rows[0][0] > 0
+    del result
+    gc.collect()
+    assert forgotten() is None
+
+
+def test_closing_forgets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSQL_RELEASE", raising=False)
+    opened = ReleaseCache(2)
+    (file,) = files(tmp_path, 1)
+    release = opened.answerer(file).release
+    opened.default = file
+    assert opened.answerer(None).release is release
+    opened.close()
+    with pytest.raises(duckdb.ConnectionException):
+        release.connection.execute("SELECT 1")
+    with pytest.raises(InterfaceError, match="no release is named"):
+        opened.answerer(None)
+
+
+def test_a_file_that_changed_is_opened_anew(tmp_path: Path) -> None:
+    (file,) = files(tmp_path, 1)
+    before = dpsql.query(COUNTED, release=file).scalar()
+    write_fixture(tmp_path / "new.dpsql", make_rows(sales=60)).replace(file)
+    assert dpsql.query(COUNTED, release=file).scalar() != before

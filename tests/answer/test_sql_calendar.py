@@ -15,6 +15,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ZeroNoise
 from dpsql.sql.dialects import map_fields
 from dpsql.sql.parse import parse
+from tests.answer.test_statements import Claim, as_duckdb
 from tests.releases import Twins, published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -61,30 +62,15 @@ def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duck
 
 @pytest.mark.parametrize("statement", ASKED)
 def test_fields_mean_what_they_mean_over_raw_rows(statement: str, rides: Twins) -> None:
-    answerer, raw = rides
-    answer = answerer.query(statement)
-    shown = [row for row in answer.rows if row[-1]]
-    assert [tuple(map(float_or_text, row)) for row in shown] == [
-        tuple(map(float_or_text, row)) for row in raw.execute(statement).fetchall()
-    ]
-
-
-def float_or_text(value: object) -> object:
-    """Numbers of every type alike, times as text to the second."""
-    return round(float(value), 6) if isinstance(value, int | float) else str(value)[:19]
+    as_duckdb(Claim(*rides, statement, ""))
 
 
 def test_the_calendar_says_what_a_field_may_be_so_nobody_confirms_it(rides: Twins) -> None:
     catalog = rides[0].release.catalog
     columns = catalog.tables["rides"].columns
     assert " ".join(sorted(catalog.tables["rides"].derive)) == "at_dow at_hour at_minute day_isodow day_month"
-    assert (columns["at_hour"].lower, columns["at_hour"].upper, columns["at_hour"].nullable) == (
-        "0",
-        "23",
-        True,
-    )
-    assert (columns["day_isodow"].lower, columns["day_isodow"].upper) == ("1", "7")
-    assert not columns["day_isodow"].nullable
+    fields = {name: columns[name] for name in ("at_hour", "day_isodow")}
+    assert [(f.lower, f.upper, f.nullable) for f in fields.values()] == [("0", "23", True), ("1", "7", False)]
 
 
 @pytest.mark.parametrize(
@@ -109,13 +95,8 @@ def test_times_themselves_answer_where_no_view_has_their_field(rides: Twins) -> 
     answerer, raw = rides
     with pytest.raises(NoViewError, match="at_dow"):
         answerer.query('SELECT dayofweek("at"), zone, isodow(day), COUNT(*) FROM rides GROUP BY ALL')
-    answer = answerer.query(
-        'SELECT dayofweek("at") AS d, COUNT(*) FROM rides WHERE "at" >= DATE \'2023-02-01\' GROUP BY d'
-    )
-    assert (
-        sum(row[1] for row in answer.rows)
-        == raw.execute("SELECT count(*) FROM rides WHERE \"at\" >= DATE '2023-02-01'").fetchall()[0][0]
-    )
+    days = 'SELECT dayofweek("at") AS d, COUNT(*) FROM rides WHERE "at" >= DATE \'2023-02-01\' GROUP BY d'
+    as_duckdb(Claim(answerer, raw, days, ""))
 
 
 BOTH = """views:
@@ -135,12 +116,7 @@ def test_a_field_with_an_axis_of_its_own_is_not_read_off_months_of_the_same_view
         "SELECT COUNT(*) FROM rides WHERE isodow(day) = 6 AND day >= DATE '2023-03-01' AND day < DATE '2023-05-01'",
         "SELECT date_trunc('month', day) AS m, isodow(day) AS d, COUNT(*) FROM rides GROUP BY ALL ORDER BY ALL",
     ):
-        plain = statement.replace("day_isodow", "isodow(day)")
-        expected = [tuple(map(float_or_text, row)) for row in rides[1].execute(plain).fetchall()]
-        found = [tuple(map(float_or_text, row)) for row in answerer.query(statement).rows if row[-1]]
-        assert [(row[:-1], row[-1]) for row in found] == [
-            (row[:-1], pytest.approx(row[-1], abs=1e-3)) for row in expected
-        ]
+        as_duckdb(Claim(answerer, rides[1], statement, statement.replace("day_isodow", "isodow(day)")))
 
 
 OPENING = """

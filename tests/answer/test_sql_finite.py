@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
-from tests.statements import sections
 
 VARIANCE = 1e-18
-FILE = sections(Path(__file__).with_name("finite.sql"))
 
 
 def groups(answerer: ReleaseEngine, item: str, rest: str = "") -> dict[str, object]:
@@ -21,13 +17,6 @@ def groups(answerer: ReleaseEngine, item: str, rest: str = "") -> dict[str, obje
 
 EMPTY = "FILTER (WHERE region = 'north')"
 """Leaves nobody outside of the north."""
-
-
-@pytest.mark.parametrize("item", [item for item, _ in FILE["null"]])
-def test_it_is_null(answerer: ReleaseEngine, item: str) -> None:
-    found = groups(answerer, item)
-    assert found["south"] is None
-    assert "DP_" in item or "NULL)" in item or "- 1 /" in item or found["north"] is not None
 
 
 def test_it_passes_no_comparison_and_ranks_last(answerer: ReleaseEngine) -> None:
@@ -54,12 +43,6 @@ def test_statements_around_answers_have_none_either(answerer: ReleaseEngine) -> 
         assert first is not None, text
         assert 0 < float(first) < 1e6, text
         assert not more, text
-
-
-@pytest.mark.parametrize("item", [item for item, _ in FILE["written as NaN"]])
-def test_what_is_written_as_nan_is_null_too(answerer: ReleaseEngine, item: str) -> None:
-    inner = "SELECT region, COUNT(*) AS n FROM shop GROUP BY region"
-    assert {row[0] for row in answerer.query(f"SELECT {item} AS x FROM ({inner}) t").rows} == {None}
 
 
 def test_expressions_over_an_axis(answerer: ReleaseEngine) -> None:

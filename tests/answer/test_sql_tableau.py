@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from dpsql.errors import Error, NotSupportedError, RawRowsError
+from dpsql.errors import NotSupportedError, RawRowsError
 from dpsql.planner.block import CatalogValue
 from dpsql.planner.schema import Schema, SchemaTable
 from dpsql.release import AxisMeta, ColumnMeta
@@ -72,6 +72,7 @@ def classify(text: str) -> str:
 
 
 def test_tableau(shared_data: Path) -> None:
+    """An error of any other class than the two that `classify` takes fails it."""
     lines = (shared_data / "sql" / "tableau_public_bi.jsonl").read_text(encoding="utf-8").splitlines()
     found = Counter(classify(json.loads(line)["sql"]) for line in lines)
     assert sum(found.values()) == 399
@@ -79,12 +80,3 @@ def test_tableau(shared_data: Path) -> None:
     assert catalog == 325
     assert catalog + found["axis bounds"] == 392
     assert all(reason for reason in found), found
-
-
-def test_every_refusal_is_typed(shared_data: Path) -> None:
-    lines = (shared_data / "sql" / "tableau_public_bi.jsonl").read_text(encoding="utf-8").splitlines()
-    for line in lines:
-        try:
-            classify(json.loads(line)["sql"])
-        except Error as error:
-            raise AssertionError(line[:300]) from error

@@ -99,26 +99,16 @@ def test_circles_of_foreign_keys_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("written", "by", "name", "path", "missing"),
-    [
-        ("units", (), "lineitem.units", (), False),
-        ("lineitem.units", (), "lineitem.units", (), False),
-        ("orders.placed", (), "orders.placed", ("orderkey",), True),
-        ("customer.age", (), "customer.age", ("orderkey", "custkey"), True),
-        ("orderkey.custkey.age", (), "customer.age", ("orderkey", "custkey"), True),
-        ("part.size", (), "part.size", ("partkey",), True),
-        ("part", ("size", "colour"), "part(size, colour)", ("partkey",), True),
-        ("orderkey.to_id.city", (), "orderkey.to_id(city)", ("orderkey", "to_id"), True),
-        (
-            "orderkey.from_id",
-            ("nation", "city"),
-            "orderkey.from_id(nation, city)",
-            ("orderkey", "from_id"),
-            True,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("written", "by", "name", "path", "missing"), [
+    ("units", (), "lineitem.units", (), False), ("lineitem.units", (), "lineitem.units", (), False),
+    ("orders.placed", (), "orders.placed", ("orderkey",), True),
+    ("customer.age", (), "customer.age", ("orderkey", "custkey"), True),
+    ("orderkey.custkey.age", (), "customer.age", ("orderkey", "custkey"), True),
+    ("part.size", (), "part.size", ("partkey",), True),
+    ("part", ("size", "colour"), "part(size, colour)", ("partkey",), True),
+    ("orderkey.to_id.city", (), "orderkey.to_id(city)", ("orderkey", "to_id"), True),
+    ("orderkey.from_id", ("nation", "city"), "orderkey.from_id(nation, city)", ("orderkey", "from_id"), True),
+])  # fmt: skip
 def test_axis_names(
     written: str, by: tuple[str, ...], name: str, path: tuple[str, ...], missing: bool
 ) -> None:
@@ -142,19 +132,11 @@ def test_members_of_a_grain_may_lie_in_a_snowflake_arm() -> None:
     assert qualified.by[0].table == "nation"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("written", "by", "advice"),
-    [
-        (
-            "place.city",
-            (),
-            "name the axis by its path: `orderkey.from_id.<column>` or `orderkey.to_id.<column>`",
-        ),
-        ("customer", ("age",), "only a public dimension has `by`"),
-        ("customer.ag", (), "did you mean `age`?"),
-        ("costumer.age", (), "did you mean `customer`?"),
-    ],
-)
+@pytest.mark.parametrize(("written", "by", "advice"), [
+    ("place.city", (), "name the axis by its path: `orderkey.from_id.<column>` or `orderkey.to_id.<column>`"),
+    ("customer", ("age",), "only a public dimension has `by`"), ("customer.ag", (), "did you mean `age`?"),
+    ("costumer.age", (), "did you mean `customer`?"),
+])  # fmt: skip
 def test_names_that_lead_nowhere(written: str, by: tuple[str, ...], advice: str) -> None:
     with pytest.raises(CatalogError) as caught:
         axis(written, *by)
@@ -166,12 +148,8 @@ def test_measures_and_their_shares() -> None:
     view = View(of="lineitem", axes=LINE.axes, measures={"count": Fraction(1, 2), "price": Fraction(1, 2)})
     count, price, counted = view_measures(catalog, view)
     assert (count.name, count.share, count.is_count) == ("count", Fraction(1, 2), True)
-    assert (price.name, price.share, price.bounds, price.scale) == (
-        "lineitem.price",
-        Fraction(1, 4),
-        (0, 1000),
-        2,
-    )
+    assert (price.name, price.share) == ("lineitem.price", Fraction(1, 4))
+    assert (price.bounds, price.scale) == ((0, 1000), 2)
     assert (counted.name, counted.share, counted.is_count) == ("count(lineitem.price)", Fraction(1, 4), True)
     listed = View.model_validate(
         {"of": "lineitem", "axes": ["units"], "measures": ["count", "revenue", "units"]}

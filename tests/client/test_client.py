@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,32 +101,6 @@ def test_lines_that_are_no_report(line: str) -> None:
 def test_integers_must_be_in_shortest_form(raw: bytes) -> None:
     with pytest.raises(DataError):
         read_varint(raw)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        # it costs more than it says
-        ({"own": W1 + 1}, PrivacyError),
-        ({"own": 1 << 20}, PrivacyError),
-        ({"epsilon": "17"}, PrivacyError),
-        ({"other": 1}, DataError),
-        ({"tau": 0}, DataError),
-        ({"dpsql_plan": 2}, DataError),
-        ({"epsilon": "x"}, DataError),
-        # its rounds cannot be drawn
-        ({"rounds": 2, "round": 2}, DataError),
-        ({"rounds": 2, "round": -1}, DataError),
-        ({"rounds": "2"}, DataError),
-        ({"rounds": 2, "round_shares": [1]}, DataError),
-        ({"rounds": 2, "round_shares": [0, 1]}, DataError),
-        ({"rounds": 2, "round_shares": [True, 1]}, DataError),
-        ({"rounds": 2, "round_shares": [1 << 47, 1 << 48]}, DataError),
-    ],
-)
-def test_plans_that_nobody_should_answer_are_refused(changes: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        plan_of(view(), **changes)
 
 
 def memory(folder: Path, largest: int = 1, cap: int = 2) -> Memory:

@@ -19,7 +19,7 @@ from dpsql.client import Memory, Plan, Row, decode, read_plan, respond
 from dpsql.client.device import leaf_of, to_rows, units
 from dpsql.client.entropy import below, system_entropy
 from dpsql.client.plan import largest_weight, read_axis
-from dpsql.errors import DataError
+from dpsql.errors import DataError, PrivacyError
 from tests.local_plans import W1, all_kinds, plan_of, view
 
 WAVE = {"edges": [[0, 1, 2, 3, 4]], "oracle": "WAVE", "domain": 4}
@@ -27,51 +27,51 @@ AMOUNT = {"name": "amount", "scale": 0}
 PEOPLE: Sequence[list[Row]] = ([], [Row((1, 1), (0,))], [Row((1, 1), (0,))] * 9)
 
 
-@pytest.mark.parametrize(
-    ("views", "changes"),
-    [
-        ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 0, "upper": 1 << 49}]}),
-        ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 0, "upper": 2.5}]}),
-        ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 1 << 60, "upper": (1 << 60) + 1}]}),
-        ([view("wave", **WAVE, extra=1 << 30)], {}),
-        ([view("wave", **WAVE, extra=1)], {"own": float(W1)}),
-        ([view("wave", **WAVE, extra=0.25)], {}),
-        ([view("rows", axes=[], edges=[], domain=6)], {"rows_cap": 5.0}),
-        ([view("rows", axes=[], edges=[], domain=1.5)], {"rows_cap": 0.5}),
-        ([view(oracle="OLH", extra=2 + 2**-20)], {}),
-        ([view(axes=[9])], {}),
-        ([view(axes=[-1], edges=[[0, 1, 3]])], {}),
-        ([view(measure=1, domain=5)], {}),
-        ([view(edges=[["0", 2, 4]])], {}),
-        ([view(empty="yes")], {}),
-        ([view(domain=4)], {}),
-        ([view(edges=[[0, 2]])], {}),
-        ([view(edges=[[0, 2, 2, 4]])], {}),
-        ([view(oracle="RAPPOR")], {}),
-        ([view(share=-1)], {}),
-        ([view(kind="wave")], {}),
-        ([view(kind="boxes", boxes=[[0, 4, 0]])], {}),
-        ([view(oracle="OLH")], {}),
-        ([view(kind="other")], {}),
-        ([view(share=0.5)], {}),
-        ([view(share=0)], {}),
-        ([view(share=1 << 50)], {}),
-        ([view()], {"tau": 2.0}),
-        ([view()], {"collection": 1}),
-        ([view()], {"collection": ["a"]}),
-        ([view()], {"epsilon": "1e1000000000"}),
-        ([view()], {"epsilon": 1.0}),
-        ([view()], {"axes": [{"name": "age", "leaves": 4, "keys": {"gold": 99}}]}),
-        ([view()], {"axes": [{"name": "age", "leaves": 4, "null_leaf": 99}]}),
-        ([view()], {"axes": [{"name": "age", "leaves": 4, "values": 5}]}),
-        ([view()], {"axes": [{"name": "age", "leaves": 4, "starts": [0, 1, 1], "upper": 5}]}),
-    ],
-)
+BAD_PLANS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 0, "upper": 1 << 49}]}),
+    ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 0, "upper": 2.5}]}),
+    ([view(measure=0, domain=5)], {"measures": [{**AMOUNT, "lower": 1 << 60, "upper": (1 << 60) + 1}]}),
+    ([view("wave", **WAVE, extra=1 << 30)], {}), ([view(empty=1)], {}),
+    ([view("wave", **WAVE, extra=0.25)], {}), ([view()], {"tau": 1.5}), ([view()], {"epsilon": 1}),
+    ([view("rows", axes=[], edges=[], domain=1.5)], {"rows_cap": 0.5}), ([view(oracle="OLH", extra=2 + 2**-20)], {}),
+    ([view(axes=[9])], {}), ([view(axes=[-1], edges=[[0, 1, 3]])], {}), ([view(measure=1, domain=5)], {}),
+    ([view(edges=[["0", 2, 4]])], {}), ([view(empty="yes")], {}), ([view(domain=4)], {}),
+    ([view(edges=[[0, 2]])], {}), ([view(edges=[[0, 2, 2, 4]])], {}), ([view(oracle="RAPPOR")], {}),
+    ([view(share=-1)], {}), ([view(kind="wave")], {}), ([view(kind="boxes", boxes=[[0, 4, 0]])], {}),
+    ([view(oracle="OLH")], {}), ([view(kind="other")], {}), ([view(share=0.5)], {}), ([view(share=0)], {}),
+    ([view(share=1 << 50)], {}), ([view()], {"collection": 1}),
+    ([view()], {"collection": ["a"]}), ([view()], {"epsilon": "1e1000000000"}), ([view()], {"epsilon": 1.0}),
+    ([view()], {"axes": [{"name": "age", "leaves": 4, "keys": {"gold": 99}}]}),
+    ([view()], {"axes": [{"name": "age", "leaves": 4, "null_leaf": 99}]}),
+    ([view()], {"axes": [{"name": "age", "leaves": 4, "values": 5}]}),
+    ([view()], {"axes": [{"name": "age", "leaves": 4, "starts": [0, 1, 1], "upper": 5}]}),
+    # its rounds cannot be drawn
+    ([view()], {"rounds": 2, "round": 2}), ([view()], {"rounds": 2, "round": -1}), ([view()], {"rounds": "2"}),
+    ([view()], {"rounds": 2, "round_shares": [1]}), ([view()], {"rounds": 2, "round_shares": [0, 1]}),
+    ([view()], {"rounds": 2, "round_shares": [True, 1]}), ([view()], {"rounds": 2, "round_shares": [1 << 47, 1 << 48]}),
+    ([view()], {"other": 1}), ([view()], {"tau": 0}), ([view()], {"dpsql_plan": 2}), ([view()], {"epsilon": "x"}),
+]  # fmt: skip
+WHOLE_FLOATS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    ([view("wave", **WAVE, extra=1)], {"own": float(W1)}), ([view()], {"tau": 2.0}),
+    ([view("rows", axes=[], edges=[], domain=6)], {"rows_cap": 5.0}),
+]  # fmt: skip
+"""JavaScript does not tell them from whole numbers."""
+DEAR_PLANS: list[dict[str, Any]] = [{"own": W1 + 1}, {"own": 1 << 20}, {"epsilon": "17"}]
+"""They cost more than they say."""
+
+
+@pytest.mark.parametrize(("views", "changes"), BAD_PLANS + WHOLE_FLOATS)
 def test_plans_that_some_people_could_not_answer_are_refused_unanswered(
     views: list[dict[str, Any]], changes: dict[str, Any]
 ) -> None:
     with pytest.raises(DataError):
         plan_of(*views, **changes)
+
+
+@pytest.mark.parametrize("changes", DEAR_PLANS)
+def test_plans_that_cost_more_than_they_say_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(PrivacyError):
+        plan_of(view(), **changes)
 
 
 def test_a_deep_plan_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,30 @@ views:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A plan and forty reports of it."""
-    assert run("collection-plan", SURVEY, "-o", tmp_path / "plan.json", "--people", "1000")[1] == 0
-    plan = read_plan((tmp_path / "plan.json").read_bytes())
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan, forty reports of it, and what is none of them."""
+    folder = tmp_path_factory.mktemp("made")
+    for name, more in (("plan", ()), ("second", ("--label", "two"))):
+        assert (
+            run("collection-plan", SURVEY, "-o", folder / f"{name}.json", "--people", "1000", *more)[1] == 0
+        )
+    plan = read_plan((folder / "plan.json").read_bytes())
     reports = [respond(plan, [Row((3, 1, 2), (7,))], system_entropy) for _ in range(40)]
-    (tmp_path / "good.jsonl").write_text("\n".join(to_json(decode(r)) for r in reports))
-    return tmp_path
+    body = json.loads((folder / "plan.json").read_bytes())
+    body.pop("catalog")
+    for file, text in {
+        "good.jsonl": "\n".join(to_json(decode(report)) for report in reports), "empty.jsonl": "",
+        "junk.jsonl": '{"report": 2}\nhello', "bare.json": json.dumps(body),
+        "other.yaml": SURVEY.read_text().replace("upper: 81", "upper: 83"),
+    }.items():  # fmt: skip
+        (folder / file).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
 
 
 def run(*arguments: str | Path) -> tuple[str, int]:
@@ -67,13 +84,6 @@ def run(*arguments: str | Path) -> tuple[str, int]:
     ],
 )
 def test_collect_refuses_in_one_line(folder: Path, arguments: str, says: str, code: int) -> None:
-    (folder / "other.yaml").write_text(SURVEY.read_text().replace("upper: 81", "upper: 83"))
-    (folder / "empty.jsonl").write_text("")
-    (folder / "junk.jsonl").write_text('{"report": 2}\nhello')
-    run("collection-plan", SURVEY, "-o", folder / "second.json", "--people", "1000", "--label", "two")
-    body = json.loads((folder / "plan.json").read_bytes())
-    body.pop("catalog")
-    (folder / "bare.json").write_text(json.dumps(body))
     before = sorted(folder.iterdir())
     words = [w if w.startswith("-") else folder / w for w in arguments.split()]
     said, found = run("collect", *words)

@@ -24,8 +24,9 @@ CASES = sections(Path(__file__).with_name("confirm_cuts.sql"))
 """Questions of a table; its columns stand above the first."""
 
 
-@pytest.mark.parametrize("rounder", [True, False])
-@pytest.mark.parametrize("name", by_default(CASES, 3))
+@pytest.mark.parametrize(
+    ("name", "rounder"), by_default([(name, rounder) for name in CASES for rounder in (True, False)], 3)
+)
 def test_a_confirmed_draft_answers_its_workload(tmp_path: Path, publishes: None, name: str, rounder: bool):
     questions, (columns, *_) = zip(*CASES[name], strict=True)
     rows = f"SELECT range AS id, {columns} FROM range({ROWS})"

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpsql.axis.build import CategoryRule
@@ -32,6 +32,8 @@ TEXT = st.text(
     st.one_of(st.sampled_from(BLANKS + "\"'\\,:#&*[]{}|>-?!%@`~"), st.characters(blacklist_categories=("Cs",))),
     max_size=12,
 ).filter(lambda text: "\0" not in text)  # fmt: skip
+FEW = settings.default.max_examples if settings.default.max_examples > 30 else 8
+"""Drafts of the default suite; each takes a fifth of a second."""
 WORDS = [
     "null", "~", "true", "Yes", "1", "1.0", "-", "- a", "a: b", "# x", "2026-01-01", "!!str x", "", "&a", "*a",
     "<<"
@@ -72,6 +74,7 @@ def drafted_labels(labels: list[str], rows_of: str) -> None:
         assert again.tables["t"].columns["kind"].categories == column.categories
 
 
+@settings(max_examples=FEW)
 @given(st.lists(TEXT, min_size=1, max_size=8, unique_by=str.strip))
 @example(
     [
@@ -91,6 +94,7 @@ def test_a_draft_resolves_to_the_labels_of_the_file_byte_for_byte(labels: list[s
     drafted_labels(labels, "parquet")
 
 
+@settings(max_examples=FEW)
 @given(st.lists(TEXT, min_size=1, max_size=8, unique_by=str.strip))
 @example([" Private", " Self-emp", "\tState-gov", "\u00a0Federal"])
 def test_so_does_the_draft_of_a_csv_file(labels: list[str]) -> None:

@@ -285,6 +285,7 @@ print(len(found), hash(tuple(sorted(row[0][0] for row in found))))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_with_four_threads_each_read_one_release(shop: Path) -> None:
     command = [sys.executable, "-c", ASKING, str(shop)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

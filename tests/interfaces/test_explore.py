@@ -1,4 +1,7 @@
-"""The explorer's page: who may ask it, what it answers, and that nothing of it can fetch or make markup."""
+"""The explorer's page: who may ask it, what it answers, and that nothing of it can fetch or make markup.
+
+A static site holds what the release prints, and nothing in it is markup of a release either.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,23 @@ import pytest
 
 import dpsql
 from benchmarks.processes import worked
+from dpsql.errors import InterfaceError
 from dpsql.executor.engine import HALF
-from dpsql.federation.session import OpenReleases
+from dpsql.federation.session import OpenReleases, open_session
 from dpsql.interfaces.python.describe import WELL, totals
 from dpsql.interfaces.web.explore import FILES, HOST, MOST_BODY, MOST_CONNECTIONS, App, serve
-from dpsql.interfaces.web.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
+from dpsql.interfaces.web.explore.answers import (
+    MOST_EXAMPLES,
+    MOST_GROUP_ROWS,
+    MOST_ROWS,
+    Explorer,
+    write_site,
+)
 from dpsql.interfaces.web.page import SHARED, asset
-from dpsql.results.render import render, split_margin
+from dpsql.progress import silent
+from dpsql.results.render import render, shown, split_margin
 from tests.interfaces.test_shell import ENDLESS, TEN
+from tests.interfaces_release import CATALOG, build
 from tests.interrupts import ended_children
 
 GATE = ("secret", 8000)
@@ -364,46 +376,94 @@ def test_the_command_says_what_to_install(opened: OpenReleases, monkeypatch: pyt
         serve(opened, 0, print)
 
 
-def in_node(expression: str) -> Any:
-    """What an expression over the chart's functions gives."""
+def in_node(program: str, expression: str) -> Any:
+    """What an expression gives after a program."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node to run the page's script")
-    script = Path(dpsql.__file__).parent / "interfaces" / "web" / "page" / "chart.js"
-    program = f"const {{ ticks, number }} = require({json.dumps(str(script))}); "
-    program += f"console.log(JSON.stringify({expression}))"
-    done = subprocess.run([node, "-e", program], capture_output=True, text=True, timeout=60, check=True)
+    command = [node, "-e", f"{program}; console.log(JSON.stringify({expression}))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
 
 
+WEB = Path(dpsql.__file__).parent / "interfaces" / "web"
+CHART = f"const {{ ticks, number }} = require({json.dumps(str(WEB / 'page' / 'chart.js'))})"
+
+
 def test_a_line_below_answers_is_in_full_view_once_a_page() -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs node to run the page's script")
-    script = (Path(dpsql.__file__).parent / "interfaces" / "web" / "explore" / "explore.js").read_text(
-        "utf-8"
-    )
+    script = (WEB / "explore" / "explore.js").read_text("utf-8")
     (function,) = re.findall(r"^const newAndShown = .*?^};$", script, re.MULTILINE | re.DOTALL)
-    program = (
-        f"{function} const known = new Set(); console.log(JSON.stringify([['a', 'b'], ['b', 'c'], ['a']]"
-    )
-    program += ".map((lines) => newAndShown(lines, known))))"
-    done = subprocess.run([node, "-e", program], capture_output=True, text=True, timeout=60, check=True)
-    assert [(found["fresh"], found["again"]) for found in json.loads(done.stdout)] == [
-        (["a", "b"], []), (["c"], ["b"]), ([], ["a"]),
-    ]  # fmt: skip
+    asked = "[['a', 'b'], ['b', 'c'], ['a']].map((lines) => newAndShown(lines, known))"
+    found = in_node(f"{function} const known = new Set()", asked)
+    assert [(each["fresh"], each["again"]) for each in found] == [
+        (["a", "b"], []),
+        (["c"], ["b"]),
+        ([], ["a"]),
+    ]
 
 
 def test_ticks_are_round_numbers_around_the_values() -> None:
     asked = [(0, 100), (-3, 17), (44.1, 45.9), (0, 0), (1e-9, 3e-9), (8.1e6, 8.9e6), (-5, -1)]
     for free in ("false", "true"):
-        for (low, high), found in zip(
-            asked, in_node(f"{json.dumps(asked)}.map(([a, b]) => ticks(a, b, {free}))"), strict=True
-        ):
+        drawn = in_node(CHART, f"{json.dumps(asked)}.map(([a, b]) => ticks(a, b, {free}))")
+        for (low, high), found in zip(asked, drawn, strict=True):
             step = found[1] - found[0]
             assert found[0] <= low and high <= found[-1] and 2 <= len(found) <= 13, (low, high, found)
             assert free == "true" or found[0] <= 0 <= found[-1]
             assert round(step / 10 ** math.floor(math.log10(step) + 1e-9), 6) in (1, 2, 5)
-    assert in_node("[number(32530, 10000), number(-2000, 1), number(0.25, 0.05), number(44.89), number(0)]") == [
-        "32\u202f530", "−2\u202f000", "0.25", "44.89", "0"
-    ]  # fmt: skip
+    texts = in_node(
+        CHART, "[number(32530, 10000), number(-2000, 1), number(0.25, 0.05), number(44.89), number(0)]"
+    )
+    assert texts == ["32\u202f530", "−2\u202f000", "0.25", "44.89", "0"]
+
+
+MARKUP = "</script><img src=x onerror=alert(1)>\u2028"
+
+
+@pytest.fixture(scope="module")
+def hostile(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> OpenReleases:
+    """A release whose description and categories are markup."""
+    text = CATALOG.replace("population: shop-people", f"description: {json.dumps(MARKUP)}")
+    return open_session(
+        [
+            build(
+                tmp_path_factory.mktemp("site"),
+                text=text.replace("[east, west]", f"[{json.dumps(MARKUP)}, west]"),
+            )
+        ]
+    )
+
+
+def test_every_answer_is_as_the_release_prints_it(hostile: OpenReleases, tmp_path: Path) -> None:
+    written = write_site(hostile, tmp_path / "site", silent)
+    text = (tmp_path / "site" / "data.js").read_text("utf-8")
+    assert "<" not in text and "\u2028" not in text
+    content = json.loads(re.fullmatch(r"const release = (.*);\n", text, re.DOTALL)[1])  # type: ignore[index]
+    assert len(content["questions"]) == written["questions"] > 10
+    assert written["bytes"] == sum(file.stat().st_size for file in (tmp_path / "site").iterdir()) < 1e6
+    assert any(len(asked["by"]) == 2 for asked in content["questions"])
+    for asked in content["questions"]:
+        answer = hostile.query(asked["sql"])
+        printed, below = shown(answer, 0.95, MOST_GROUP_ROWS)
+        assert [[cell[0] for cell in row] for row in asked["rows"]] == [list(row) for row in printed]
+        assert asked["below"] == list(below)
+        low, high = answer.interval_rows(0.95)
+        for r, row in enumerate(asked["rows"]):
+            assert [tuple(cell[2:4]) for cell in row if len(cell) > 1] == [
+                (low[r][c], high[r][c]) for c in answer.noisy if len(row[c]) > 1
+            ]
+
+
+def test_a_question_is_found_by_what_and_by(hostile: OpenReleases, tmp_path: Path) -> None:
+    write_site(hostile, tmp_path / "site", silent)
+    content = json.loads((tmp_path / "site" / "data.js").read_text("utf-8")[len("const release = ") : -2])
+    keys = [(asked["what"], *sorted(asked["by"])) for asked in content["questions"]]
+    assert len(set(keys)) == len(keys)
+    for asked in content["questions"]:
+        assert len(asked["columns"]) == len(asked["by"]) + 1
+
+
+def test_a_folder_that_exists_is_not_touched(hostile: OpenReleases, tmp_path: Path) -> None:
+    with pytest.raises(InterfaceError, match="exists"):
+        write_site(hostile, tmp_path, silent)
+    assert not list(tmp_path.iterdir())

@@ -122,7 +122,7 @@ def test_pages_hold_no_tag_of_a_key(shop: tuple[Path, ReleaseEngine]) -> None:
     assert len(widths) == 1  # no key opens a column
 
 
-@pytest.mark.parametrize("key", by_default(HOSTILE, 16))
+@pytest.mark.parametrize("key", by_default(HOSTILE, 8))
 def test_a_key_is_asked_for_as_it_is(shop: tuple[Path, ReleaseEngine], key: str) -> None:
     quoted = f"SELECT COUNT(*) FROM sales WHERE item = {literal(key)}"
     assert shop[1].query(quoted).rows == ((EACH,),)

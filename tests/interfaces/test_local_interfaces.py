@@ -1,4 +1,7 @@
-"""Collections through their interfaces: the engine's functions and the commands, from plan to SQL."""
+"""Collections through their interfaces, from plan to SQL, and what a reader of their releases is told.
+
+On the report page, under a table, beside csv, in provenance.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 import dpsql
+import dpsql.interfaces.cli.analyst
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.examples.retail import make_star, write_star
 from dpsql.interfaces.cli import cli
+from dpsql.interfaces.web.report import report_page
+from dpsql.local.run import Reports, collect, write_plan
+from dpsql.release.read import open_release
+from tests.local.test_local_release import CATALOG, PEOPLE, answers, write_reports
+from tests.releases import write_tables
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -126,3 +135,88 @@ def test_a_first_round_is_predicted_in_rows(shop: Path) -> None:
     said, code = run("collection-plan", shop / "first.yaml", "-o", shop / "first.json", "--people", "9000")
     assert (code, "round 1 of 2" in said, "of the people" in said) == (0, True, False)
     assert "standard error of a person's mean number of rows" in said
+
+
+SHUFFLED = "collection: {epsilon: 1, shuffled: true}"
+
+
+def report_of(told: Path, spool: Path) -> str:
+    """The report page of a release of one spool."""
+    target = told / f"{spool.stem}.dpsql"
+    collect(Reports(told / "plan.json", [spool], b"k"), target, "x")
+    release = open_release(target)
+    try:
+        return report_page(release)
+    finally:
+        release.close()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("told")
+    (place / "c.yaml").write_text(CATALOG.read_text().replace("collection: {epsilon: 1}", SHUFFLED))
+    write_plan(place / "c.yaml", place / "plan.json", PEOPLE)
+    write_reports(place / "plan.json", place / "plain.jsonl", answers(2))
+    return place
+
+
+def test_the_page_says_who_reported_and_what_a_shuffler_adds(told: Path) -> None:
+    (told / "odd.jsonl").write_text((told / "plain.jsonl").read_text() + "\nhello\n")
+    page = report_of(told, told / "odd.jsonl")
+    assert "40 000 of 40 001" in page
+    assert "<td>rejected: not a JSON report of version 1</td><td>1</td>" in page
+    local = dpsql.query("SELECT COUNT(*) FROM answer", release=told / "odd.dpsql").provenance["local"]
+    assert f"{local['influence']['rows_at_most']:,.0f} rows" in page
+    assert 1 < local["influence"]["rows_at_most"] < PEOPLE / 10
+    assert f"({local['shuffled']['epsilon']:.4g}, 1e-07)-differentially private" in page
+    assert "only through an anonymous shuffler" in page
+    assert "simulated" not in page
+
+
+def test_tokens_void_what_a_shuffler_adds(told: Path) -> None:
+    lines = (told / "plain.jsonl").read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "token": "a"})
+    (told / "token.jsonl").write_text("\n".join(lines))
+    page = report_of(told, told / "token.jsonl")
+    assert "Nothing more is promised: 1 reports came with a token" in page
+    assert "differentially private" not in page
+
+
+def test_notes_stand_under_tables_and_beside_csv(told: Path, shop_release: Path) -> None:
+    for style in ("table", "markdown"):
+        said = shown(shop_release, style).stdout
+        assert "protects nobody" in said
+        assert "which leaves out about" in said
+    found = shown(shop_release, "json")
+    assert "note: made of simulated reports" in found.stderr
+    assert len(json.loads(found.stdout)) == 1
+
+
+@pytest.fixture(scope="module")
+def shop_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = "SELECT i % 3000 AS person, ['a', 'b'][1 + i % 2] AS kind FROM range(9000) t(i)"
+    people = "SELECT i AS person FROM range(3000) t(i)"
+    place = write_tables(tmp_path_factory.mktemp("shop"), {"buys": rows, "person": people})
+    (place / "shop.yaml").write_text(
+        """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {person: person.parquet, buys: buys.parquet}}
+privacy: {lineage: shop, cap: 2, unit: person.person, epsilon: 1}
+collection: {epsilon: 3, row_share: 1/4}
+tables:
+  person: {role: dimension, key: person, private: true, columns: {}}
+  buys: {role: fact, max_ids: 5, foreign_keys: {person: person}, columns: {kind: {type: string, categories: [a, b]}}}
+views:
+  kinds: {of: buys, axes: [buys.kind], measures: [count]}
+"""
+    )
+    dpsql.simulate(place / "shop.yaml", place / "r.parquet", place / "plan.json", seed=1)
+    dpsql.collect(place / "plan.json", [place / "r.parquet"], place / "s.dpsql")
+    return place / "s.dpsql"
+
+
+def shown(release: Path, style: str):  # type: ignore[no-untyped-def]
+    done = CliRunner().invoke(cli, ["query", str(release), "SELECT COUNT(*) FROM buys", "--format", style])
+    assert done.exit_code == 0, done.output
+    return done

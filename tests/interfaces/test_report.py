@@ -52,6 +52,11 @@ def model(shop: Path) -> dict[str, Any]:
     return page_model(open_release(shop))
 
 
+@pytest.fixture(scope="module")
+def page(shop: Path) -> str:
+    return report_page(open_release(shop))
+
+
 def in_node(model: dict[str, Any], asked: list[dict[str, Any]]) -> dict[str, Any]:
     """Run the page's own functions."""
     node = shutil.which("node")
@@ -127,8 +132,7 @@ class Links(HTMLParser):
         ]
 
 
-def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
-    page = report_page(open_release(shop))
+def test_the_page_is_one_file_that_fetches_nothing(page: str) -> None:
     links = Links()
     links.feed(page)
     assert links.found == []
@@ -139,8 +143,7 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
     assert "adding or removing everything that one customer.customer_id owns" in page
 
 
-def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path) -> None:
-    release, page = open_release(shop), report_page(open_release(shop))
+def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path, page: str) -> None:
     value, margin = split_margin(
         str(dpsql.query("SELECT COUNT(*) FROM sales", release=shop)).split("\n")[2].strip()
     )
@@ -151,7 +154,7 @@ def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path) -> None
     for _, sql, error in asked:
         assert float(error) <= 10.0
         dpsql.query(unescape(sql), release=shop)
-    long = "9007199254740993/72057594037927936"
+    release, long = open_release(shop), "9007199254740993/72057594037927936"
     release.meta = replace(release.meta, spends=(SpentAmount("view demand: count", long),) * 4)
     page = report_page(release)
     assert page.count("<td>view demand: count</td><td>25%</td>") == 4
@@ -159,8 +162,7 @@ def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path) -> None
     assert "<td>customer 1, sales 20</td>" in page
 
 
-def test_only_the_pages_own_scripts_may_run(shop: Path) -> None:
-    page = report_page(open_release(shop))
+def test_only_the_pages_own_scripts_may_run(page: str) -> None:
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert "unsafe" not in policy and "trusted-types 'none'" in policy
     parts = [
@@ -185,9 +187,9 @@ def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_pat
     assert "hidden by noise" in report_page(hidden)
 
 
-def test_each_promise_has_a_sentence_of_its_own(shop: Path) -> None:
+def test_each_promise_has_a_sentence_of_its_own(shop: Path, page: str) -> None:
     release = open_release(shop)
-    assert "by a factor of at most exp(epsilon): epsilon = 80." in report_page(release)
+    assert "by a factor of at most exp(epsilon): epsilon = 80." in page
     promise = replace(release.meta.privacy, epsilon="2/3", delta="1/1000000", mu2="2/81")
     release.meta = replace(release.meta, privacy=promise)
     page = report_page(release)
@@ -196,8 +198,8 @@ def test_each_promise_has_a_sentence_of_its_own(shop: Path) -> None:
     assert "zero-concentrated with rho = 0.0123457" in page
 
 
-def test_releases_without_scales_say_nothing_about_them(shop: Path) -> None:
-    assert "How shapes got their scale" not in report_page(open_release(shop))
+def test_releases_without_scales_say_nothing_about_them(page: str) -> None:
+    assert "How shapes got their scale" not in page
 
 
 def test_text_of_the_catalog_cannot_become_markup(shop: Path) -> None:

@@ -134,6 +134,7 @@ def test_help_needs_neither_backslash_nor_semicolon(shop: Path, text: str) -> No
     assert split("help me;")[0] == [InputPiece("help me", False)]
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
     command = [sys.executable, "-m", "dpsql", "shell", str(shop), "-c", "SELECT 1 AS ready", "-c", ENDLESS]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -187,6 +188,7 @@ def alone(folder: Path, **environment: str) -> pexpect.spawn:
     return pexpect.spawn(*command, env=world, cwd=folder, timeout=30, encoding="utf-8", dimensions=(40, 160))
 
 
+@pytest.mark.slow
 def test_alone_it_opens_the_release_that_is_set(shop: Path, tmp_path: Path) -> None:
     child = alone(tmp_path, DPSQL_RELEASE=str(shop))
     child.expect("Statements end with ;")

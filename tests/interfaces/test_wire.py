@@ -23,7 +23,16 @@ from dpsql.interfaces.pgwire.client import MOST_PORTALS
 from dpsql.interfaces.pgwire.roles import Exchange, LoginRefused, make_verifier
 from dpsql.interfaces.pgwire.statements import MOST_PREPARED_TEXT
 from tests.command import dpsql_command
-from tests.interfaces.wire_client import Wire, kinds, log_in, serving, state, values
+from tests.interfaces.wire_client import (
+    Wire,
+    certificate,
+    kinds,
+    log_in,
+    password_file,
+    serving,
+    state,
+    values,
+)
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -197,9 +206,7 @@ def test_ssl_is_declined_and_cancel_is_harmless(port: int) -> None:
 
 
 def test_passwords(shop: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("ana:correct horse\n")
-    secret.chmod(0o600)
+    secret = password_file(tmp_path, "ana")
     with serving(shop, "--password-file", secret) as port:
         assert log_in(port, "ana", "correct horse").greeting.startswith("RRS")
         assert log_in(port, "ana", "wrong").greeting == "E"
@@ -242,11 +249,10 @@ def test_a_password_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         make_verifier("user", "pencil")
 
 
+@pytest.mark.slow
 def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
     """libpq leaves the user's name in the exchange empty, and says why it was not let in."""
-    secret = tmp_path / "password"
-    secret.write_text("me:correct horse\n")
-    secret.chmod(0o600)
+    secret = password_file(tmp_path, "me")
     with serving(shop, "--password-file", secret, "--connections", "1") as port:
         assert psql(port, "SELECT 1", PGPASSWORD="correct horse") == "1\n"
         assert "wrong user or password" in psql(port, "SELECT 1", PGPASSWORD="wrong")
@@ -255,30 +261,8 @@ def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
         taken.socket.close()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ("--host", "0.0.0.0"),
-            "0.0.0.0 is not a loopback address; give --password-file or --roles, --tls-certificate and --tls-key",
-        ),
-        (("--tls-certificate", "absent.pem"), "TLS needs a certificate and a key"),
-        (("--password-file", "absent"), "cannot read the password file absent"),
-    ],
-)
-def test_unsafe_options_are_refused(
-    shop: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
-) -> None:
-    done = dpsql_command("serve", shop, *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-
-
 def test_a_readable_password_file_is_refused(shop: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("ana:x\n")
-    secret.chmod(0o644)
-    done = dpsql_command("serve", shop, "--password-file", secret)
+    done = dpsql_command("serve", shop, "--password-file", password_file(tmp_path, "ana", mode=0o644))
     assert done.returncode == 2
     assert "chmod 600" in done.stderr
 
@@ -315,24 +299,11 @@ def test_psql(port: int) -> None:
 
 @pytest.mark.slow
 def test_psql_over_tls_with_a_password(shop: Path, tmp_path: Path) -> None:
-    certificate, key, secret = tmp_path / "c.pem", tmp_path / "k.pem", tmp_path / "password"
-    request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run(
-        [tool("openssl"), *request, "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
-    secret.write_text("me:four blue herons\n")
-    secret.chmod(0o600)
-    with serving(
-        shop,
-        "--host",
-        "0.0.0.0",
-        "--password-file",
-        secret,
-        "--tls-certificate",
-        certificate,
-        "--tls-key",
-        key,
-    ) as port:
+    tool("openssl")
+    pem, key = certificate(tmp_path, "2")
+    secret = password_file(tmp_path, "me", "four blue herons")
+    given = ("--host", "0.0.0.0", "--password-file", secret, "--tls-certificate", pem, "--tls-key", key)
+    with serving(shop, *given) as port:
         assert psql(port, "SELECT 1", PGPASSWORD="four blue herons", PGSSLMODE="require") == "1\n"
         assert "wrong user or password" in psql(port, "SELECT 1", PGPASSWORD="nope", PGSSLMODE="require")
         assert "TLS" in psql(port, "SELECT 1", PGPASSWORD="four blue herons", PGSSLMODE="disable")

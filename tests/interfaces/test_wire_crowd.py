@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.interfaces.crowd import crowd
-from tests.interfaces.wire_client import running
+from tests.interfaces.wire_client import password_file, running
 from tests.interfaces_release import build
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
 
+@pytest.mark.slow
 def test_clients_are_served_while_strangers_flood_and_others_leave(tmp_path: Path) -> None:
-    secret = tmp_path / "ana.pw"
-    secret.write_text("ana:correct horse\n")
-    secret.chmod(0o600)
+    secret = password_file(tmp_path, "ana")
     limits = ("--connections", "40", "--log", tmp_path / "log")
     with running(build(tmp_path), "--password-file", secret, *map(str, limits)) as server:
         seen = crowd(server, "correct horse", idle=16, clients=8, statements=130, every=0.5)

@@ -7,8 +7,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +17,17 @@ import pytest
 
 from dpsql.errors import CatalogError, OperationalError
 from dpsql.interfaces.pgwire import PAUSE, read_config
-from tests.interfaces.test_shell import ENDLESS
-from tests.interfaces.wire_client import Server, Wire, free_port, kinds, log_in, running, state, values
+from tests.interfaces.wire_client import (
+    Server,
+    Wire,
+    free_port,
+    kinds,
+    log_in,
+    password_file,
+    running,
+    state,
+    values,
+)
 from tests.interfaces_release import build
 from tests.thinned import by_default
 
@@ -30,13 +37,18 @@ COUNT = "SELECT COUNT(*) FROM sales"
 
 
 class Production(NamedTuple):
+    """A server with its folder, the port of its numbers, and two releases of one name, of which it serves one."""
+
     folder: Path
     server: Server
     metrics: int
+    releases: list[Path]
 
-    @property
-    def release(self) -> Path:
-        return self.folder / "shop.dpsql"
+    def replaced(self) -> None:
+        """The other release is in the place of the one that is served."""
+        self.releases.reverse()
+        shutil.copy(self.releases[0], self.folder / "next")
+        (self.folder / "next").replace(self.folder / "shop.dpsql")
 
     def get(self, path: str) -> tuple[int, str]:
         asker = http.client.HTTPConnection("127.0.0.1", self.metrics, timeout=60)
@@ -45,39 +57,32 @@ class Production(NamedTuple):
         return reply.status, reply.read().decode()
 
     def number(self, name: str) -> float:
-        line = next(line for line in self.get("/metrics")[1].splitlines() if line.startswith(name + " "))
-        return float(line.split()[-1])
+        lines = (line for line in self.get("/metrics")[1].splitlines() if line.startswith(name + " "))
+        return float(next(lines, "0").split()[-1])
 
     def events(self) -> list[dict[str, object]]:
         # the last line may be half written
         whole, _, _ = (self.folder / "log.jsonl").read_text().rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
+    def reloads(self, how: str) -> int:
+        return sum(event.get("reload") == how for event in self.events())
+
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A second release of the same name, of other rows."""
-    return build(tmp_path_factory.mktemp("others"), seed=8)
-
-
-@pytest.fixture
-def production(shop_of_operating: Path, tmp_path: Path) -> Iterator[Production]:
-    shutil.copy(shop_of_operating, tmp_path / "shop.dpsql")
+def production(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Production]:
+    folder = tmp_path_factory.mktemp("production")
+    releases = [build(folder / f"seed{seed}", seed=seed) for seed in (7, 8)]
+    shutil.copy(releases[0], folder / "shop.dpsql")
     metrics = free_port()
     for role in ("ana", "board"):
-        (tmp_path / f"{role}.pw").write_text(f"{role}:correct horse\n")
-        (tmp_path / f"{role}.pw").chmod(0o600)
-    (tmp_path / "roles.yaml").write_text("ana: {password_file: ana.pw, releases: [shop.dpsql]}\n")
-    (tmp_path / "server.yaml").write_text(
+        password_file(folder, role)
+    (folder / "roles.yaml").write_text("ana: {password_file: ana.pw, releases: [shop.dpsql]}\n")
+    (folder / "server.yaml").write_text(
         f"roles: roles.yaml\nlog: log.jsonl\nlog_statements: true\nmetrics: 127.0.0.1:{metrics}\nconnections: 20\n"
     )
-    with running("--config", tmp_path / "server.yaml") as server:
-        yield Production(tmp_path, server, metrics)
-
-
-@pytest.fixture(scope="module")
-def shop_of_operating(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("operating"))
+    with running("--config", folder / "server.yaml") as server:
+        yield Production(folder, server, metrics, releases)
 
 
 def entered(port: int, role: str = "ana") -> Wire:
@@ -90,68 +95,11 @@ def answer(client: Wire) -> bytes | None:
     return next(values(body)[0] for kind, body in client.ask(COUNT) if kind == "D")
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool], pause: float = 0.05) -> None:
     end = time.monotonic() + SOON
     while not holds():
         assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def test_a_reload_meets_new_clients_and_leaves_old_ones(production: Production, others: Path) -> None:
-    port, before = production.server.port, entered(production.server.port)
-    first = answer(before)
-    shutil.copy(others, production.folder / "next")
-    (production.folder / "next").replace(production.release)
-    (production.folder / "roles.yaml").write_text(
-        "ana: {password_file: ana.pw, releases: [shop.dpsql]}\n"
-        "board: {password_file: board.pw, releases: [shop.dpsql]}\n"
-    )
-    production.server.process.send_signal(signal.SIGHUP)
-    until(lambda: any(event.get("reload") == "done" for event in production.events()))
-    later = entered(port, "board")
-    assert answer(before) == first != answer(later)
-    assert answer(before) == first  # still
-
-
-def test_a_changed_file_is_taken_by_itself_and_a_bad_one_is_not(production: Production, others: Path) -> None:
-    first = answer(entered(production.server.port))
-    production.release.chmod(0o644)
-    production.release.write_bytes(b"no release")
-    until(lambda: any(event.get("reload") == "failed" for event in production.events()))
-    assert answer(entered(production.server.port)) == first
-    shutil.copy(others, production.folder / "next")
-    (production.folder / "next").replace(production.release)
-    until(lambda: answer(entered(production.server.port)) != first)
-    assert PAUSE < SOON / 4
-
-
-@pytest.mark.parametrize(("clients", "reloads"), by_default([(2, 1), (4, 3)], 1))
-def test_statements_under_a_reload_are_all_answered(
-    production: Production, clients: int, reloads: int
-) -> None:
-    port, lost, over = production.server.port, [], threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            client = entered(port)
-            for _ in range(5):
-                if "D" not in kinds(client.ask(COUNT)):
-                    lost.append(client)
-            client.send("X", b"")
-            client.socket.close()
-
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for number in range(reloads):
-        production.server.process.send_signal(signal.SIGHUP)
-        until(
-            lambda number=number: sum(event.get("reload") == "done" for event in production.events()) > number
-        )
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert lost == []
+        time.sleep(pause)
 
 
 def test_numbers_and_log_name_no_statement(production: Production) -> None:
@@ -172,23 +120,61 @@ def test_numbers_and_log_name_no_statement(production: Production) -> None:
     assert "ana" not in production.get("/metrics")[1]
 
 
-def test_the_end_says_so_to_every_client_and_comes_soon(shop_of_operating: Path) -> None:
-    command = [sys.executable, "-m", "dpsql", "serve", "--json", "--port", "0", str(shop_of_operating)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port = json.loads(process.stdout.readline())["port"]
-        idle, busy = Wire(port), Wire(port)
-        for client in (idle, busy):
-            client.until_ready()
-        busy.send("Q", ENDLESS.encode() + b"\0")
-        time.sleep(0.5)
-        process.send_signal(signal.SIGTERM)
-        for client in (idle, busy):
-            kind, body = client.receive()
-            while kind not in ("E", ""):
-                kind, body = client.receive()
-            assert kind == "E" and state(body) == "57P01"
-        assert process.wait(SOON) == 0
+def test_a_reload_meets_new_clients_and_leaves_old_ones(production: Production) -> None:
+    port, before = production.server.port, entered(production.server.port)
+    first, done = answer(before), production.reloads("done")
+    production.replaced()
+    (production.folder / "roles.yaml").write_text(
+        "ana: {password_file: ana.pw, releases: [shop.dpsql]}\n"
+        "board: {password_file: board.pw, releases: [shop.dpsql]}\n"
+    )
+    production.server.process.send_signal(signal.SIGHUP)
+    until(lambda: production.reloads("done") > done)
+    later = entered(port, "board")
+    assert answer(before) == first != answer(later)
+    assert answer(before) == first  # still
+
+
+def test_a_changed_file_is_taken_by_itself_and_a_bad_one_is_not(production: Production) -> None:
+    port = production.server.port
+    first, failed, done = answer(entered(port)), production.reloads("failed"), production.reloads("done")
+    (production.folder / "bad").write_bytes(b"no release")
+    (production.folder / "bad").replace(production.folder / "shop.dpsql")
+    until(lambda: production.reloads("failed") > failed)
+    assert answer(entered(port)) == first
+    production.replaced()
+    until(lambda: production.reloads("done") > done)
+    assert answer(entered(port)) != first
+    assert PAUSE < SOON / 4
+
+
+@pytest.mark.parametrize(("clients", "reloads"), by_default([(2, 1), (4, 3)], 1))
+def test_statements_under_a_reload_are_all_answered(
+    production: Production, clients: int, reloads: int
+) -> None:
+    port, lost, over = production.server.port, [], threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            client = entered(port)
+            for _ in range(5):
+                if "D" not in kinds(client.ask(COUNT)):
+                    lost.append(client)
+                time.sleep(0.02)
+            client.send("X", b"")
+            client.socket.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for _ in range(reloads):
+        done = production.reloads("done")
+        production.server.process.send_signal(signal.SIGHUP)
+        until(lambda done=done: production.reloads("done") > done)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert lost == []
 
 
 def test_options_of_a_file(tmp_path: Path) -> None:

@@ -51,26 +51,22 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_workers_end_with_their_parent_and_free_its_port(shop: Path) -> None:
+def test_a_dead_worker_is_replaced_and_all_end_with_their_parent_and_free_its_port(shop: Path) -> None:
     command = [sys.executable, "-m", "dpsql", "serve", "--json", "--processes", "2", str(shop)]
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         port = json.loads(parent.stdout.readline())["port"]
+        before = children(parent.pid)
+        assert len(before) == 2 and served(port)
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: len(children(parent.pid) - before) == 1)
+        until(lambda: served(port))
         workers = children(parent.pid)
-        assert len(workers) == 2 and served(port)
         beside = subprocess.run([*command, "--port", str(port)], capture_output=True, text=True, timeout=120)
         assert beside.returncode == 2 and "is the port taken?" in beside.stderr
         parent.send_signal(signal.SIGKILL)  # nothing of its own can run
         parent.wait(SOON)
         seconds = until(lambda: not any(map(alive, workers)))
     assert seconds < 10  # .1 s on a machine with nothing else to do
-    with running(shop, "--processes", "2", "--port", str(port)):
+    with running(shop, "--port", str(port)):
         assert served(port)
-
-
-def test_a_dead_worker_is_replaced(shop: Path) -> None:
-    with running(shop, "--processes", "2") as server:
-        before = children(server.process.pid)
-        os.kill(min(before), signal.SIGKILL)
-        until(lambda: len(children(server.process.pid) - before) == 1)
-        until(lambda: served(server.port))

@@ -25,6 +25,34 @@ def free_port() -> int:
         return int(place.getsockname()[1])
 
 
+def password_file(folder: Path, role: str, password: str = "correct horse", mode: int = 0o600) -> Path:
+    """A role's password, which others cannot read unless the mode lets them."""
+    file = folder / f"{role}.pw"
+    file.write_text(f"{role}:{password}\n")
+    file.chmod(mode)
+    return file
+
+
+def certificate(folder: Path, days: str) -> tuple[Path, Path]:
+    """A self-signed certificate that ends after some days, and its key."""
+    files = folder / "c.pem", folder / "k.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"]
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        *curve,
+        "-days",
+        days,
+        "-keyout",
+        str(files[1]),
+        "-out",
+        str(files[0]),
+    ]
+    subprocess.run(request, check=True, capture_output=True)
+    return files
+
+
 class Server(NamedTuple):
     """A server that runs, and where it listens."""
 

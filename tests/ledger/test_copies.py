@@ -20,6 +20,7 @@ from dpsql.ledger.files import beside, signing_seed
 from dpsql.ledger.store import budget_report
 from tests.command import dpsql_command
 from tests.ledger.test_ledger import Curator
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -170,7 +171,7 @@ def test_a_move_into_something_is_refused(curator, tmp_path):
     assert spent(curator.ledger) == Fraction(2, 5)
 
 
-@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("number", by_default(range(1, 12), 4))
 def test_a_move_that_was_cut_short_is_finished_and_never_two_spend(curator, tmp_path, monkeypatch, number):
     state_of(curator, "a").write_text("sums")
     signing_seed(curator.ledger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.budget import Epsilon
 from dpsql.budget.curve import epsilon_of, mu2_of
+from dpsql.central.central import Published
 from dpsql.errors import (
     BudgetExceeded,
     IntegrityError,
@@ -26,6 +29,7 @@ from dpsql.errors import (
 from dpsql.faults import BEGUN as BEGUN_WORDS
 from dpsql.interfaces.cli.curate import budget_json, budget_text
 from dpsql.ledger import store
+from dpsql.ledger.files import beside
 from dpsql.ledger.identity import (
     Label,
     Lineage,
@@ -36,7 +40,7 @@ from dpsql.ledger.identity import (
     SpendLine,
     new_release_id,
 )
-from dpsql.ledger.publish import Draft, KillPoint, Order, opened, publish_file, settle
+from dpsql.ledger.publish import Draft, KillPoint, Order, opened, publish_file, published_before, settle
 from dpsql.ledger.store import budget_report
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -92,21 +96,6 @@ class Curator:
 @pytest.fixture
 def curator(tmp_path):
     return Curator(tmp_path)
-
-
-def change_lineage(**fields):
-    return Lineage(
-        **(
-            {
-                "name": "shop",
-                "unit": SHOP.unit,
-                "neighbours": SHOP.neighbours,
-                "delta": SHOP.delta,
-                "cap": SHOP.cap,
-            }
-            | fields
-        )
-    )
 
 
 def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
@@ -330,35 +319,35 @@ def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
 def test_a_lineage_is_fixed_at_first_use(curator, fields):
     curator.publish("a")
     with pytest.raises(LineageError, match="shop"):
-        curator.publish("b", lineage=change_lineage(**fields))
+        curator.publish("b", lineage=replace(SHOP, **fields))
 
 
 def test_a_cap_may_fall_but_not_rise_again(curator):
     curator.publish("a")
-    assert curator.publish("b", lineage=change_lineage(cap=Fraction(1))).left == Fraction(1, 5)
+    assert curator.publish("b", lineage=replace(SHOP, cap=Fraction(1))).left == Fraction(1, 5)
     with pytest.raises(LineageError, match="caps never rise"):
         curator.publish("c")
     with pytest.raises(BudgetExceeded):
-        curator.publish("c", lineage=change_lineage(cap=Fraction(1, 2)))
+        curator.publish("c", lineage=replace(SHOP, cap=Fraction(1, 2)))
 
 
 def test_a_table_belongs_to_one_lineage(curator):
     curator.publish("a")
     with pytest.raises(LineageError, match="'customer' belongs to lineage 'shop'"):
-        curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits", "customer"))
-    assert curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits",)).drawn
+        curator.publish("b", lineage=replace(SHOP, name="fresh"), tables=("visits", "customer"))
+    assert curator.publish("b", lineage=replace(SHOP, name="fresh"), tables=("visits",)).drawn
 
 
 def test_a_copy_of_a_table_belongs_to_the_lineage_of_its_rows(curator):
     curator.publish("a", tables=("sales",))
     copy = {"tables": ("copy",), "digests": lambda: {"copy": ("sales: data",)}}
     with pytest.raises(LineageError, match="'copy' has the same rows as a table of lineage 'shop'"):
-        curator.publish("b", lineage=change_lineage(name="fresh"), **copy)
+        curator.publish("b", lineage=replace(SHOP, name="fresh"), **copy)
     assert curator.draws == 1 and curator.publish("b", **copy).drawn
 
 
 def test_a_lineage_takes_lines_of_its_own_currency(curator):
-    lineage = change_lineage(name="z", delta=MILLIONTH, cap=Fraction(1))
+    lineage = replace(SHOP, name="z", delta=MILLIONTH, cap=Fraction(1))
     with pytest.raises(LineageError, match="counts mu2 and cannot record a spend in epsilon"):
         curator.publish("a", "0.1", lineage=lineage)
     with pytest.raises(LineageError, match="counts epsilon and cannot record a spend in mu2"):
@@ -368,7 +357,7 @@ def test_a_lineage_takes_lines_of_its_own_currency(curator):
 
 def test_a_cap_is_an_epsilon_at_delta_and_holds_what_mu2_allows(curator):
     """The cap in mu^2, read as a number, would be epsilon 18.9: 164 releases of epsilon 1 instead of 12."""
-    lineage, one = change_lineage(delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
+    lineage, one = replace(SHOP, delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
     fits = int(mu2_of(Fraction(4), MILLIONTH) / one)
     for i in range(fits):
         receipt = curator.publish(f"r{i}", one, lineage=lineage, currency="mu2")
@@ -387,7 +376,7 @@ def test_a_cap_is_an_epsilon_at_delta_and_holds_what_mu2_allows(curator):
 
 def test_one_release_of_the_whole_cap_fits(curator):
     for cap in (Fraction(1), Fraction(1, 3), Fraction("0.1"), Fraction(20)):
-        lineage = change_lineage(name=str(cap), delta=MILLIONTH, cap=cap)
+        lineage = replace(SHOP, name=str(cap), delta=MILLIONTH, cap=cap)
         whole = mu2_of(cap, MILLIONTH)
         made = curator.publish(
             f"r{float(cap):g}", whole, lineage=lineage, currency="mu2", tables=(f"table {cap}",)
@@ -396,16 +385,16 @@ def test_one_release_of_the_whole_cap_fits(curator):
 
 
 def test_a_lineage_keeps_its_delta(curator):
-    lineage = change_lineage(delta=MILLIONTH)
+    lineage = replace(SHOP, delta=MILLIONTH)
     curator.publish("a", "0.001", lineage=lineage, currency="mu2")
     for delta in (Fraction(0), MILLIONTH / 10, MILLIONTH * 10):
         with pytest.raises(LineageError, match="was opened with delta 1e-06, not"):
             currency = "mu2" if delta else "epsilon"
-            curator.publish("b", "0.001", lineage=change_lineage(delta=delta), currency=currency)
+            curator.publish("b", "0.001", lineage=replace(SHOP, delta=delta), currency=currency)
 
 
 def test_report_under_a_delta(curator):
-    lineage, one = change_lineage(delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
+    lineage, one = replace(SHOP, delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
     for label in "ab":
         curator.publish(label, one, lineage=lineage, currency="mu2")
     report = budget_report(curator.ledger)
@@ -595,3 +584,50 @@ def test_a_draft_of_nobody_is_destroyed(curator):
 def test_recovery_without_a_crash_finds_nothing(curator):
     assert curator.publish("a").recovery == Recovery()
     assert curator.publish("a").recovery == Recovery()
+
+
+@pytest.mark.parametrize(
+    ("recovery", "words"),
+    [
+        (Recovery(), "published"),
+        (Recovery(finished=Path("a.dpsql")), "a.dpsql is now in place"),
+        (Recovery(lost=Path("b.dpsql")), "stays charged but its file b.dpsql is gone"),
+        (Recovery(removed=Path(".c")), "its draw was destroyed"),
+    ],
+)
+def test_recovery_is_said(recovery, words):
+    receipt = Receipt("id", Path("x.dpsql"), "0" * 64, True, Fraction(1), Fraction(3), Epsilon(), recovery)
+    assert words in Published(Path("x.dpsql"), receipt, 2, 10).summary().splitlines()[0]
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_label_is_looked_up_only_where_a_ledger_is_and_never_beside_a_lost_one(tmp_path: Path) -> None:
+    curator, name = Curator(tmp_path), Label("shop", "a", "spec")
+    assert published_before(curator.ledger, name, tmp_path / "a.dpsql") is None
+    assert not curator.ledger.exists()
+    curator.publish("a")
+    receipt = published_before(curator.ledger, name, tmp_path / "a.dpsql")
+    assert receipt is not None and receipt.path == tmp_path / "a.dpsql"
+    beside(curator.ledger, ".head").rename(tmp_path / "head")
+    with pytest.raises(IntegrityError):
+        published_before(curator.ledger, name, tmp_path / "a.dpsql")
+    (tmp_path / "head").rename(beside(curator.ledger, ".head"))
+    curator.ledger.unlink()
+    with pytest.raises(IntegrityError):
+        published_before(curator.ledger, name, tmp_path / "a.dpsql")
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_head_may_lie_one_row_behind_and_no_more(tmp_path: Path) -> None:
+    curator, heads = Curator(tmp_path), []
+    for label in "abc":
+        curator.publish(label)
+        heads.append(beside(curator.ledger, ".head").read_bytes())
+    beside(curator.ledger, ".head").write_bytes(heads[0])
+    with pytest.raises(IntegrityError, match="has 6 entries, its head 2"):
+        curator.publish("d")
+    beside(curator.ledger, ".head").write_bytes(heads[2])
+    with opened(curator.ledger) as (store, _):
+        behind = {"sequence": 5, "hash": store.entries[4].hash}
+    beside(curator.ledger, ".head").write_text(json.dumps(behind))
+    assert curator.publish("d").drawn

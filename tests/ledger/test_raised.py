@@ -24,6 +24,7 @@ from dpsql.ledger.publish import Draft as PublishedDraft
 from dpsql.ledger.store import EntryReport, Store, budget_report
 from dpsql.scratch import MARK
 from tests.ledger.test_ledger import KEYED, ROUNDS, VIEW, Curator
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -136,7 +137,7 @@ def exits(folder: Path, begins: bool, stride: int) -> Iterator[str]:
         yield scene.check()
 
 
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("begins", by_default([True, False], 1))
 def test_an_exit_between_two_statements_is_charged_and_leaves_no_draft(tmp_path: Path, begins: bool) -> None:
     states = set(exits(tmp_path, begins, 11))
     assert states >= ({"", "ended", "sealed"} if begins else {"", "reserved", "sealed"})
@@ -149,7 +150,7 @@ def test_an_exit_between_any_two_statements_is(tmp_path: Path, begins: bool) -> 
         assert state in ("", "reserved", "begun keys", "begun", "ended", "sealed")
 
 
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("begins", by_default([True, False], 1))
 def test_an_exit_at_every_kill_point_is(tmp_path: Path, begins: bool) -> None:
     steps: list[str] = []
     Scene(tmp_path / "whole", begins).publish(steps.append)

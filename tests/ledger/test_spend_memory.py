@@ -22,6 +22,7 @@ from dpsql.ledger.identity import MOST_ROWS, LedgerMemory, memory_of_this_comput
 from dpsql.ledger.store import budget_report
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command
+from tests.thinned import by_default
 
 CATALOG = """
 dpsql: 1
@@ -148,7 +149,7 @@ BEGUN_ANEW: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("change", BEGUN_ANEW.values(), ids=BEGUN_ANEW)
+@pytest.mark.parametrize("change", by_default(BEGUN_ANEW.values(), 4), ids=BEGUN_ANEW)
 def test_a_ledger_that_begins_anew_is_refused(shop: Path, change: Callable[[Path], Path]) -> None:
     folder = change(shop)
     pattern = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -19,22 +18,14 @@ from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.schema import Expression, Predicate
 from dpsql.release import Release, open_release
 from dpsql.sql.binding import comparisons
-from tests.release_fixture import make_rows, write_fixture
 from tests.releases import published, seeded, write_catalog
 
+VARIANCE = 4.0
 DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
 DATES = st.sampled_from([written.format(day) for day in DAYS for written in ("CAST('{}' AS DATE)", "'{}'")])
 TENTHS = st.decimals(-2, 21, places=1).map(lambda x: f"{x}00")
 OPERATORS = ["<", "<=", ">", ">=", "=", "<>"]
 NUMBERS = st.one_of(st.integers(-2, 45), st.sampled_from([-(10**17), 10**17]))
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    path: Path = write_fixture(tmp_path_factory.mktemp("compared") / "f.dpsql", make_rows(), 4.0)
-    found = open_release(path)
-    yield found
-    found.close()
 
 
 PRICES = """

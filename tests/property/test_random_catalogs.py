@@ -17,7 +17,7 @@ STATEMENTS = 20
 SEEDS = (0, 1, 2, 3, 4, 5)
 
 
-@pytest.mark.parametrize("seed", by_default(SEEDS, 2))
+@pytest.mark.parametrize("seed", by_default(SEEDS, 1))
 def test_a_random_catalog_answers_or_refuses(tmp_path: Path, seed: int) -> None:
     published = publish_random(tmp_path, seed)
     assert isinstance(published, Published), published  # chosen so that all of these are published

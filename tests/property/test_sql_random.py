@@ -9,22 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.executor.engine import ReleaseEngine
-from dpsql.release import open_release
-from tests.release_fixture import make_rows, raw_star, write_fixture
 from tests.releases import Twins
 
 pytestmark = pytest.mark.long
 
+VARIANCE = 1e-18
 FROM = "FROM sales s {join} JOIN customer c ON s.customer_id = c.customer_id"
 TREND = "FROM sales s JOIN product p ON s.product_id = p.product_id JOIN category k ON p.category_id = k.category_id"
-
-
-@pytest.fixture(scope="module")
-def star(tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    rows = make_rows()
-    path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", rows, 1e-18)
-    return ReleaseEngine(open_release(path)), raw_star(rows, known_only=True)
 
 
 age = st.integers(17, 41)

@@ -17,6 +17,7 @@ from dpsql.release import open_release, signature
 from dpsql.release.verify import verify
 from tests.release.hostile import Outcome, asked, make, names
 from tests.release_fixture import make_rows, write_fixture
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +66,7 @@ READ = ("meta is a view that never ends", "NULL estimates", "nodes of no tree", 
         "a statistic of too few models", "a catalog with control characters")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", by_default(READ, 3))
 def test_a_reader_of_a_hostile_release_neither_hangs_nor_sees_a_traceback(
     good: Path, tmp_path: Path, name: str
 ):

@@ -1,16 +1,88 @@
-"""Facts about people in the catalog: each refusal by name, and what is read back."""
+"""Columns with private keys and facts about people in a catalog: defaults, refusals by name, and what is read back."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import pytest
 
 from dpsql.catalog import catalog_from_json, parse_catalog
+from dpsql.catalog.private_columns import KeyUse, keys_share, private_columns
 from dpsql.catalog.summaries import stages, summed_words, tables_read
 from dpsql.errors import CatalogError
 from dpsql.row_expressions.aggregate import parse_aggregate, spelling
 from tests.statements import refusals
 
-SHOP = """\
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: data, tables: {sales: s.parquet, customer: c.parquet, store: t.parquet}}
+privacy: {lineage: shop, cap: 4, releases: 12, unit: customer.customer_id, delta: 1e-6}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 89}, city: {type: string, categories: private}}}
+  store: {role: dimension, key: store_id, private: false, columns: {kind: {type: string}}}
+  sales: {role: fact, max_ids: 20, foreign_keys: {customer_id: customer, store_id: store}, columns: {
+    product: {type: string, categories: {private: true, share: 0.05, always: [tea], most: 900}},
+    code: {type: int, categories: private}}}
+views:
+  products: {of: sales, axes: [sales.product, customer.city], measures: [count, people]}
+"""
+
+
+def test_defaults_follow_from_whose_key_it_is() -> None:
+    catalog = parse_catalog(CATALOG)
+    city, product = private_columns(catalog)
+    assert (city.name, city.per_unit, city.share, city.rounds) == (
+        "customer.city",
+        1,
+        Fraction(1, 10),
+        ((1, 1),),
+    )
+    assert (product.per_unit, product.share) == (16, Fraction(1, 20))
+    assert product.rounds == ((Fraction(3, 10), 6), (Fraction(7, 10), 10))
+    assert city.uses == (KeyUse("sales", ("customer_id",)),) and city.views == ("products",)
+    assert keys_share(catalog) == Fraction(3, 20)
+    assert catalog.privacy.key_delta == Fraction(1, 10**7)
+    again = catalog_from_json(catalog.to_json())
+    assert again.to_json() == catalog.to_json() and private_columns(again) == private_columns(catalog)
+
+
+def test_a_catalog_without_private_keys_sets_no_delta_aside() -> None:
+    text = CATALOG.replace(
+        "city: {type: string, categories: private}", "city: {type: string, categories: [a]}"
+    )
+    text = text.replace(
+        "categories: {private: true, share: 0.05, always: [tea], most: 900}", "categories: [a]"
+    )
+    text = text.replace(",\n    code: {type: int, categories: private}", "")
+    catalog = parse_catalog(text)
+    assert (catalog.privacy.key_delta, private_columns(catalog)) == (0, ())
+
+
+def test_a_stream_finds_no_keys() -> None:
+    text = CATALOG.replace(
+        "code: {type: int, categories: private}", "day: {type: date, lower: 2025-01-01, upper: 2025-12-31}"
+    )
+    text = text.replace("axes: [sales.product", "axes: [sales.day, sales.product").replace(", people]", "]")
+    text = text.replace("releases: 12", "epsilon: 1").replace(
+        "views:", "stream: {column: sales.day, horizon: 9}\nviews:"
+    )
+    with pytest.raises(CatalogError, match="a stream does not find private keys"):
+        parse_catalog(text)
+
+
+def test_a_row_has_one_key_under_unit_row() -> None:
+    text = CATALOG.replace("unit: customer.customer_id", "unit: row").replace("max_ids: 20, ", "")
+    text = text.replace(", measures: [count, people]", "")
+    assert [column.per_unit for column in private_columns(parse_catalog(text))] == [1, 1]
+    two = text.replace("store_id: store}", "store_id: store, friend_id: customer}")
+    two = two.replace("customer.city]", "customer_id.city, friend_id.city]")
+    with pytest.raises(CatalogError, match="a row has one key"):
+        parse_catalog(two)
+
+
+PEOPLE = """\
 dpsql: 1
 name: shop
 source: {kind: parquet, root: data, tables: {sales: s.parquet, customer: c.parquet, product: p.parquet, store: t.parquet}}
@@ -39,16 +111,23 @@ views:
 """  # noqa: E501
 
 
-def refusal(old: str, new: str) -> str:
-    assert old in SHOP
+CHANGES = [(PEOPLE, *row) for row in refusals("summaries")]
+CHANGES += [(CATALOG, old, new, words, "") for old, new, words in refusals("private columns")]
+
+
+@pytest.mark.parametrize(("text", "old", "new", "place", "advice"), CHANGES)
+def test_refusals_name_the_place_and_what_to_write(
+    text: str, old: str, new: str, place: str, advice: str
+) -> None:
+    assert old in text
     with pytest.raises(CatalogError) as caught:
-        parse_catalog(SHOP.replace(old, new, 1), "shop.yaml")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+        parse_catalog(text.replace(old, new, 1), "shop.yaml")
+    message = str(caught.value)
+    assert "\n" not in message and place in message and advice in message
 
 
 def test_summaries_are_columns() -> None:
-    shop = parse_catalog(SHOP)
+    shop = parse_catalog(PEOPLE)
     customer = shop.tables["customer"]
     assert list(customer.columns) == ["region", "gap", "visits", "spent", "first", "second", "toys", "soon"]
     assert list(customer.written) == ["region", "gap"]
@@ -62,36 +141,29 @@ def test_summaries_are_columns() -> None:
 
 
 def test_what_a_person_counts_for_in_sums_is_said() -> None:
-    shop = parse_catalog(SHOP)
+    shop = parse_catalog(PEOPLE)
     (words,) = summed_words(shop)
     assert words == "customer.spent: a row of customer counts for at most 100 in its sums and averages"
 
 
 def test_written_words_are_read_back() -> None:
-    text = SHOP.replace("upper: 5}", "upper: 5, out_of_domain: other}")
+    text = PEOPLE.replace("upper: 5}", "upper: 5, out_of_domain: other}")
     shop = parse_catalog(text)
     assert (
         catalog_from_json(shop.to_json()).tables["customer"].summaries["soon"].out_of_domain.name == "other"
     )
 
 
-@pytest.mark.parametrize(("old", "new", "place", "advice"), refusals("summaries"))
-def test_refusals_name_the_place_and_what_to_write(old: str, new: str, place: str, advice: str) -> None:
-    message = refusal(old, new)
-    assert place in message
-    assert advice in message
-
-
 def test_summaries_stand_under_the_peoples_table_alone() -> None:
     line = "      visits: {of: sales, is: count(*), type: int, lower: 0, upper: 100}\n"
     wrong = "  store: {role: dimension, key: store_id, summaries: {n: {of: sales, is: count(*), type: int}}, columns"
-    text = SHOP.replace(line, "").replace("customer.visits, ", "")
+    text = PEOPLE.replace(line, "").replace("customer.visits, ", "")
     with pytest.raises(CatalogError, match=r"write them under tables\.customer"):
         parse_catalog(text.replace("  store: {role: dimension, key: store_id, columns", wrong))
 
 
 def test_a_derived_column_of_a_count_stands_in_views_of_people_alone() -> None:
-    text = SHOP.replace(
+    text = PEOPLE.replace(
         "gap: {type: int, lower: 0, upper: 9, nullable: true}", "gap: {type: int, lower: 0, upper: 9}"
     )
     text = text.replace("\"date_diff('day', first, second)\"", "visits // 10").replace(
@@ -111,7 +183,7 @@ def test_five_stages_are_too_many() -> None:
     first = (
         "      s2: {of: sales, is: count(*) FILTER (WHERE sold_on > first), type: int, lower: 0, upper: 5}\n"
     )
-    text = SHOP.replace("  product: {role", first + deeper + "  product: {role", 1)
+    text = PEOPLE.replace("  product: {role", first + deeper + "  product: {role", 1)
     with pytest.raises(CatalogError, match="more than 4 stages"):
         parse_catalog(text.replace("customer.soon]", "customer.soon, customer.s5]"))
 
