@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from dpsql.catalog import Catalog
     from dpsql.central.central import Published
     from dpsql.contributions.rehearsal import Guess
-    from dpsql.curator.audit import AuditReport
+    from dpsql.curator.audit import AuditReport, Forgotten
     from dpsql.curator.certificate import Certificate
     from dpsql.curator.design import CatalogDesign
     from dpsql.curator.draft import CatalogDraft, CuratorChoices, DraftWorkload, Sketch
     from dpsql.curator.forecast import PlanReport
-    from dpsql.curator.forget import Forgotten
     from dpsql.engines.frames import Frames
     from dpsql.ledger.store import BudgetReport
     from dpsql.local.forecast import CollectionForecast
@@ -324,7 +323,7 @@ def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | N
 
     **Privacy**: docs/privacy.md, "Erasing a person". Rows are erased in your own sources, and what was published stays.
     """
-    from dpsql.curator.forget import forget_people
+    from dpsql.curator.audit import forget_people
 
     return forget_people(Path(held), people, None if catalog is None else Path(catalog))
 

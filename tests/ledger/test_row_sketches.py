@@ -12,7 +12,7 @@ import pytest
 
 from dpsql import api
 from dpsql.central.central import Published
-from dpsql.curator.forget import forget_people
+from dpsql.curator.audit import forget_people
 from dpsql.errors import LineageError
 from dpsql.ledger.rules import FEWEST_ROWS
 from dpsql.ledger.store import budget_report

@@ -267,7 +267,7 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     )
     index, first, stop, sign = np.concatenate(nodes_by_level, axis=1)
     lo = index * size
-    return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size, arity))
+    return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size))
 
 
 def _level(horizon: int, arity: int, level: int, *, top: bool) -> IntArray:
@@ -293,7 +293,7 @@ def _level(horizon: int, arity: int, level: int, *, top: bool) -> IntArray:
     return np.stack([index[read], first[read], stop[read], sign[read]])
 
 
-def _parents(lo: IntArray, size: IntArray, arity: int) -> IntArray:
+def _parents(lo: IntArray, size: IntArray) -> IntArray:
     """The nearest enclosing node that is read; past a middle node, which is not, its own parent."""
     parent = np.full(lo.size, -1, dtype=np.int64)
     sizes = np.unique(size)
