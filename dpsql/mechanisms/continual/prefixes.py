@@ -329,7 +329,7 @@ def best_subtraction(question: time_tree.StreamProblem) -> time_tree.TimeStrateg
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
-    >>> from dpsql.mechanisms.continual.time_tree import question_of
+    >>> from dpsql.mechanisms.continual.time_tree import StreamProblem, question_of
     >>> best = best_subtraction(StreamProblem(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.stored["arity"], best.stored["levels"]
     (11, 3)
