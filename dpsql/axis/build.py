@@ -28,6 +28,7 @@ from dpsql.axis.model import (
 )
 from dpsql.catalog import Catalog
 from dpsql.catalog.columns import Column, bin_starts
+from dpsql.catalog.derived import sql_type
 from dpsql.catalog.graph import PublicColumn, ResolvedAxis, reachable
 from dpsql.catalog.tables import Table
 from dpsql.errors import SourceError
@@ -198,7 +199,7 @@ def _public_columns(
     columns: list[AxisColumn] = []
     values: dict[str, NDArray[np.generic]] = {}
     key = str(catalog.tables[axis.table].key)
-    for (path, column), (table, sql_type, cells) in gathered.items():
+    for (path, column), (table, kind, cells) in gathered.items():
         codes: dict[object, int] = {}
         coded = np.array([codes.setdefault(_token(cell), len(codes)) for cell in cells], dtype=np.int64)
         if not np.array_equal(coded, coded[first][leaf]):
@@ -206,7 +207,7 @@ def _public_columns(
         name = names.take(path, table, column)
         spec = catalog.tables[table].columns.get(column)
         description = "" if spec is None else spec.description
-        columns.append(AxisColumn(path, table, column, name, sql_type, description))
+        columns.append(AxisColumn(path, table, column, name, kind, description))
         values[name] = np.empty(first.size, dtype=object)
         values[name][:] = [cells[row] for row in first]
     dimension_columns = {column.column: column for column in columns if column.path == axis.path}
@@ -342,16 +343,11 @@ def _found(axis: ResolvedAxis, column: Column, names: UniqueNames, keys: PublicT
 
 
 def _column(
-    axis: ResolvedAxis, spec: Column, names: UniqueNames, column: str, sql_type: str, bound: str = ""
+    axis: ResolvedAxis, spec: Column, names: UniqueNames, column: str, kind: str, bound: str = ""
 ) -> AxisColumn:
     wanted = f"{column}_upper" if bound == "upper" else column
     name = names.take(axis.path, axis.table, wanted)
-    return AxisColumn(axis.path, axis.table, column, name, sql_type, spec.description, bound)
-
-
-def _sql_type(column: Column) -> str:
-    numeric = {"int": "BIGINT", "decimal": f"DECIMAL(18,{column.digits})"}
-    return numeric.get(column.type) or column.type.upper()
+    return AxisColumn(axis.path, axis.table, column, name, kind, spec.description, bound)
 
 
 def _ordered(axis: ResolvedAxis, column: Column, names: UniqueNames) -> _Leaves:
@@ -362,10 +358,10 @@ def _ordered(axis: ResolvedAxis, column: Column, names: UniqueNames) -> _Leaves:
     if upper - lower + 1 <= LARGEST_ATOMS:
         atoms = np.arange(lower, upper + 1, dtype=np.int64)
         leaf = np.searchsorted(starts, atoms, side="right").astype(np.int64) - 1
-        public = _column(axis, column, names, str(axis.column), _sql_type(column))
+        public = _column(axis, column, names, str(axis.column), sql_type(column))
         return _Leaves((public,), rule, leaf, {public.sql_name: atoms})
-    low = _column(axis, column, names, str(axis.column), _sql_type(column), "lower")
-    high = _column(axis, column, names, str(axis.column), _sql_type(column), "upper")
+    low = _column(axis, column, names, str(axis.column), sql_type(column), "lower")
+    high = _column(axis, column, names, str(axis.column), sql_type(column), "upper")
     ends = np.append(starts[1:] - 1, upper)
     leaf = np.arange(starts.size, dtype=np.int64)
     values = {low.sql_name: starts, high.sql_name: ends}

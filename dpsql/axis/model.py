@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from numpy.typing import NDArray
 from dpsql.catalog.base import GRAIN_MICROSECONDS
 from dpsql.catalog.columns import Column
 from dpsql.catalog.graph import ResolvedAxis
-from dpsql.errors import InternalError, SourceError
+from dpsql.errors import CatalogError, InternalError, SourceError
 from dpsql.row_expressions import identifier, literal
 from dpsql.row_expressions.expression import instant
 
@@ -238,6 +239,14 @@ class Axis:
                 filler = np.full(len(extra), None, dtype=object)
             arrays[column.sql_name] = np.concatenate([values, filler])
         return arrays
+
+
+def check_cells(view: str, cap: int, axes: Sequence[Axis], hint: str) -> None:
+    """Refuse a view whose table of leaf combinations nobody could store."""
+    cells = prod(axis.leaves for axis in axes)
+    if cells > cap:
+        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
+        raise CatalogError(f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}", hint=hint)
 
 
 ABSENT = frozenset(("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"))

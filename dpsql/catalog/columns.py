@@ -15,21 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from dpsql.catalog.base import (
-    EPOCH,
-    GRAIN_MICROSECONDS,
-    Exact,
-    Label,
-    Model,
-    OneOf,
-    Text,
-    alike_but_for_blanks,
-    as_fraction,
-    from_units,
-    refuse,
-    short_for,
-    to_units,
-)
+from dpsql.catalog import base
 
 ORDERED = ("int", "decimal", "date", "timestamp")
 NUMERIC = ("int", "decimal")
@@ -75,23 +61,23 @@ AT_RANDOM = Nonresponse("at_random", True, "; error bars treat these as a random
 NONRESPONSES = {nonresponse.name: nonresponse for nonresponse in (RESPONDENTS, AT_RANDOM)}
 
 
-class Reported(Model):
+class Reported(base.Model):
     """A column that only people's devices know: each reports it once, through a channel.
 
     **Privacy**: `epsilon` is what one report costs its person towards the curator; the release pays its own.
     """
 
-    epsilon: Exact = Field(description="of one report, towards the curator")
+    epsilon: base.Exact = Field(description="of one report, towards the curator")
     mechanism: Literal["auto", "grr", "design", "tree"] = Field(
         "auto", description="the channel; auto: least variance of ranges, or of single values of categories"
     )
     collection: str = Field(min_length=1, description="its name; a device answers it once")
-    error_bar: Annotated[ErrorBar, OneOf(SQUARES, BOUND)] = Field(
+    error_bar: Annotated[ErrorBar, base.OneOf(SQUARES, BOUND)] = Field(
         SQUARES,
         description="squares: 3% of the views' budget measures how rows of one person add up; bound: nothing is spent",
     )
 
-    nonresponse: Annotated[Nonresponse, OneOf(RESPONDENTS, AT_RANDOM)] = Field(
+    nonresponse: Annotated[Nonresponse, base.OneOf(RESPONDENTS, AT_RANDOM)] = Field(
         RESPONDENTS,
         description="respondents: bars are about those who reported; at_random: others might have, by chance",
     )
@@ -128,7 +114,7 @@ def is_key(text: str, length: int, other: str) -> bool:
     return len(text.encode()) <= length and text != other and not set(text) & set(CONTROL)
 
 
-class PrivateKeys(Model):
+class PrivateKeys(base.Model):
     """Values that nobody listed: a part of the budget finds those that enough people have, and they become the leaves.
 
     **Privacy**: shown values were chosen by chance (docs/privacy/delta.md); all others are one leaf, `other`.
@@ -141,7 +127,7 @@ class PrivateKeys(Model):
         le=1_000,
         description="keys of one unit that count; 16, and 1 on an axis of the unit's own and under `unit: row`",
     )
-    share: Exact | None = Field(
+    share: base.Exact | None = Field(
         None,
         description="share of a release's budget that finds them; 1/20, and 1/10 where `per_unit` is 1; "
         "0 finds none: the leaves are those of `known` and `always`",
@@ -152,11 +138,11 @@ class PrivateKeys(Model):
         le=LARGEST_LIST,
         description="most keys shown; default: what the `cells` of its views allow, at most 65536",
     )
-    known: Text | None = Field(
+    known: base.Text | None = Field(
         None,
         description="a release of the same lineage: its keys are leaves again, and nothing is spent on them",
     )
-    always: tuple[Label, ...] = Field(
+    always: tuple[base.Label, ...] = Field(
         (), description="public values that are leaves whatever the rows contain"
     )
     length: int = Field(200, ge=1, le=10_000, description="bytes of a text; longer ones count as `other`")
@@ -170,7 +156,7 @@ class PrivateKeys(Model):
 
     @model_validator(mode="after")
     def _share_fits(self) -> Self:
-        refuse({
+        base.refuse({
             "`share` is at least 0 and at most 1/2: the views need the rest": not 0 <= (self.share or 0) <= 1 / 2,
             "`share: 0` finds no keys: name a release in `known`, or list keys in `always`":
                 self.share == 0 and self.known is None and not self.always,
@@ -180,20 +166,22 @@ class PrivateKeys(Model):
 
 
 Categories = Annotated[
-    Annotated[tuple[Label, ...], Tag("listed")] | Annotated[PrivateKeys, Tag("private")],
+    Annotated[tuple[base.Label, ...], Tag("listed")] | Annotated[PrivateKeys, Tag("private")],
     Discriminator(lambda value: "private" if isinstance(value, dict | PrivateKeys) else "listed"),
     BeforeValidator(lambda value: {"private": True} if value == "private" else value),
 ]
 """Values of a column: a list, or `private`, or how private ones are found."""
 
 
-class Cuts(Model):
+class Cuts(base.Model):
     """Cuts of an axis into leaves: every `width`, or `at` the given first values of leaves."""
 
-    width: Text | None = Field(
+    width: base.Text | None = Field(
         None, description="a step in the column's own unit, or a calendar word (day .. year)"
     )
-    at: tuple[Text, ...] = Field((), description="first values of the second and later leaves, increasing")
+    at: tuple[base.Text, ...] = Field(
+        (), description="first values of the second and later leaves, increasing"
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -202,10 +190,10 @@ class Cuts(Model):
         return self
 
 
-CutsField = Annotated[Cuts, short_for("at", list, tuple)]
+CutsField = Annotated[Cuts, base.short_for("at", list, tuple)]
 
 
-class Levels(Model):
+class Levels(base.Model):
     """Columns over one axis, coarse to fine; the last one is the column itself."""
 
     levels: tuple[str, ...] = Field(
@@ -232,7 +220,7 @@ OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
 NEAREST = OutOfDomain("nearest", False, nearest=True)
 
 
-class Column(Model):
+class Column(base.Model):
     """One column: its type and, where it may become an axis, its public domain.
 
     **Privacy**: bounds, categories and cuts are published. They must not be read from private rows;
@@ -242,8 +230,8 @@ class Column(Model):
     type: Literal["int", "decimal", "date", "timestamp", "string", "bool"] = Field(
         description="how values are read and counted"
     )
-    lower: Text | None = Field(None, description="smallest value, inclusive")
-    upper: Text | None = Field(None, description="largest value, inclusive")
+    lower: base.Text | None = Field(None, description="smallest value, inclusive")
+    upper: base.Text | None = Field(None, description="largest value, inclusive")
     scale: int | None = Field(
         None, ge=0, le=LARGEST_SCALE, description="digits after the point of a decimal; 2"
     )
@@ -265,7 +253,7 @@ class Column(Model):
     )
     axis: Levels | None = Field(None, description="hierarchy of columns over this axis, needs `from`")
     from_: str | None = Field(None, alias="from", description="table of role domain that lists the values")
-    out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP)] = Field(
+    out_of_domain: Annotated[OutOfDomain, base.OneOf(OTHER, DROP)] = Field(
         OTHER, description="a leaf of its own, or leave the row out"
     )
     other: str = Field(
@@ -323,11 +311,11 @@ class Column(Model):
 
     def units(self, text: str, *, upper: bool = False) -> int:
         """A value of this column in whole units (see `dpsql.catalog.base`)."""
-        return to_units(self.type, text, scale=self.digits, grain=self.grain, upper=upper)
+        return base.to_units(self.type, text, scale=self.digits, grain=self.grain, upper=upper)
 
     def text(self, unit: int) -> str:
         """A count of units as the catalog writes the value."""
-        return from_units(self.type, unit, scale=self.digits, grain=self.grain)
+        return base.from_units(self.type, unit, scale=self.digits, grain=self.grain)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -355,13 +343,13 @@ class Column(Model):
             "other": self.other != OUTSIDE and self.type != "string",
         }
         rule = f"does not go with type {self.type}; remove it or change the type"
-        refuse({f"`{key}` {rule}": wrong for key, wrong in misplaced.items()})
+        base.refuse({f"`{key}` {rule}": wrong for key, wrong in misplaced.items()})
         return self
 
     @model_validator(mode="after")
     def _domain_is_whole(self) -> Self:
         bounded = self.lower is not None and self.upper is not None
-        refuse({
+        base.refuse({
             "write both `lower` and `upper`, or neither": (self.lower is None) != (self.upper is None),
             "`lower` is above `upper`; swap them": bounded and self.bounds[0] > self.bounds[1],
             "`quantiles` are of a measure; add `measure: true`": self.quantiles and not self.measure,
@@ -370,7 +358,7 @@ class Column(Model):
         if self.private_keys is not None:
             listing = {"from": self.from_, "lower": self.lower, "cuts": self.cuts, "reported": self.reported}
             rule = "and private `categories` do not go together; remove one of them"
-            refuse({f"`{key}` {rule}": value is not None for key, value in listing.items()})
+            base.refuse({f"`{key}` {rule}": value is not None for key, value in listing.items()})
             if not self.out_of_domain.keeps:
                 raise ValueError("rows of keys that are not shown lie in `other`; remove `out_of_domain`")
             for key in self.private_keys.always:
@@ -379,8 +367,8 @@ class Column(Model):
                     number or (self.type == "string" and is_key(key, self.private_keys.length, self.other))
                 ):
                     raise ValueError(f"`{key}` in `always` cannot be a key of this column; remove it")
-        alike = " and ".join(map(repr, alike_but_for_blanks(self.listed) or ()))
-        refuse({
+        alike = " and ".join(map(repr, base.alike_but_for_blanks(self.listed) or ()))
+        base.refuse({
             "a category is listed twice; list each once": len(set(self.listed)) != len(self.listed),
             f"the categories {alike} differ in blanks alone; trim the column by `derive` and list one of them":
                 alike != "",
@@ -396,7 +384,7 @@ class Column(Model):
 
 
 LARGEST_LEAVES = 2**20
-_DAY = GRAIN_MICROSECONDS["day"]
+_DAY = base.GRAIN_MICROSECONDS["day"]
 _STEP_MICROSECONDS = {"minute": 60 * 10**6, "hour": 3600 * 10**6, "day": _DAY, "week": 7 * _DAY}
 _MONDAY = 4  # 1970-01-01 was a Thursday; 1970-01-05 began a week
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -445,7 +433,7 @@ def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
 def _even(column: Column, width: str, lower: int, upper: int) -> range:
     if width in CALENDAR:
         raise ValueError(f"`width: {width}` does not go with type {column.type}; write a number")
-    steps = as_fraction(width) * 10**column.digits
+    steps = base.as_fraction(width) * 10**column.digits
     if steps.denominator != 1 or steps < 1:
         raise ValueError(f"`width: {width}` is not a whole number of units of the column; widen it")
     step = int(steps)
@@ -456,7 +444,7 @@ def _even(column: Column, width: str, lower: int, upper: int) -> range:
 
 def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:
     """Leaves that begin where the calendar does: a minute, an hour, midnight, Monday, the first of a month."""
-    unit = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
+    unit = _DAY if column.type == "date" else base.GRAIN_MICROSECONDS[column.grain]
     if width in _MONTHS:
         return _months(Fraction(_DAY, unit), _MONTHS[width], lower, upper)
     step, remainder = divmod(_STEP_MICROSECONDS[width], unit)
@@ -468,11 +456,11 @@ def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:
 
 def _months(units_per_day: Fraction, months: int, lower: int, upper: int) -> list[int]:
     """Leaves that begin with a calendar month, quarter or year."""
-    first = EPOCH + timedelta(days=int(lower // units_per_day))
+    first = base.EPOCH + timedelta(days=int(lower // units_per_day))
     month = (first.year * 12 + first.month - 1) // months * months + months
     starts = [lower]
     while month < 10_000 * 12:
-        start = int((date(month // 12, month % 12 + 1, 1) - EPOCH).days * units_per_day)
+        start = int((date(month // 12, month % 12 + 1, 1) - base.EPOCH).days * units_per_day)
         if start > upper:
             break
         starts.append(start)

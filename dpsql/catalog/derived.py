@@ -50,7 +50,7 @@ def sql_type(column: Column) -> str:
         "int": "BIGINT",
         "string": "VARCHAR",
         "bool": "BOOLEAN",
-        "decimal": f"DECIMAL(18, {column.digits})",
+        "decimal": f"DECIMAL(18,{column.digits})",
     }
     return kinds.get(column.type) or column.type.upper()
 

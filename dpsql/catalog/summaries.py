@@ -15,18 +15,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
+from dpsql.catalog import graph
 from dpsql.catalog.base import Problem, nearest, refuse
 from dpsql.catalog.columns import NUMERIC, ORDERED, Column
-from dpsql.catalog.graph import (
-    KeyPath,
-    locate,
-    own_path,
-    reachable,
-    sums_rows,
-    unit_path,
-    view_axes,
-    view_measures,
-)
 from dpsql.catalog.model import CatalogFields, View
 from dpsql.catalog.tables import Summary, Table
 from dpsql.errors import CatalogError
@@ -47,7 +38,7 @@ class SummaryInput(NamedTuple):
         person: whether it is a summary, one value of the person.
     """
 
-    path: KeyPath
+    path: graph.KeyPath
     column: str
     spec: Column | None
     person: bool = False
@@ -83,8 +74,8 @@ def summary_input(catalog: CatalogFields, of: str, column: ColumnName) -> Summar
     """
     name = column.name
     if column.table:
-        path = locate(catalog, of, (column.table,))
-        tables = reachable(catalog, of)
+        path = graph.locate(catalog, of, (column.table,))
+        tables = graph.reachable(catalog, of)
         if any(not catalog.tables[tables[path[: hop + 1]]].is_public for hop in range(len(path))):
             raise CatalogError(
                 f"`{column.table}.{name}` is a column of a private table",
@@ -95,7 +86,7 @@ def summary_input(catalog: CatalogFields, of: str, column: ColumnName) -> Summar
             return SummaryInput(path, name, _declared(catalog.tables[tables[path]].columns, name))
     fact, people = catalog.tables[of], summaries_of(catalog)
     spec = _declared(fact.columns, name)
-    if name.lower() == own_path(catalog, of)[-1].lower():
+    if name.lower() == graph.own_path(catalog, of)[-1].lower():
         raise CatalogError(
             f"`{name}` identifies the person, and one person has one", hint="count(*) counts her rows"
         )
@@ -151,8 +142,8 @@ def tables_read(catalog: CatalogFields) -> dict[str, None]:
     """The facts of all summaries, tables on their ways to the people's table, and public tables that they look up."""
     names: dict[str, None] = {}
     for summary in summaries_of(catalog).values():
-        tables = reachable(catalog, summary.of)
-        owner = unit_path(catalog, summary.of)
+        tables = graph.reachable(catalog, summary.of)
+        owner = graph.unit_path(catalog, summary.of)
         ways = [each.path for each in summary_inputs(catalog, summary)]
         ways = [() if owner is None else owner.path, *ways]
         names |= {tables[way[:hop]]: None for way in ways for hop in range(len(way) + 1)}
@@ -184,7 +175,7 @@ def check_people(catalog: CatalogFields) -> None:
                 any(column.reported is not None for column in table.written.values()),
         }, *path)  # fmt: skip
         try:
-            owner = unit_path(catalog, of)
+            owner = graph.unit_path(catalog, of)
         except CatalogError as error:
             raise Problem(("tables", of), str(error)) from None
         if owner is None or (owner.path, owner.column) != ((), key):
@@ -245,7 +236,7 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
         if reported & used:
             raise Problem((*path, "is"), f"`{min(reported & used)}` is known to devices alone; leave it out")
     try:
-        unit_path(catalog, summary.of)
+        graph.unit_path(catalog, summary.of)
     except CatalogError as error:
         raise Problem((*path, "of"), str(error)) from None
     above = list(table.summaries)[: list(table.summaries).index(name)]
@@ -351,7 +342,7 @@ def counts_for(summary: Summary) -> str:
 def summed_words(catalog: CatalogFields) -> Iterator[str]:
     """Bound of one person's contribution to each summary that a view sums."""
     unit, views = catalog.privacy.unit.table, catalog.views.values()
-    summed = {m.column for view in views if view.of == unit for m in view_measures(catalog, view)}
+    summed = {m.column for view in views if view.of == unit for m in graph.view_measures(catalog, view)}
     for name, summary in summaries_of(catalog).items():
         if name in summed and counts_for(summary):
             yield f"{unit}.{name}: a row of {unit} counts for {counts_for(summary)} in its sums and averages"
@@ -359,19 +350,19 @@ def summed_words(catalog: CatalogFields) -> Iterator[str]:
 
 def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:
     unit = catalog.privacy.unit.table
-    for axis in view_axes(catalog, view):
+    for axis in graph.view_axes(catalog, view):
         if axis.table == unit and axis.column is not None:
             yield axis.column
     if view.of == unit:
-        yield from (measure.column for measure in view_measures(catalog, view))
+        yield from (measure.column for measure in graph.view_measures(catalog, view))
 
 
 def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View) -> None:
     """Groups by a number of rows differ exactly by what bounding takes, so that no error bar would hold."""
-    for axis in view_axes(catalog, view):
+    for axis in graph.view_axes(catalog, view):
         if axis.table != catalog.privacy.unit.table or axis.column is None:
             continue
-        if counts_rows(table, axis.column) and any(sums_rows(measure) for measure in view.measures):
+        if counts_rows(table, axis.column) and any(graph.sums_rows(measure) for measure in view.measures):
             raise Problem(
                 ("views", name, "axes"),
                 f"`{axis.column}` follows from how many rows a person has, and `max_ids` takes rows of those who have "

@@ -45,17 +45,8 @@ from dpsql.engines.registry import Engine, open_engine, places, table_digests
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import CatalogError, MachineFault, ReleaseError
 from dpsql.faults import CHARGED, UNCHARGED, machine
+from dpsql.ledger import identity
 from dpsql.ledger.files import signing_seed
-from dpsql.ledger.identity import (
-    Label,
-    LedgerMemory,
-    Lineage,
-    Receipt,
-    ReleaseSpend,
-    SourceTable,
-    SpendLine,
-    new_release_id,
-)
 from dpsql.ledger.publish import Draft, Order, publish_file, published_before
 from dpsql.ledger.rules import RowComparison
 from dpsql.noise import Noise
@@ -83,7 +74,7 @@ class Published:
     """
 
     path: Path
-    receipt: Receipt
+    receipt: identity.Receipt
     statistics: int
     cells: int
     signer: str | None = None
@@ -132,7 +123,7 @@ class Published:
 NO_ROWS = "that are not rows as `source.csv` describes the file"
 
 
-def _recovered(receipt: Receipt) -> list[str]:
+def _recovered(receipt: identity.Receipt) -> list[str]:
     """Notes of crashes settled: a release now finished, one that is lost, a draw destroyed, charges taken up and
     lost."""
     recovery, lines = receipt.recovery, []
@@ -168,7 +159,7 @@ def publish_release(
     key: bytes,
     label: str | None = None,
     progress: Progress = silent,
-    memory: LedgerMemory | None = None,
+    memory: identity.LedgerMemory | None = None,
     compare: bool = False,
     other_people: str = "",
     drawn: Callable[[DrawnRelease], None] = undrawn,
@@ -203,7 +194,7 @@ def publish_release(
             "stream: this catalog makes a stream", hint="append batches to it with `dpsql append`"
         )
     confirmed_source(catalog)
-    name = Label(catalog.privacy.lineage, label or target.name, spec_hash(catalog))
+    name = identity.Label(catalog.privacy.lineage, label or target.name, spec_hash(catalog))
     published = published_before(ledger_path(catalog), name, target)
     if published is not None:
         return _published_before(published)
@@ -223,7 +214,7 @@ def publish_release(
         spend = release_spend(catalog, plan, with_raw)
         seed = signing_seed(ledger_path(catalog))
         currency = spend.lineage.currency.name
-        free = tuple(SpendLine(meta.line, Fraction(0), currency) for meta in attached)
+        free = tuple(identity.SpendLine(meta.line, Fraction(0), currency) for meta in attached)
         spend = replace(spend, reported=free)
 
         def prepare() -> None:
@@ -250,7 +241,8 @@ def publish_release(
         sketches = partial(row_sketches, with_raw, spend.tables)
         rows = None if memory is None else RowComparison(sketches, compare, other_people)
         order = Order(
-            name, target, new_release_id(), build, partial(source_digests, with_raw, catalog, spend.tables), prepare,
+            name, target, identity.new_release_id(), build,
+            partial(source_digests, with_raw, catalog, spend.tables), prepare,
             tuple(releases_beside(target, name.lineage)), memory, rows,
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
@@ -272,7 +264,7 @@ def _signer(path: Path) -> str | None:
     return None if claimed is None else claimed.key
 
 
-def _published_before(receipt: Receipt) -> Published:
+def _published_before(receipt: identity.Receipt) -> Published:
     """Outcome of the publish when the label was new, read from the release alone."""
     with closing(open_release(receipt.path, insecure=True)) as release:
         cells = sum(statistic.cells for statistic in release.statistics)
@@ -303,7 +295,9 @@ def confirmed_source(catalog: Catalog) -> Source:
     return catalog.whole_source()
 
 
-def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None) -> ReleaseSpend:
+def release_spend(
+    catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | None = None
+) -> identity.ReleaseSpend:
     """The catalog's charge, with a line for each draw that is planned before anything is drawn.
 
     Replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
@@ -314,14 +308,14 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, raw: Engine, unit: str | 
         unit: whose rows are protected; the catalog's unit unless given.
     """
     privacy = catalog.privacy
-    lineage = Lineage(
+    lineage = identity.Lineage(
         privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap,
         privacy.key_delta,
     )  # fmt: skip
-    return ReleaseSpend(lineage, plan.charge, plan.lines, source_tables(catalog, raw))
+    return identity.ReleaseSpend(lineage, plan.charge, plan.lines, source_tables(catalog, raw))
 
 
-def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
+def source_tables(catalog: Catalog, raw: Engine) -> tuple[identity.SourceTable, ...]:
     """The private tables of a catalog by their canonical places: those that a server resolves, or paths.
 
     Data frames have none.
@@ -333,7 +327,7 @@ def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
         name for name in source.tables if name in catalog.tables and not catalog.tables[name].is_public
     ]
     if not source.kind.has_paths:
-        return tuple(SourceTable(name, raw.places(name)) for name in private)
+        return tuple(identity.SourceTable(name, raw.places(name)) for name in private)
     root, written = source.folder(catalog.file), source.expanded()
     shared = {
         place
@@ -348,12 +342,12 @@ def source_tables(catalog: Catalog, raw: Engine) -> tuple[SourceTable, ...]:
         resolved = tuple(place for file in files for place in places(source.kind, root, expand(file)))
         resolved = resolved or places(source.kind, root, where)
         unshared = tuple(place for place in resolved if place not in shared) if is_select(where) else resolved
-        tables.append(SourceTable(name, unshared or resolved))
+        tables.append(identity.SourceTable(name, unshared or resolved))
     return tuple(tables)
 
 
 def source_digests(
-    raw: Engine, catalog: Catalog, tables: Iterable[SourceTable]
+    raw: Engine, catalog: Catalog, tables: Iterable[identity.SourceTable]
 ) -> dict[str, tuple[str, ...]]:
     """Digests of each private table; the ledger keeps only keyed hashes of them."""
     return {
@@ -363,7 +357,9 @@ def source_digests(
     }
 
 
-def row_sketches(raw: Engine, tables: Iterable[SourceTable], key: str, number: int) -> dict[str, list[str]]:
+def row_sketches(
+    raw: Engine, tables: Iterable[identity.SourceTable], key: str, number: int
+) -> dict[str, list[str]]:
     """The least keyed row hashes of each private table; the ledger keeps 64 of them."""
     return {
         table.name: raw.least_row_hashes(table.name, key, number)

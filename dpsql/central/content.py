@@ -42,6 +42,7 @@ from dpsql.matrices.reconcile import UNIT, Subset, component_covariances, compon
 from dpsql.matrices.strategy import NullCount
 from dpsql.mechanisms.designs.measurement import DrawnMember
 from dpsql.mechanisms.distribution import NoisyRows, as_laplace
+from dpsql.release import write
 from dpsql.release.format import (
     ChoiceMeta,
     FamilyCovariance,
@@ -53,16 +54,6 @@ from dpsql.release.format import (
     SpentAmount,
     UnitsBeyondBound,
     ValuesBeyondBounds,
-)
-from dpsql.release.write import (
-    LOOKUP_ARITY,
-    Assembled,
-    Description,
-    PlacedAxis,
-    ReleaseBuilder,
-    Statistic,
-    assemble,
-    axis_parts,
 )
 from dpsql.tree import IntArray, Tree, kary_tree
 
@@ -113,7 +104,7 @@ MOST_NONNEGATIVE = 1 << 20
 """Cells up to which counts get non-negative estimates unasked; the step takes about a second there."""
 
 
-def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> ReleaseBuilder:
+def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> write.ReleaseBuilder:
     """All that the release file will hold.
 
     Args:
@@ -123,8 +114,8 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     """
     estimates = estimate(drawn.plan, drawn)
     plan, models = _drawn_axes(drawn.plan, estimates)
-    statistics = list(map(Statistic, descriptions(plan), estimates))
-    assembled = with_cuts(assemble(statistics, models, lookup_trees(plan)), plan, drawn.views)
+    statistics = list(map(write.Statistic, descriptions(plan), estimates))
+    assembled = with_cuts(write.assemble(statistics, models, lookup_trees(plan)), plan, drawn.views)
     builder = planned_release(plan, release_id, assembled, insecure=insecure)
     nodes = [part.content.nodes for part in assembled.statistics]
     measured = [replace(beyond, counted=_counted(plan, beyond.of, nodes)) for beyond in drawn.beyond]
@@ -159,7 +150,7 @@ def excess_meta(
     )  # fmt: skip
 
 
-def with_cuts(assembled: Assembled, plan: ReleasePlan, views: Sequence[NoisyRows]) -> Assembled:
+def with_cuts(assembled: write.Assembled, plan: ReleasePlan, views: Sequence[NoisyRows]) -> write.Assembled:
     """The same, and whether exact cells may have been cut where 64 bits end: then no view of the family is answered.
 
     Args:
@@ -234,10 +225,10 @@ def notes(plan: ReleasePlan, statistic: PlannedStatistic) -> str:
     return f"{statistic.law.name}: {statistic.measurement.words(choices)}"
 
 
-def descriptions(plan: ReleasePlan) -> list[Description]:
+def descriptions(plan: ReleasePlan) -> list[write.Description]:
     """Description of each statistic in a release, whatever was drawn."""
     return [
-        Description(
+        write.Description(
             s.view, s.of, s.measure.name, s.axes, s.sensitivity, s.charge, plan.currency.name, s.family, s.mid,
             s.bounds.scale if s.bounds else 0, s.noise_mid, stores_nonnegative(plan, s),
         )
@@ -247,16 +238,16 @@ def descriptions(plan: ReleasePlan) -> list[Description]:
 
 def lookup_trees(plan: ReleasePlan) -> list[Tree]:
     """The look-up tree of each axis."""
-    return [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
+    return [kary_tree(planned.axis.leaves, write.LOOKUP_ARITY) for planned in plan.axes]
 
 
 def planned_release(
     plan: ReleasePlan,
     release_id: str,
-    assembled: Assembled,
+    assembled: write.Assembled,
     *,
     insecure: bool,
-) -> ReleaseBuilder:
+) -> write.ReleaseBuilder:
     """A release of a plan, without scales and without measured rows beyond contribution bounds.
 
     Args:
@@ -282,14 +273,14 @@ def planned_release(
         vouched=catalog.vouched or None,
         key_delta=str(sum(line.delta for line in plan.lines)) if privacy.key_delta else None,
     )
-    return ReleaseBuilder(
+    return write.ReleaseBuilder(
         release_id,
         json.loads(catalog.to_json()),
         spec_hash(catalog),
         promise,
         [SpentAmount(line.purpose, str(line.amount), str(line.delta)) for line in plan.lines],
         insecure,
-        axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
+        axes=write.axis_parts([write.PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
         models=assembled.models,
         statistics=assembled.statistics,
         covariances=family_covariances(plan),
@@ -311,7 +302,7 @@ def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
     return prod(plan.shape(statistic)) <= MOST_NONNEGATIVE if wanted is None else wanted
 
 
-def _choices(plan: ReleasePlan, assembled: Assembled) -> list[ChoiceMeta]:
+def _choices(plan: ReleasePlan, assembled: write.Assembled) -> list[ChoiceMeta]:
     """Choices of the strategies of axes, and of views of two axes that may be measured together."""
     metas = [part.meta for part in assembled.statistics]
     alone = {axis for meta in metas if set(meta.axes) <= set(meta.models) for axis in meta.axes}

@@ -41,16 +41,9 @@ from dpsql.matrices.channel import ChannelModel, ChannelReading
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
 from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.reconcile import node_sums
+from dpsql.release import write
 from dpsql.release.format import SpentAmount
 from dpsql.release.reports import ReportedMeta
-from dpsql.release.write import (
-    AxisPart,
-    PlacedAxis,
-    ReleaseBuilder,
-    StatisticContent,
-    StatisticPart,
-    axis_parts,
-)
 from dpsql.row_expressions import identifier, literal
 from dpsql.scratch import scratch
 from dpsql.tree import FloatArray, IntArray
@@ -154,7 +147,7 @@ class ChannelInputs(NamedTuple):
     reports: Sequence[ReportedMeta]
 
 
-def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilder:
+def invert_channel(builder: write.ReleaseBuilder, how: ChannelInputs) -> write.ReleaseBuilder:
     """A release of items -> the release of values that analysts ask.
 
     Args:
@@ -173,7 +166,7 @@ def invert_channel(builder: ReleaseBuilder, how: ChannelInputs) -> ReleaseBuilde
         channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
         axis = shown_axis(catalog, plan.axes[number])
         inner = builder.axes[number]
-        (axis_part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
+        (axis_part,) = write.axis_parts([write.PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
         axes[number] = axis_part._replace(meta=replace(axis_part.meta, model=inner.meta.model))
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.solver)
@@ -232,7 +225,7 @@ def _matrix(channel: Channel, leaves: int) -> FloatArray:
     return matrix
 
 
-def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray) -> IntArray:
+def _undone(builder: write.ReleaseBuilder, index: int, place: int, matrix: FloatArray) -> IntArray:
     """Leaf estimates of values in units of 2^-20; they add up to what items added up to, exactly."""
     meta, content = builder.statistics[index].meta, builder.statistics[index].content
     trees = [builder.axes[axis].tree for axis in meta.axes]
@@ -243,8 +236,8 @@ def _undone(builder: ReleaseBuilder, index: int, place: int, matrix: FloatArray)
 
 
 def _as_values(
-    statistic: StatisticPart, leaves: IntArray, axes: Sequence[AxisPart], model: int
-) -> StatisticPart:
+    statistic: write.StatisticPart, leaves: IntArray, axes: Sequence[write.AxisPart], model: int
+) -> write.StatisticPart:
     meta = statistic.meta
     if meta.reading != ProductReading.name:
         raise CatalogError(
@@ -259,8 +252,10 @@ def _as_values(
         nonnegative=False,
         cells=prod(leaves.shape),
     )
-    content = StatisticContent(statistic.content.value, statistic.content.budget, node_sums(leaves, trees))
-    return StatisticPart(values_meta, content)
+    content = write.StatisticContent(
+        statistic.content.value, statistic.content.budget, node_sums(leaves, trees)
+    )
+    return write.StatisticPart(values_meta, content)
 
 
 def counted_catalog(catalog: Catalog) -> Catalog:

@@ -20,10 +20,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import prod
 from typing import NamedTuple
 
-from dpsql.axis.model import Axis, KeyListRule
+from dpsql.axis.model import KeyListRule, check_cells
 from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
 from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, slot_table
 from dpsql.catalog.catalog import Catalog, StarView
@@ -91,7 +90,10 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     planner = AxisPlanner(make_axis, _grains(catalog))
     for view in catalog.star.views.values():
         axes = sorted((planner.axis(resolved) for resolved in view.meant), key=lambda axis: -axis.leaves)
-        _check_cells(view.name, view.spec.cells, axes[: view.spec.together])
+        check_cells(
+            view.name, view.spec.cells, axes[: view.spec.together],
+            "cut the axes wider (`cuts`), drop an axis, or raise `cells`",
+        )  # fmt: skip
     families = [
         family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
     ]
@@ -317,16 +319,6 @@ def fits(most: int, unit: int, charge: Fraction) -> bool:
     """True if 64 bits hold a sum with its noise: see `_of_view`."""
     noise = most * max(Fraction(1), 1 / charge)
     return noise * ROOM < 1 << 43 and noise * ROOM * unit * HEADROOM < 1 << 63
-
-
-def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
-    cells = prod(axis.leaves for axis in axes)
-    if cells > cap:
-        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
-        raise CatalogError(
-            f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
-            hint="cut the axes wider (`cuts`), drop an axis, or raise `cells`",
-        )
 
 
 class KeyRound(NamedTuple):

@@ -41,19 +41,10 @@ import numpy as np
 
 from dpsql.central.placed_rows import row_value
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
+from dpsql.contributions import selection
 from dpsql.contributions.constants import NORM_BINS, NORM_QUANTILE, NORM_START, TASTE
 from dpsql.contributions.factors import Scaled, TotalsFactor, factors
 from dpsql.contributions.histogram import PeopleEstimate, doubling_edges, pooled, quantile, spread
-from dpsql.contributions.selection import (
-    NORMS,
-    RecipeChoices,
-    RecipeTable,
-    StepShares,
-    choose_bounds,
-    people_histogram,
-    typical_size,
-    view_shares,
-)
 from dpsql.contributions.statements import (
     UNIT,
     NormView,
@@ -94,7 +85,7 @@ class Clipping(Protocol):
     """Whatever depends on the distribution of a table's noise."""
 
     @property
-    def shares(self) -> StepShares:
+    def shares(self) -> selection.StepShares:
         """Shares of the recipe's steps."""
 
     @property
@@ -104,7 +95,7 @@ class Clipping(Protocol):
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """Predicted variance of one cell at a given tau and typical weights, in stored units of weight 1."""
 
-    def draw(self, table: RecipeTable, choices: RecipeChoices) -> ClippedViews:
+    def draw(self, table: selection.RecipeTable, choices: selection.RecipeChoices) -> ClippedViews:
         """Weigh everybody and draw the views.
 
         **Privacy**: the shares of the views, and the steps of the clipping, each once.
@@ -115,7 +106,7 @@ class Clipping(Protocol):
 class Bounded:
     """Rows and absolute sums of a unit are bounded, Laplace noise."""
 
-    shares: ClassVar[StepShares] = StepShares(
+    shares: ClassVar[selection.StepShares] = selection.StepShares(
         Fraction(3, 100), Fraction(0), Fraction(5, 100), Fraction(9, 100)
     )
     order: ClassVar[int] = 1
@@ -123,7 +114,7 @@ class Bounded:
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
 
-    def draw(self, table: RecipeTable, choices: RecipeChoices) -> ClippedViews:
+    def draw(self, table: selection.RecipeTable, choices: selection.RecipeChoices) -> ClippedViews:
         reaches = [pure_reach(s, choices.tau) for s in table.sums.values()]
         values = [row_value(s, table.columns) for s in table.sums.values()]
         weights = make_pure_weights(
@@ -143,20 +134,20 @@ class Bounded:
 class Whitened:
     """The joint whitened norm of a unit is bounded, Gaussian noise."""
 
-    shares: ClassVar[StepShares] = StepShares(
+    shares: ClassVar[selection.StepShares] = selection.StepShares(
         Fraction(25, 1000), Fraction(2, 100), Fraction(5, 100), Fraction(9, 100)
     )
     order: ClassVar[int] = 2
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
-        return float(typical_size(plan, statistic, tau) / statistic.spend)
+        return float(selection.typical_size(plan, statistic, tau) / statistic.spend)
 
-    def draw(self, table: RecipeTable, choices: RecipeChoices) -> ClippedViews:
+    def draw(self, table: selection.RecipeTable, choices: selection.RecipeChoices) -> ClippedViews:
         """Norms, K, weights, and the one draw of each statistic; see `Clipping`."""
         whitening = whiten(whitened_parts(table, choices.tau))
         norms = make_norms(table.relations, table.rows, table.of, norm_views(table), whitening)
         edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
-        histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
+        histogram = selection.people_histogram(table, norms, "norm", edges, table.step(selection.NORMS))
         mu2 = sum((s.spend for s in table.statistics.values()), Fraction(0))
         share = NORM_QUANTILE.get(choices.quantile, choices.quantile)
         typical = round(quantile(histogram, share, 1 << whitening.point))
@@ -178,20 +169,20 @@ def pure_reach(statistic: PlannedStatistic, tau: int) -> int:
     return pure_bound(tau, reach, spread(mid, bounds.lower, bounds.upper))
 
 
-def whitened_parts(table: RecipeTable, tau: int) -> list[WhitenedStatistic]:
+def whitened_parts(table: selection.RecipeTable, tau: int) -> list[WhitenedStatistic]:
     """Every statistic of a table as the norm weighs it, in the table's order."""
-    shares = view_shares(table.statistics)
+    shares = selection.view_shares(table.statistics)
     return [
         WhitenedStatistic(
             shares[i],
-            typical_size(table.plan, s, tau),
+            selection.typical_size(table.plan, s, tau),
             prod(strategy.total for strategy in table.plan.strategies(s)),
         )
         for i, s in table.statistics.items()
     ]
 
 
-def norm_views(table: RecipeTable) -> list[NormView]:
+def norm_views(table: selection.RecipeTable) -> list[NormView]:
     """Every view of a table as the norm sees it, statistics numbered in the table's order."""
     order, plan = list(table.statistics), table.plan
     return [
@@ -203,7 +194,7 @@ def norm_views(table: RecipeTable) -> list[NormView]:
     ]
 
 
-def whitened_draw(table: RecipeTable, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
+def whitened_draw(table: selection.RecipeTable, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
     """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
 
@@ -224,7 +215,7 @@ def _reach(whitening: Whitening, index: int, clip: int) -> int:
     return isqrt(ceil(squared / whitening.parts[index].total ** 2)) + 1
 
 
-def draw_each(table: RecipeTable, weights: str, draw: Draw) -> ClippedViews:
+def draw_each(table: selection.RecipeTable, weights: str, draw: Draw) -> ClippedViews:
     """Weighted cells of every view, each drawn as soon as it is fetched.
 
     Args:
@@ -253,7 +244,7 @@ class TableScale:
     """
 
     of: str
-    choices: RecipeChoices
+    choices: selection.RecipeChoices
     factors: Mapping[str, TotalsFactor]
     public_rows: bool
 
@@ -287,7 +278,7 @@ class DrawnRecipe:
     scale: TableScale
 
 
-def settle_table(table: RecipeTable) -> DrawnRecipe:
+def settle_table(table: selection.RecipeTable) -> DrawnRecipe:
     """Choose the bounds of one table and draw its views.
 
     Args:
@@ -299,7 +290,7 @@ def settle_table(table: RecipeTable) -> DrawnRecipe:
     **Privacy**: spends the table's steps and the shares of its views, each once.
     """
     clipping = CLIPPINGS[table.law]
-    choices = choose_bounds(table, partial(clipping.cell_variance, table.plan))
+    choices = selection.choose_bounds(table, partial(clipping.cell_variance, table.plan))
     table = table.centred(choices.mids)
     clipped = clipping.draw(table, choices)
     views = {i: each.view for i, each in clipped.items()}
@@ -319,7 +310,7 @@ def settle_table(table: RecipeTable) -> DrawnRecipe:
 
 
 def scale_factors(
-    table: RecipeTable, choices: RecipeChoices, views: ReconciledViews
+    table: selection.RecipeTable, choices: selection.RecipeChoices, views: ReconciledViews
 ) -> Mapping[str, TotalsFactor]:
     """R of rows and of each measure.
 

@@ -25,23 +25,13 @@ from dpsql.catalog.derived import expressions, total_columns
 from dpsql.catalog.graph import roots
 from dpsql.catalog.source import expand, files_read, query_of
 from dpsql.catalog.tables import Measure
+from dpsql.engines import values
 from dpsql.engines.dialect import Dialect, least_row_hashes
 from dpsql.engines.duck import missing_column
 from dpsql.engines.expressions import NARROW_DIGITS
 from dpsql.engines.joined_rows import ROW, CommonRelations
 from dpsql.engines.schema_union import TableUse, source_words, table_use, unlisted
 from dpsql.engines.summaries import people_rows, person_lines
-from dpsql.engines.values import (
-    BITS,
-    POSTGRESQL,
-    Digits,
-    SourceColumn,
-    decimal_digits,
-    family,
-    leaving,
-    reads,
-    type_word,
-)
 from dpsql.errors import CatalogError, SourceError
 from dpsql.row_expressions.rowlocal import Query, total_select
 from dpsql.tree import IntArray
@@ -143,7 +133,7 @@ class ServerEngine:
         self._named: dict[str, str] = {}
         self._derived: dict[str, dict[str, str]] = {}
         self.made: dict[str, dict[str, str]] = {}
-        self._columns: dict[str, dict[str, SourceColumn]] = {}
+        self._columns: dict[str, dict[str, values.SourceColumn]] = {}
         for name in names:
             table = catalog.tables[name]
             derived = {column.lower() for column in expressions(table)}
@@ -329,26 +319,27 @@ class ServerEngine:
             form = _common_key(self.name, kinds)
             if len(kinds) > 1 and form is None:
                 raise SourceError(
-                    f"tables.{root}.key: its columns are of the types {', '.join(sorted(map(type_word, kinds)))}",
+                    f"tables.{root}.key: its columns are of the types "
+                    f"{', '.join(sorted(map(values.type_word, kinds)))}",
                     hint="give them one type, in a view if need be, and name the view in `source`",
                 )
             if form is None or len(kinds) == 1:
                 continue
             for owner, name in members:
-                self._columns[owner][name] = SourceColumn(
+                self._columns[owner][name] = values.SourceColumn(
                     form[0], form[1].format(self._columns[owner][name].sql)
                 )
 
 
 def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
     """The type of keys of several types, and the cast into it: whole numbers, and any numbers on PostgreSQL."""
-    if kinds <= BITS.keys():
+    if kinds <= values.BITS.keys():
         return "BIGINT", "CAST({} AS BIGINT)"
-    exact = all(name == "NUMERIC" or family(name) in ("integer", "decimal") for name in kinds)
-    return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == POSTGRESQL else None
+    exact = all(name == "NUMERIC" or values.family(name) in ("integer", "decimal") for name in kinds)
+    return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == values.POSTGRESQL else None
 
 
-def narrowed(sql: str, kind: str, spec: Column | Measure | None) -> SourceColumn:
+def narrowed(sql: str, kind: str, spec: Column | Measure | None) -> values.SourceColumn:
     """A number that is read with fewer digits than its type has, clamped to those: its bounds lie within them.
 
     Raises:
@@ -358,9 +349,9 @@ def narrowed(sql: str, kind: str, spec: Column | Measure | None) -> SourceColumn
     SourceColumn(kind='DECIMAL(28,2)', sql='x')
     """
     scale = spec.scale if isinstance(spec, Measure) else spec.digits if spec is not None else 0
-    digits = decimal_digits(kind) or (Digits(19, 0) if kind == "BIGINT" and scale else None)
+    digits = values.decimal_digits(kind) or (values.Digits(19, 0) if kind == "BIGINT" and scale else None)
     if spec is None or digits is None or digits.whole + scale <= NARROW_DIGITS:
-        return SourceColumn(kind, sql)
+        return values.SourceColumn(kind, sql)
     whole = NARROW_DIGITS - scale - digits.places
     ends = spec.bounds if isinstance(spec, Measure) or (spec.has_domain and spec.ordered) else (0, 0)
     if whole < 1 or max(map(abs, ends)) >= 10 ** (whole + scale):
@@ -371,12 +362,12 @@ def narrowed(sql: str, kind: str, spec: Column | Measure | None) -> SourceColumn
     most = f"{'9' * whole}.{'9' * digits.places}" if digits.places else "9" * whole
     clamped = f"CASE WHEN {sql} > {most} THEN {most} WHEN {sql} < -{most} THEN -{most} ELSE {sql} END"
     target = f"DECIMAL({whole + digits.places},{digits.places})"
-    return SourceColumn(target, f"CAST({clamped} AS {target})")
+    return values.SourceColumn(target, f"CAST({clamped} AS {target})")
 
 
 def selected(
     session: ServerSession, stored: StoredTable, table: str, use: TableUse, query: Query
-) -> tuple[str, dict[str, SourceColumn]]:
+) -> tuple[str, dict[str, values.SourceColumn]]:
     """A SELECT over one table as what stands after FROM, and its columns.
 
     Args:
@@ -391,21 +382,21 @@ def selected(
     """
     dialect, row = session.dialect, "x"
     sources = {
-        name: leaving(session.name, kind, f"{row}.{dialect.identifier(name)}", key=False)
+        name: values.leaving(session.name, kind, f"{row}.{dialect.identifier(name)}", key=False)
         for name, kind in stored.types.items()
     }
     kinds = {name.lower(): column.kind for name, column in sources.items() if column is not None}
     texts = {name.lower(): column.sql for name, column in sources.items() if column is not None}
     try:
         items, condition = total_select(query.text, kinds, tuple(stored.types))
-        columns: dict[str, SourceColumn] = {}
+        columns: dict[str, values.SourceColumn] = {}
         written = []
         for name, expression, plain in items:
             low, sql = name.lower(), expression.sql(dialect, texts)
-            column = SourceColumn(expression.sql_type, sql)
+            column = values.SourceColumn(expression.sql_type, sql)
             if low in use.keys:
                 own = next((n for n in stored.types if n.lower() == plain.lower()), None)
-                key = own and leaving(
+                key = own and values.leaving(
                     session.name, stored.types[own], f"{row}.{dialect.identifier(own)}", key=True
                 )
                 if not key:
@@ -414,11 +405,11 @@ def selected(
                     )
                 column = key
             declared = use.declared[low].type if low in use.declared and low not in use.keys else ""
-            if not reads(declared, column.kind):
+            if not values.reads(declared, column.kind):
                 raise CatalogError(
                     f"no {column.kind} is a value of `{name}`, declared {declared}", hint=KEY_HINT
                 )
-            columns[name] = SourceColumn(column.kind, dialect.identifier(name))
+            columns[name] = values.SourceColumn(column.kind, dialect.identifier(name))
             written.append(f"{column.sql} AS {dialect.identifier(name)}")
         where = "" if condition is None else f" WHERE {condition.sql(dialect, texts)}"
     except CatalogError as error:
@@ -429,18 +420,20 @@ def selected(
 KEY_HINT = "select the column as it is, or make it in a view of yours, and vouch for it by `trusted: true`"
 
 
-def every_column(server: str, dialect: Dialect, stored: StoredTable, *, key: bool) -> dict[str, SourceColumn]:
+def every_column(
+    server: str, dialect: Dialect, stored: StoredTable, *, key: bool
+) -> dict[str, values.SourceColumn]:
     """All columns of a table, those of types without a rule as they are stored."""
     return {
-        name: leaving(server, kind, dialect.identifier(name), key=key)
-        or SourceColumn(kind.upper(), dialect.identifier(name))
+        name: values.leaving(server, kind, dialect.identifier(name), key=key)
+        or values.SourceColumn(kind.upper(), dialect.identifier(name))
         for name, kind in stored.types.items()
     }
 
 
 def columns_of(
     server: str, dialect: Dialect, stored: StoredTable, table: str, use: TableUse
-) -> dict[str, SourceColumn]:
+) -> dict[str, values.SourceColumn]:
     """The columns of a table as they leave the server.
 
     Args:
@@ -456,13 +449,13 @@ def columns_of(
     columns = {}
     for name, kind in stored.types.items():
         low = name.lower()
-        column = leaving(server, kind, dialect.identifier(name), key=low in use.keys)
+        column = values.leaving(server, kind, dialect.identifier(name), key=low in use.keys)
         if column is None and use.names(low):
             raise unlisted(table, name, server, kind)
         if column is None:
             continue
         declared = use.declared[low].type if low in use.declared and low not in use.keys else ""
-        if not reads(declared, column.kind):
+        if not values.reads(declared, column.kind):
             raise SourceError(
                 f"tables.{table}.{low}: no {column.kind} is a value of the declared type {declared}",
                 hint="declare the type that it has, or CAST it in a view, and name the view in `source`",

@@ -67,15 +67,7 @@ from dpsql.engines.expressions import exact_units
 from dpsql.engines.joined_rows import ROW, PlacedRows, common_table, placed_rows, side_tables, with_tables
 from dpsql.engines.values import BITS, type_word
 from dpsql.errors import SourceError
-from dpsql.row_expressions.aggregate import (
-    CONDITIONS,
-    NTH,
-    Aggregate,
-    NotPlain,
-    comparison,
-    expression_spelling,
-    parse_aggregate,
-)
+from dpsql.row_expressions import aggregate
 from dpsql.row_expressions.expression import ColumnName, Node, column_name, over_columns
 
 
@@ -205,7 +197,7 @@ class _FactStage:
         units = dict(self.lines.units)
         grouped: dict[str, str] = {}
         for place, (name, summary) in enumerate(members.items()):
-            call = parse_aggregate(summary.is_)
+            call = aggregate.parse_aggregate(summary.is_)
             person = f"person{number}_{place}"
             steps = self._ordered(call, summary, rows, person)
             if steps:
@@ -224,10 +216,10 @@ class _FactStage:
         tables.insert(0, f"{rows} AS {once} ({self._rows()})")
         return PersonLines((*self.lines.tables, *tables), (*self.lines.joined, *names), units)
 
-    def _total(self, call: Aggregate, summary: Summary) -> str:
+    def _total(self, call: aggregate.Aggregate, summary: Summary) -> str:
         """SQL of an aggregate that one GROUP BY gives."""
         test = self._test(call.condition)
-        if call.function in CONDITIONS:
+        if call.function in aggregate.CONDITIONS:
             value = self._over(self._test(call.arguments[0]), test)
             return f"{'max' if call.function == 'bool_or' else 'min'}({value})"
         if not call.arguments:
@@ -237,17 +229,17 @@ class _FactStage:
             return self.engine.dialect.total(value, True)
         return f"{call.function}({'DISTINCT ' if call.distinct else ''}{value})"
 
-    def _ordered(self, call: Aggregate, summary: Summary, rows: str, person: str) -> list[str]:
+    def _ordered(self, call: aggregate.Aggregate, summary: Summary, rows: str, person: str) -> list[str]:
         """The common tables of an aggregate that needs an order of values, the last with its lines (k, v).
 
         Orders are total over values: rows that tie are equal in all that is read of them.
         """
-        if call.function not in (NTH, "mode", "arg_min", "arg_max"):
+        if call.function not in (aggregate.NTH, "mode", "arg_min", "arg_max"):
             return []
         test = self._test(call.condition)
         value = self._value(call.arguments[0], summary)
         where = f" AND {test} = 1" if test else ""
-        if call.function == NTH:
+        if call.function == aggregate.NTH:
             values = f"SELECT {'DISTINCT ' if call.distinct else ''}k, {value} AS v FROM {rows}"
             values = f"({values} WHERE {value} IS NOT NULL{where}) AS p"
             if self.engine.dialect.smallest is not None:
@@ -299,9 +291,9 @@ class _FactStage:
         if node is None:
             return ""
         try:
-            test = comparison(node, self._column, self._text)
+            test = aggregate.comparison(node, self._column, self._text)
             return self._name(self.tests, f"CASE WHEN {test} THEN 1 WHEN NOT ({test}) THEN 0 END", "b")
-        except NotPlain:
+        except aggregate.NotPlain:
             raw = self._expression(node)
         return self._name(self.read, f"CASE WHEN {raw} THEN 1 WHEN NOT {raw} THEN 0 END", "x")
 
@@ -313,7 +305,7 @@ class _FactStage:
         """
         meant = summary_input(self.catalog, self.of, column)
         if meant.spec is None:
-            raise NotPlain
+            raise aggregate.NotPlain
         return self._units(meant), meant.spec
 
     def _text(self, text: str) -> str:
@@ -327,8 +319,8 @@ class _FactStage:
         """
         if not self.engine.dialect.reads_any:
             raise SourceError(
-                f"summaries of `{self.of}`: `{expression_spelling(node, lambda column: column.name)}` is more than "
-                "columns and comparisons with constants",
+                f"summaries of `{self.of}`: `{aggregate.expression_spelling(node, lambda column: column.name)}` is "
+                "more than columns and comparisons with constants",
                 hint="make the column in a view, name the view, and vouch for it by `trusted: true` in `source`",
             )
 

@@ -32,18 +32,7 @@ from typing import TypeAlias
 from dpsql import faults
 from dpsql.errors import IntegrityError, InternalError, MachineFault, ReleaseExists
 from dpsql.faults import CHARGED, FAULTS, UNCHARGED, UNSURE, machine, spending
-from dpsql.ledger import rules
-from dpsql.ledger.files import (
-    PRIVATE_DIRECTORY,
-    Lock,
-    beside,
-    check_folder,
-    draft_hash,
-    held,
-    holds,
-    put,
-    sync,
-)
+from dpsql.ledger import files, rules
 from dpsql.ledger.identity import (
     BEGUN,
     BEGUN_KEYS,
@@ -72,9 +61,9 @@ def no_kill(step: str) -> None:
 
 
 @contextmanager
-def opened(ledger: Path) -> Iterator[tuple[Store, Lock]]:
+def opened(ledger: Path) -> Iterator[tuple[Store, files.Lock]]:
     """The ledger, checked, and the lock that is held on it; closed whatever happens."""
-    with held(beside(ledger, ".lock")) as lock:
+    with files.held(files.beside(ledger, ".lock")) as lock:
         store = Store(ledger)
         try:
             yield store, lock
@@ -92,7 +81,7 @@ class Draft:
     """
 
     def __init__(
-        self, held_open: tuple[Store, Lock], row: LedgerEntry, lineage: Lineage, kill_point: KillPoint
+        self, held_open: tuple[Store, files.Lock], row: LedgerEntry, lineage: Lineage, kill_point: KillPoint
     ) -> None:
         """A release that is about to be reserved, of a ledger that `opened` gave."""
         self.row = row
@@ -150,22 +139,22 @@ def _shown(store: Store, entry: LedgerEntry) -> Path | None:
     write_marks(store)
     folder, target = _folder(store, entry.release_id), Path(entry.target)
     draft = folder / target.name
-    is_left = draft.is_file() and draft_hash(draft) == entry.sha256
+    is_left = draft.is_file() and files.draft_hash(draft) == entry.sha256
     if target.exists():
-        if not holds(target, entry.sha256):
+        if not files.holds(target, entry.sha256):
             raise IntegrityError(
                 f"{target} is in the place of release {entry.label!r}", hint="move that file away"
             )
-        sync(target.parent)
+        files.sync(target.parent)
     elif is_left:
-        put(draft, target, entry.sha256)
+        files.put(draft, target, entry.sha256)
     shutil.rmtree(folder)
     return target if target.exists() else None
 
 
 def _folder(store: Store, release_id: str) -> Path:
     """The private folder of a draft, beside the ledger."""
-    return beside(store.path, f".{release_id}{_DRAFT}")
+    return files.beside(store.path, f".{release_id}{_DRAFT}")
 
 
 def _end(store: Store, row: LedgerEntry) -> None:
@@ -258,7 +247,7 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
         if found is not None and found.state == SEALED:
             return replace(_returned(store, found, name, target), recovery=recovery)
         rules.check_target(store, target)
-        check_folder(target)
+        files.check_folder(target)
         rules.check_public(store, order.public)
         check_marks(store, target, name.label)
         if found is None:
@@ -292,7 +281,7 @@ def publish_file(ledger: Path, spend: ReleaseSpend, order: Order, kill_point: Ki
                 hint=faults.BEGUN,
             ) from None
         with machine("the release is not in place yet", CHARGED):
-            put(draft.file, target, digest, kill_point)
+            files.put(draft.file, target, digest, kill_point)
             write_marks(store)
             shutil.rmtree(draft.file.parent)
         forgotten = ""
@@ -332,7 +321,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     **Privacy**: a function of the catalog, the ledger and release files; no raw row is opened, so nothing about
     them can be told, not even by the time it takes.
     """
-    if not ledger.exists() and not beside(ledger, ".head").exists():
+    if not ledger.exists() and not files.beside(ledger, ".head").exists():
         return None
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
         published = rules.find(store, name)
@@ -353,22 +342,22 @@ def _returned(store: Store, entry: LedgerEntry, name: Label, target: Path) -> Re
             hint="choose another output; to publish anew, another label as well",
         )
     with machine(f"{target} cannot be written", CHARGED):
-        put(receipt.path, target, receipt.sha256)
+        files.put(receipt.path, target, receipt.sha256)
     return replace(receipt, path=target, copied=receipt.path)
 
 
 def _built(draft: Draft, build: Callable[[Draft], None], kill_point: KillPoint) -> str:
     """Build the release in its private folder; what it will hash to once it is shown."""
     file = draft.file
-    file.parent.mkdir(mode=PRIVATE_DIRECTORY)
+    file.parent.mkdir(mode=files.PRIVATE_DIRECTORY)
     kill_point("directory")
     build(draft)
     kill_point("built")
     if [path.name for path in file.parent.iterdir()] != [file.name]:
         raise InternalError("the release was not written as one closed file")
-    sync(file)
-    sync(file.parent)
-    digest = draft_hash(file)
+    files.sync(file)
+    files.sync(file.parent)
+    digest = files.draft_hash(file)
     kill_point("hashed")
     return digest
 

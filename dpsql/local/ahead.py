@@ -43,7 +43,7 @@ from dpsql.local.oracles.oracle import OTHER, FloatArray, IntArray, estimate, sp
 from dpsql.local.plan import CollectionDesign, plan_body, read_back
 from dpsql.local.smooth import compatible, outside
 from dpsql.local.survey import Survey, design_of
-from dpsql.local.tallies import CountedCollection
+from dpsql.local.tallies import CountedCollection, enclosing
 from dpsql.matrices.blocks import BoxReading, BoxVariance
 from dpsql.matrices.channel import StackVariance
 from dpsql.matrices.estimated import Smooth
@@ -122,7 +122,7 @@ def finest_shares(rounds: Sequence[AheadRound]) -> FloatArray:
     size = len(last)
     precision, pull = np.zeros((size, size)), np.zeros(size)
     for done in rounds:
-        inside = _inside(last, done.boxes)
+        inside = enclosing(last, done.boxes)
         precision += done.reports * (inside[:, None] == inside[None, :])
         pull += done.reports * done.shares[inside]
     return solve(System(precision, pull)).shares
@@ -142,7 +142,7 @@ def box_groups(rounds: Sequence[AheadRound], own: int) -> list[ViewReports]:
     groups = []
     for done in rounds:
         design = np.asarray(
-            _inside(last, done.boxes)[None, :] == np.arange(len(done.boxes))[:, None], np.float64
+            enclosing(last, done.boxes)[None, :] == np.arange(len(done.boxes))[:, None], np.float64
         )
         shares = done.shares if done.unbiased is None else done.unbiased
         groups.append(ViewReports(design, shares, done.reports, box_oracle(done.boxes, own)))
@@ -170,12 +170,6 @@ def redrawn_errors(rounds: Sequence[AheadRound], own: int, rng: np.random.Genera
         off = normsub(finest_shares(again)) - shares
         total += np.outer(off, off) / REDRAWS
     return total
-
-
-def _inside(fine: IntArray, coarse: IntArray) -> IntArray:
-    """For each fine box, the coarse box that holds it."""
-    covers = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
-    return np.asarray(np.argmax(covers.all(axis=2), axis=1), dtype=np.int64)
 
 
 def spread_evenly(boxes: IntArray, shares: FloatArray, sizes: Sequence[int]) -> FloatArray:

@@ -55,18 +55,8 @@ from dpsql.matrices.estimated import Estimated, Integers, Smooth
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.model import Components, PrefixVariance
 from dpsql.mechanisms.distribution import nothing_drawn
-from dpsql.release import reports
+from dpsql.release import reports, write
 from dpsql.release.format import MeasureScale, Promise, RelativeError, ScaleMeta, SpentAmount
-from dpsql.release.write import (
-    Assembled,
-    AxisPart,
-    Description,
-    PlacedAxis,
-    ReleaseBuilder,
-    Statistic,
-    assemble,
-    axis_parts,
-)
 from dpsql.tree import Tree
 
 SHUFFLE_DELTA = 1e-7
@@ -79,7 +69,7 @@ def release_content(
     release_id: str,
     *,
     joint: bool = True,
-) -> ReleaseBuilder:
+) -> write.ReleaseBuilder:
     """All that the release file will hold.
 
     Args:
@@ -106,10 +96,10 @@ def release_content(
         elif joint or len(held) == 1:
             smooth[held] = positive_shares(collection, held, axis_tables, estimates.shares)
 
-    def assembled(trees: Sequence[Tree]) -> Assembled:
+    def assembled(trees: Sequence[Tree]) -> write.Assembled:
         if survey.collection.by_pairs:
             return by_pairs(survey, estimates, scale.factor, models, trees)
-        return assemble(_statistics(survey, estimates, scale.factor, bits, smooth), models, trees)
+        return write.assemble(_statistics(survey, estimates, scale.factor, bits, smooth), models, trees)
 
     smooth_outside = {
         survey.axes[a].name: outside(positive.shares, axis_tables[a].counts)
@@ -136,19 +126,19 @@ def release_content(
     return replace(content, scales=_scales(survey, plan, scale), bounding=_bounding(survey, plan, scale))
 
 
-def survey_axes(survey: Survey) -> list[AxisPart]:
+def survey_axes(survey: Survey) -> list[write.AxisPart]:
     """The survey's axes as a release holds them."""
-    return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
+    return write.axis_parts(write.PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
 
 
 def local_release(
     survey: Survey,
     plans: Collection[Plan],
     catalog: Mapping[str, Any] | None,
-    assembled: Callable[[Sequence[Tree]], Assembled],
+    assembled: Callable[[Sequence[Tree]], write.Assembled],
     local: reports.LocalMeta,
     release_id: str,
-) -> ReleaseBuilder:
+) -> write.ReleaseBuilder:
     """All that the release file of any collection holds.
 
     Args:
@@ -164,7 +154,7 @@ def local_release(
     alone = "no central cap is charged; "
     if local.services is not None:
         alone = "the services' epsilons add up to this one; that a person is known to a service is not hidden, and "
-    return ReleaseBuilder(
+    return write.ReleaseBuilder(
         release_id,
         catalog or {},
         spec_hash(survey.catalog),
@@ -193,7 +183,7 @@ def _statistics(
     factor: float,
     bits: Weighted | None,
     smooth: Mapping[tuple[int, ...], Positive | None],
-) -> list[Statistic]:
+) -> list[write.Statistic]:
     """Counts and sums of every view as one table each, in rows: `factor` of them are a unit of share."""
     plan, positive = estimates.collection.plan, {}
     for held, smoothed in smooth.items():
@@ -201,7 +191,7 @@ def _statistics(
             errors = None if smoothed.errors is None else smoothed.errors.scaled(factor)
             positive[held] = Smooth(smoothed.shares * factor, errors, smoothed.preferred)
     return [
-        Statistic(
+        write.Statistic(
             description(survey, view, fitted, measure, plan.tau, plan.epsilon),
             local_estimate(
                 fitted.values * factor,
@@ -247,10 +237,10 @@ def _family(
 
 def description(
     survey: Survey, view: str, held: FittedTable, measure: int | None, rows: int, epsilon: Fraction
-) -> Description:
+) -> write.Description:
     """Description of a view's statistic: of a measure, or of rows; a person may have so many."""
     summed = None if measure is None else survey.measures[measure]
-    return Description(
+    return write.Description(
         view=view,
         of=survey.of,
         measure="count" if summed is None else summed.name,

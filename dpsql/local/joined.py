@@ -35,7 +35,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +56,7 @@ from dpsql.local.services import Positions, Sheet, penalty, strengths
 from dpsql.local.survey import Survey
 from dpsql.local.tallies import layout_of, oracle_of
 from dpsql.matrices.kronecker import AxisSplit, ProductReading
-from dpsql.matrices.model import PrefixVariance
+from dpsql.matrices.model import PrefixVariance, outer_products
 from dpsql.progress import Progress, Stage
 from dpsql.release.reports import BitLeftOut, LocalMeta, ManifestMeta
 from dpsql.release.write import ReleaseBuilder, Statistic, assemble
@@ -281,10 +280,10 @@ def add_people(sheet: Sheet, sums: RunningSums, people: int, heard: LinkedReport
         inside = values = np.ones((size, BOXES))
         for name, service_axes in services.items():
             # cells of the service's axes inside each box, (cells, boxes)
-            covered = reduce(_outer, (sums.boxes[a] for a in service_axes), np.ones((BOXES, 1))).T
+            covered = outer_products([np.ones((BOXES, 1)), *(sums.boxes[a] for a in service_axes)]).T
             rows, bits = _cell_scores(sheet, heard, name, first, first + size, service_axes)
             signed_scores = bits if sheet.tells(name, sums.measure) else rows
-            counts, signed = _outer(counts, rows), _outer(signed, signed_scores)
+            counts, signed = outer_products([counts, rows]), outer_products([signed, signed_scores])
             inside, values = inside * (rows @ covered), values * (signed_scores @ covered)
         sums.counts[...] += counts.sum(axis=0).reshape(sums.counts.shape)
         sums.signed[...] += signed.sum(axis=0).reshape(sums.signed.shape)
@@ -315,10 +314,6 @@ def _halves(leaves: int, rng: np.random.Generator) -> FloatArray:
     length = rng.integers(1, max(leaves, 2), BOXES)
     at = (np.arange(leaves)[None, :] - low[:, None]) % leaves
     return np.asarray(at < length[:, None], dtype=np.float64)
-
-
-def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
-    return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
 def view_table(survey: Survey, sheet: Sheet, sums: RunningSums, people: int) -> FittedTable:

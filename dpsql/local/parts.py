@@ -31,22 +31,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpsql.local.estimate import (
-    AxisTable,
-    FittedTable,
-    Interaction,
-    NoisyCells,
-    Parts,
-    Seen,
-    Total,
-    centred,
-    evened,
-    interaction,
-    model_of,
-    rest,
-    spread_over,
-    table,
-)
+from dpsql.local import estimate
 from dpsql.local.mechanisms.blue import ShareEstimate, normsub
 from dpsql.local.mechanisms.joint import posterior
 from dpsql.local.oracles.oracle import FloatArray
@@ -94,16 +79,16 @@ class Estimates:
     """
 
     collection: CountedCollection
-    axis_tables: Mapping[int, AxisTable]
+    axis_tables: Mapping[int, estimate.AxisTable]
     fitted: bool = True
-    parts: dict[tuple[PartKey, int | None], Interaction | None] = field(default_factory=dict)
+    parts: dict[tuple[PartKey, int | None], estimate.Interaction | None] = field(default_factory=dict)
     shares: dict[PartKey, FloatArray] = field(default_factory=dict)
     cells: dict[PartKey, float] = field(default_factory=dict)
 
 
 def interactions(
     estimates: Estimates, sets: Iterable[Sequence[int]], measure: int | None = None
-) -> dict[PartKey, Interaction]:
+) -> dict[PartKey, estimate.Interaction]:
     """The interaction of every subset of two or more axes that some set needs.
 
     Args:
@@ -120,7 +105,7 @@ def interactions(
         for width in range(2, len(axes) + 1)
         for key in itertools.combinations(sorted(axes), width)
     }
-    effects: dict[PartKey, Interaction] = {}
+    effects: dict[PartKey, estimate.Interaction] = {}
     for key in sorted(wanted, key=lambda k: (len(k), k)):
         if (key, measure) not in estimates.parts:
             effect = smooth_part(estimates, key, measure) if estimates.fitted else None
@@ -131,20 +116,20 @@ def interactions(
     return effects
 
 
-def grid_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Interaction | None:
+def grid_part(estimates: Estimates, axes: PartKey, measure: int | None) -> estimate.Interaction | None:
     """The unbiased interaction of a set from the views that hold all of it; None if there is none.
 
     Leaves of one cell err together, so its strength is that of boxes: leaf by leaf it is too small by far.
     """
-    seen = interaction(estimates.collection, axes, measure)
+    seen = estimate.interaction(estimates.collection, axes, measure)
     if seen is None:
         return None
-    values, noises = centred(seen.table), _noises(seen.noises)
-    models = [rest(model_of(estimates.axis_tables[a].counts)) for a in axes]
+    values, noises = estimate.centred(seen.table), _noises(seen.noises)
+    models = [estimate.rest(estimate.model_of(estimates.axis_tables[a].counts)) for a in axes]
     rng = np.random.default_rng(int.from_bytes(estimates.collection.plan.hash, "big"))
     boxes = [masks for _, masks in _boxes([np.arange(size + 1) for size in values.shape], values.shape, rng)]
     variances = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
-    return Interaction(values, _quantile(variances, [_product(m, models) for m in boxes], CAUTION))
+    return estimate.Interaction(values, _quantile(variances, [_product(m, models) for m in boxes], CAUTION))
 
 
 def _quantile(variances: FloatArray, units: Sequence[float], quantile: float) -> float:
@@ -154,12 +139,12 @@ def _quantile(variances: FloatArray, units: Sequence[float], quantile: float) ->
     return float(np.quantile(variances[inside] / unit[inside], quantile)) if inside.any() else 0.0
 
 
-def _noises(views: Sequence[NoisyCells]) -> list[tuple[float, list[FloatArray]]]:
+def _noises(views: Sequence[estimate.NoisyCells]) -> list[tuple[float, list[FloatArray]]]:
     """Per view the variance of a cell, and per axis the covariance of evenly spread cells without their total."""
-    return [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
+    return [(noise, [estimate.rest(s @ s.T) for s in spreads]) for noise, spreads in views]
 
 
-def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Interaction | None:
+def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> estimate.Interaction | None:
     """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias.
 
     None where axes are not ordered, a pair of them is seen by no view, or the fit would be too large.
@@ -173,8 +158,8 @@ def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Int
     rng = np.random.default_rng(int.from_bytes(estimates.collection.plan.hash, "big"))
     # rows per cell, or bit 1 minus bit 0
     slots = joint.shares if measure is None else joint.shares[..., 1] - joint.shares[..., 0]
-    values = centred(slots * filled)
-    models = [rest(model_of(estimates.axis_tables[a].counts)) for a in axes]
+    values = estimate.centred(slots * filled)
+    models = [estimate.rest(estimate.model_of(estimates.axis_tables[a].counts)) for a in axes]
     # factor of the interaction's posterior covariance, shape (*leaves, weights)
     factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
     if measure is not None:
@@ -190,15 +175,17 @@ def smooth_part(estimates: Estimates, axes: PartKey, measure: int | None) -> Int
         [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
     )
     strength = _quantile(variances, [_product(masks, models) for _, masks in boxes], quantile)
-    seen = interaction(estimates.collection, axes, measure)
+    seen = estimate.interaction(estimates.collection, axes, measure)
     if seen is not None:
         if measure is None:
             estimates.cells[axes] = _cell_variance(values, factor, seen, rng)
-        values, strength = _against_grid(Interaction(values, strength), seen, models, rng)
-    return Interaction(values, strength)
+        values, strength = _against_grid(estimate.Interaction(values, strength), seen, models, rng)
+    return estimate.Interaction(values, strength)
 
 
-def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.random.Generator) -> float:
+def _cell_variance(
+    values: FloatArray, factor: FloatArray, seen: estimate.Seen, rng: np.random.Generator
+) -> float:
     """Variance of independent cells, evenly spread, that err as a fit does over large boxes.
 
     It is the posterior's over boxes of half of both axes, on which smooth errors are largest beside those of cells,
@@ -206,7 +193,7 @@ def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.r
     """
     spreads = [cell_spread(edges) for edges in seen.edges]
     models, cuts = [spread @ spread.T for spread in spreads], [np.asarray(edges) for edges in seen.edges]
-    bent, _ = _bent(values - centred(seen.table), seen.noises, models, cuts, rng)
+    bent, _ = _bent(values - estimate.centred(seen.table), seen.noises, models, cuts, rng)
     variance = unit = 0.0
     for _ in range(BOXES):
         lows = [int(rng.integers(0, (size + 1) // 2 + 1)) for size in values.shape]
@@ -218,7 +205,7 @@ def _cell_variance(values: FloatArray, factor: FloatArray, seen: Seen, rng: np.r
     return variance / max(unit, 1e-300) + bent
 
 
-def grid_cells(seen: Seen) -> float:
+def grid_cells(seen: estimate.Seen) -> float:
     """Variance of independent cells of the finest grid that err as all grids' mean does, in the mean over its cells."""
     spreads = [cell_spread(edges) for edges in seen.edges]
     unit = np.prod([np.trace(spread @ spread.T) for spread in spreads])
@@ -227,11 +214,11 @@ def grid_cells(seen: Seen) -> float:
 
 
 def _against_grid(
-    fitted: Interaction,
-    seen: Seen,
+    fitted: estimate.Interaction,
+    seen: estimate.Seen,
     models: Sequence[FloatArray],
     rng: np.random.Generator,
-) -> Interaction:
+) -> estimate.Interaction:
     """Hold a fit against the grid that sees its axes together.
 
     It moves towards the grid, the more the surer it is that it bends something away, and its strength grows by the rest
@@ -239,20 +226,22 @@ def _against_grid(
     """
     values = fitted.values
     cuts = [np.asarray(edges) for edges in seen.edges]
-    distance = values - centred(seen.table)
+    distance = values - estimate.centred(seen.table)
     bent, grid_noise = _bent(distance, seen.noises, models, cuts, rng)
     strength = max(fitted.strength, UNSEEN * grid_noise)
     if bent == 0:
-        return Interaction(values, strength)
+        return estimate.Interaction(values, strength)
     trust = bent / (bent + grid_noise)
     # deviation from even spread within the grid's cells, invisible to the grid
-    inside_cells = values - spread_over(values, [evened(axis_edges) for axis_edges in seen.edges])
-    return Interaction(values - trust * (distance - inside_cells), strength + (1 - trust) * bent)
+    inside_cells = values - estimate.spread_over(
+        values, [estimate.evened(axis_edges) for axis_edges in seen.edges]
+    )
+    return estimate.Interaction(values - trust * (distance - inside_cells), strength + (1 - trust) * bent)
 
 
 def _bent(
     distance: FloatArray,
-    views: Sequence[NoisyCells],
+    views: Sequence[estimate.NoisyCells],
     models: Sequence[FloatArray],
     cuts: Sequence[np.ndarray],
     rng: np.random.Generator,
@@ -304,7 +293,10 @@ SETTLED, SWEEPS = 1e-12, 2000
 
 
 def pair_tables(
-    axes: Sequence[int], axis_tables: Mapping[int, AxisTable], parts: Parts, total: Total
+    axes: Sequence[int],
+    axis_tables: Mapping[int, estimate.AxisTable],
+    parts: estimate.Parts,
+    total: estimate.Total,
 ) -> tuple[Tables, Components]:
     """Unbiased tables of all pairs, and the variance of each of their parts.
 
@@ -320,7 +312,9 @@ def pair_tables(
     tables: dict[PairKey, FloatArray] = {}
     components: dict[tuple[int, ...], float] = {}
     for pair in combinations(range(len(axes)), 2):
-        fitted: FittedTable = table([axes[i] for i in pair], axis_tables, parts, None, total)
+        fitted: estimate.FittedTable = estimate.table(
+            [axes[i] for i in pair], axis_tables, parts, None, total
+        )
         tables[pair] = fitted.values
         components |= {tuple(pair[i] for i in subset): s for subset, s in fitted.strengths.items()}
     return tables, components
@@ -381,9 +375,9 @@ def fitted_errors(
         margins: of every axis.
     """
     edges: list[tuple[int, ...]] = [(0, margin.shares.size) for margin in margins]
-    grids: dict[PairKey, Seen | None] = {}
+    grids: dict[PairKey, estimate.Seen | None] = {}
     for places in combinations(range(len(axes)), 2):
-        grids[places] = interaction(estimates.collection, [axes[i] for i in places], None)
+        grids[places] = estimate.interaction(estimates.collection, [axes[i] for i in places], None)
         seen = grids[places]
         for i, cuts in zip(places, () if seen is None else seen.edges, strict=False):
             edges[i] = max(edges[i], tuple(int(cut) for cut in cuts), key=len)

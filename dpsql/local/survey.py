@@ -12,7 +12,6 @@ who knows whose it is; whether somebody reported is seen by her too. Storing spe
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +23,15 @@ from typing import Any, NamedTuple
 import duckdb
 
 from dpsql.axis.build import build_axis, needed_tables
-from dpsql.axis.model import Axis, CategoryRule, KeyListRule, OrderedRule, PublicTable, as_declared
+from dpsql.axis.model import (
+    Axis,
+    CategoryRule,
+    KeyListRule,
+    OrderedRule,
+    PublicTable,
+    as_declared,
+    check_cells,
+)
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.catalog.catalog import StarTable
 from dpsql.catalog.collection import Collection, counted_share, has_bit, report_epsilon, weighting_of
@@ -115,7 +122,9 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
         if catalog.collection.by_pairs:
             _check_pairs(name, made_axes, catalog.views[name].cells)
         else:
-            _check_cells(name, made_axes, catalog.views[name].cells)
+            check_cells(
+                name, catalog.views[name].cells, made_axes, SMALLER
+            )  # at planning and at collecting alike
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
 
 
@@ -135,16 +144,10 @@ def _check_pairs(view: str, axes: Sequence[Axis], cap: int) -> None:
         )
 
 
-def _check_cells(view: str, axes: Sequence[Axis], cap: int) -> None:
-    """Refuse a view whose joint table nobody could store, at planning and at collecting alike."""
-    cells = math.prod(axis.leaves for axis in axes)
-    if cells > cap:
-        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
-        raise CatalogError(
-            f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
-            hint="write several views of fewer axes, cut the axes wider (`cuts`), or write "
-            "`collection: {estimate: lle}` for counts of one view, which are then biased",
-        )
+SMALLER = (
+    "write several views of fewer axes, cut the axes wider (`cuts`), or write `collection: {estimate: lle}` for counts "
+    "of one view, which are then biased"
+)
 
 
 def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:

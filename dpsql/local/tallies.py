@@ -203,8 +203,13 @@ def _grid_cells(view: View, leaves: IntArray) -> IntArray:
 
 def _boxes(view: View, leaves: IntArray) -> IntArray:
     boxes = np.array(view.boxes, dtype=np.int64).reshape(len(view.boxes), -1, 2)
-    inside = (boxes[None, :, :, 0] <= leaves[:, None, :]) & (leaves[:, None, :] < boxes[None, :, :, 1])
-    return np.asarray(np.argmax(inside.all(axis=2), axis=1), dtype=np.int64)
+    return enclosing(np.stack([leaves, leaves + 1], axis=2), boxes)
+
+
+def enclosing(fine: IntArray, coarse: IntArray) -> IntArray:
+    """For each fine box, the coarse box that holds it."""
+    covers = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
+    return np.asarray(np.argmax(covers.all(axis=2), axis=1), dtype=np.int64)
 
 
 def _weighted_row(

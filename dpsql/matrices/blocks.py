@@ -68,6 +68,7 @@ from dpsql.matrices.model import (
     Shared,
     arrays_of,
     crossed,
+    outer_products,
     symmetric,
     table,
     upper,
@@ -364,19 +365,12 @@ class AskedVariance:
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.rows.shape[1]))
 
-    def _cells(self, masks: Masks) -> FloatArray:
-        """Products of masks over the cells, shape (g, cells)."""
-        weights = np.ones((len(masks[0]), 1))
-        for mask in masks:
-            weights = (weights[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
-        return weights
-
     def means(self, masks: Masks) -> FloatArray:
         """Mean weight of each class under products of masks, shape (g, K)."""
         order, first = self._place
         step = max(1, CHUNK // max(1, self.classes.size))
         chunks = [
-            np.add.reduceat(self._cells([mask[i : i + step] for mask in masks])[:, order], first, axis=1)
+            np.add.reduceat(outer_products([mask[i : i + step] for mask in masks])[:, order], first, axis=1)
             for i in range(0, len(masks[0]), step)
         ]
         return np.concatenate(chunks) / self.sizes
@@ -397,7 +391,7 @@ class AskedVariance:
         order, _ = self._place
         flat, vectors = self.classes.ravel()[order], self._seen[0]
         for i in range(0, len(boxes[0][0]) if boxes else 0, step):
-            cells = sum(self._cells([mask[i : i + step] for mask in box])[:, order] for box in boxes)
+            cells = sum(outer_products([mask[i : i + step] for mask in box])[:, order] for box in boxes)
             means = sum(self.means([mask[i : i + step] for mask in box]) for box in boxes)
             even = np.where(flat >= 0, np.take(means, np.maximum(flat, 0), axis=1), 0.0)
             unseen = means - (means @ vectors) @ vectors.T

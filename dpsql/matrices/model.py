@@ -154,6 +154,14 @@ def crossed(masks: Masks) -> list[FloatArray]:
     return [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
 
 
+def outer_products(masks: Masks) -> FloatArray:
+    """Outer products of rows of masks, shape (g, cells)."""
+    products = np.ones((len(masks[0]) if masks else 1, 1))
+    for mask in masks:
+        products = (products[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
+    return products
+
+
 MOST_ARRAYS = 16
 """Arrays of one table."""
 

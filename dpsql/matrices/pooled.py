@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.matrices.model import CHUNK, Columns, Covariance, Masks, Reading, crossed
+from dpsql.matrices.model import CHUNK, Columns, Covariance, Masks, Reading, crossed, outer_products
 from dpsql.tree import FloatArray
 
 
@@ -177,20 +177,12 @@ class Matrix:
         rows = len(left[0]) if left else 1
         covariance, step = np.zeros(rows), max(1, CHUNK // max(len(self.values), 1))
         for a in range(0, rows, step):
-            u, v = (_outer([mask[a : a + step] for mask in masks]) for masks in (left, right))
+            u, v = (outer_products([mask[a : a + step] for mask in masks]) for masks in (left, right))
             covariance[a : a + step] = np.sum((u @ self.values) * v, axis=1)
         return covariance
 
     def matrix(self) -> FloatArray:
         return self.values
-
-
-def _outer(masks: Masks) -> FloatArray:
-    """Outer products of rows of masks, shape (g, cells)."""
-    products = np.ones((len(masks[0]) if masks else 1, 1))
-    for mask in masks:
-        products = (products[:, :, None] * mask[:, None, :]).reshape(len(mask), -1)
-    return products
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +210,7 @@ class PooledReading(Reading):
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Covariances of all combinations of rows of `masks`, as `Reading` says."""
-        cells = _outer(crossed(masks))
+        cells = outer_products(crossed(masks))
         return np.asarray(cells @ self.whole @ cells.T)
 
     def columns(self) -> tuple[Columns, ...]:

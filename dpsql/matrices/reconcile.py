@@ -235,9 +235,9 @@ def family_step(views: Sequence[tuple[Subset, FloatArray]]) -> int:
     return 1 << max(0, frexp(max(sizes, default=0.0) * UNIT / LIMIT)[1])
 
 
-def _shared_margins(views: Sequence[tuple[Subset, FloatArray]]) -> dict[Subset, FloatArray]:
+def _shared_margins(views: Sequence[tuple[Subset, AnyArray]]) -> dict[Subset, AnyArray]:
     """Every margin that a view has, by its axes: the first view's."""
-    margins: dict[Subset, FloatArray] = {}
+    margins: dict[Subset, AnyArray] = {}
     for axes, estimate in views:
         for totals in product((False, True), repeat=len(axes)):
             margins.setdefault(_part(axes, totals), _inner_margin(estimate, totals))
@@ -250,11 +250,7 @@ def agreed_units(views: Sequence[tuple[Subset, IntArray]]) -> list[IntArray]:
     Args:
         views: (axis ids, integers) of each view, margins nearly equal.
     """
-    margins: dict[Subset, IntArray] = {}
-    for axes, units in views:
-        for totals in product((False, True), repeat=len(axes)):
-            margins.setdefault(_part(axes, totals), _inner_margin(units, totals))
-    return _from_margins([(axes, units.shape) for axes, units in views], margins)
+    return _from_margins([(axes, units.shape) for axes, units in views], _shared_margins(views))
 
 
 def _from_margins(

@@ -62,7 +62,7 @@ from dpsql.planner.schema import TRUE, Term
 from dpsql.progress import Progress, Stage
 from dpsql.release import AxisMeta, ColumnMeta, Release
 from dpsql.release.promises import FREE, promise_words
-from dpsql.row_expressions import identifier, literal
+from dpsql.row_expressions import free_name, identifier, literal
 
 FORMAT = "dpsql-export-1"
 SCHEMA, DBT = "schema.json", "sources.yml"
@@ -367,7 +367,7 @@ class ViewFile:
         self.sizes = tuple(self.release.axes[axis].leaves for axis in view.axes)
         self.axes = leaf_columns(self.release, view.axes)
         plain = re.sub(r"[^\w-]+", "_", view.name).strip("_") or "view"
-        self.file = _unused(plain, files) + ".parquet"
+        self.file = free_name({file.removesuffix(".parquet").lower() for file in files}, plain) + ".parquet"
         terms, why = list[Term](), list[str]()
         for measure in view.statistics:
             term = Term(measure)
@@ -381,10 +381,11 @@ class ViewFile:
             )
             terms += [] if reason else [term]
             why += [reason] if reason else []
-        taken = {column.name for axis in self.axes for column in axis}
+        taken = {column.name.lower() for axis in self.axes for column in axis}
         names: list[str] = []
         for term in terms:
-            names.append(_unused(_called(term.measure), {*taken, *names}))
+            names.append(free_name(taken, _called(term.measure)))
+            taken.add(names[-1].lower())
         self.terms, self.names, self.left_out = tuple(terms), names, list(dict.fromkeys(why))
 
     def plan(self, ranges: Sequence[range]) -> ViewPlan:
@@ -481,16 +482,6 @@ class ViewFile:
             "columns": [dict(zip(("name", "type", "means"), column, strict=True)) for column in columns],
             "notes": list(dict.fromkeys(note.text for note in notes)),
         }  # fmt: skip
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    """A name, with a number where another thing has it already."""
-    low, number = {used.lower().removesuffix(".parquet") for used in taken}, 1
-    free_name = name
-    while free_name.lower() in low:
-        number += 1
-        free_name = f"{name}_{number}"
-    return free_name
 
 
 def _called(measure: str) -> str:

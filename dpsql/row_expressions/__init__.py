@@ -5,10 +5,13 @@ Pure is what has no clock, no random number, no file and no setting.
 Names are those of the parser's node types; what it has no type for stands in NAMED_* by its SQL name. OPERATORS,
 SCALARS and VALUES look at one row alone, and so does all that is built of them; AGGREGATES and WINDOWS look at many.
 
-This package and `answer.sql` are the places that import the parser, which changes often.
+This package and `dpsql.sql` are the places that import the parser, which changes often.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import chain, count
 
 
 def words(text: str) -> frozenset[str]:
@@ -75,6 +78,19 @@ def identifier(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def free_name(taken: Collection[str], name: str, *others: str) -> str:
+    """The first of some names that is free whatever its case; else the first of all, with a number behind it.
+
+    Args:
+        taken: in lower case.
+
+    >>> free_name({"day", "day_2"}, "Day"), free_name({"day"}, "Day", "sales_day")
+    ('Day_3', 'sales_day')
+    """
+    numbered = (f"{name}_{i}" for i in count(2))
+    return next(n for n in chain((name, *others), numbered) if n.lower() not in taken)
 
 
 def literal(text: str) -> str:

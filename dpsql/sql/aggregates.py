@@ -428,7 +428,7 @@ def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
     root = binding.paths.root
     if not any(axis.of.lower() == root.lower() for axis in binding.schema.axes):
         return refusal(
-            NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no view counts rows of {root}", at=call,
+            NotSupportedError, f"{call.key.upper()} of {_said(node)}: no view counts rows of {root}", at=call,
             clause="SELECT", hint="join it to the rows that a view counts, or ask the curator for a view",
         )  # fmt: skip
     hint = f"measures: {', '.join(measures)}" if measures else "only COUNT is published"
@@ -439,14 +439,14 @@ def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
         )
     return refusal(
         NotSupportedError,
-        f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure or on one axis",
+        f"{call.key.upper()} of {_said(node)}: no release has it as a measure or on one axis",
         at=call,
         clause="SELECT",
         hint=hint,
     )
 
 
-def _said(binding: Binding, node: Node) -> str:
+def _said(node: Node) -> str:
     def name(descendant: Node) -> Node:
         if isinstance(descendant, exp.Column) and descendant.table:
             return exp.column(descendant.name)
@@ -459,7 +459,7 @@ def _within_group(binding: Binding, node: exp.WithinGroup) -> CatalogValue:
     at = None if node.this.this is None else _number(node.this.this)
     ordered = node.expression.expressions
     if isinstance(node.this, exp.Mode):
-        value = _said(binding, ordered[0].this)
+        value = _said(ordered[0].this)
         raise refusal(
             NotSupportedError, "MODE() picks a value that noise may have made commonest", at=node, clause="SELECT",
             hint=f"SELECT {value}, COUNT(*) .. GROUP BY 1 ORDER BY 2 DESC LIMIT 1 says by how much it leads",

@@ -278,10 +278,7 @@ def add_waiting(select: exp.Select, answers: Sequence[JoinedAnswer], tests: Sequ
 def _on(rows: RowRelation, answer: JoinedAnswer, finer: Finer) -> Node | None:
     near = [source for source in rows.sources if source.alias.lower() != answer.source.alias.lower()]
     around = replace(rows, sources=[answer.source, *near])
-    conditions = [
-        resolve(around, condition, finer.context.schema)
-        for condition in conjuncts(answer.join.args.get("on"))
-    ]
+    conditions = [resolve(around, condition) for condition in conjuncts(answer.join.args.get("on"))]
     conditions += [equal_by_name(near, answer.source, name) for name in answer.join.args.get("using") or []]
     return (
         exp.and_(*(finer.over(_plain(condition)) for condition in conditions), copy=False)

@@ -108,13 +108,12 @@ def _columns_hint(name: str, candidates: Sequence[str]) -> str:
     return f"the nearest are {', '.join(near)}; information_schema.columns lists all {len(columns)}"
 
 
-def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
+def lookup(rows: RowRelation, node: exp.Column) -> Node:
     """The expression that a column name stands for.
 
     Args:
         rows: the FROM clause.
         node: the column as written.
-        schema: for spelling help.
 
     Returns:
         A fresh expression over resolved columns, placed where the name stood.
@@ -167,33 +166,33 @@ def lookup(rows: RowRelation, node: exp.Column, schema: Schema) -> Node:
     return placed(columns[0], node)
 
 
-def resolve(rows: RowRelation, node: Node, schema: Schema) -> Node:
+def resolve(rows: RowRelation, node: Node) -> Node:
     """A copy of an expression with every column resolved; subqueries are left alone.
 
     >>> import sqlglot
-    >>> rows = RowRelation(); star = Schema("s", {}, (), frozenset())
+    >>> rows = RowRelation()
     >>> table = SchemaTable("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, frozenset(), True)
     >>> rows.sources.append(rows.add(table, "t"))
-    >>> resolve(rows, sqlglot.parse_one("t.a + 1"), star).sql()
+    >>> resolve(rows, sqlglot.parse_one("t.a + 1")).sql()
     'i0."A" + 1'
     """
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-        return node.copy() if node.meta.get("resolved") else lookup(rows, node, schema)
+        return node.copy() if node.meta.get("resolved") else lookup(rows, node)
     copy = node.copy()
-    _resolve_inside(rows, copy, schema)
+    _resolve_inside(rows, copy)
     return copy
 
 
-def _resolve_inside(rows: RowRelation, node: Node, schema: Schema) -> None:
+def _resolve_inside(rows: RowRelation, node: Node) -> None:
     for child in list(node.iter_expressions()):
         if isinstance(child, (exp.Subquery, exp.Query)):
             continue
         if child.meta.get("resolved"):
             continue
         if isinstance(child, exp.Column) and not isinstance(child.this, exp.Star):
-            child.replace(_bracketed(lookup(rows, child, schema), node))
+            child.replace(_bracketed(lookup(rows, child), node))
         else:
-            _resolve_inside(rows, child, schema)
+            _resolve_inside(rows, child)
 
 
 def _bracketed(expression: Node, parent: Node) -> Node:
@@ -341,7 +340,7 @@ def bind_from(
         rows.sources.append(source)
         rows.shared |= shared_names
     for condition in conjuncts(select.args.get("where")):
-        rows.conditions += _factored(resolve(rows, condition, context.schema))
+        rows.conditions += _factored(resolve(rows, condition))
     return rows
 
 
@@ -394,7 +393,7 @@ def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Row
                 names.setdefault(name, source.names[name])
             continue
         name = output_name(projection)
-        columns[name.lower()] = resolve(inner, unaliased(projection), context.schema)
+        columns[name.lower()] = resolve(inner, unaliased(projection))
         names[name.lower()] = name
     return FromColumns(alias, columns, names)
 
@@ -437,7 +436,7 @@ def _join(context: Context, rows: RowRelation, join: exp.Join, scope: Scope) -> 
         instance.left = True
     on = join.args.get("on")
     for condition in conjuncts(on):
-        resolved = resolve(rows, condition, context.schema)
+        resolved = resolve(rows, condition)
         if (left or right) and not isinstance(resolved, exp.EQ):
             raise refusal(
                 NotSupportedError,

@@ -18,18 +18,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from dpsql import row_expressions
 from dpsql.errors import Error, InterfaceError, NotSupportedError, ProgrammingError, SqlSyntaxError
 from dpsql.intervals.errorfunctions import ERRORS
-from dpsql.row_expressions import (
-    AGGREGATES,
-    NAMED_OVER_ROWS,
-    NAMED_SCALARS,
-    OPERATORS,
-    SCALARS,
-    SHAPES,
-    VALUES,
-    WINDOWS,
-)
 from dpsql.row_expressions.expression import COLUMN, Node, Unbounded, check_text, growth, parse_statements
 from dpsql.sql.settings import read_change
 
@@ -378,16 +369,16 @@ def _located(error: ParseError, text: str) -> SqlSyntaxError:
     return refusal(SqlSyntaxError, f"the statement does not parse{at}{place}", clause="statement", hint=hint)
 
 
-NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
+NAMED = row_expressions.NAMED_SCALARS | row_expressions.NAMED_OVER_ROWS
 
 ALLOWED = (
-    SHAPES
+    row_expressions.SHAPES
     | {"Exists", "DateBin", "AtTimeZone", "ExplodingGenerateSeries", "GenerateSeries"}
-    | VALUES
-    | OPERATORS
-    | SCALARS
-    | AGGREGATES
-    | WINDOWS
+    | row_expressions.VALUES
+    | row_expressions.OPERATORS
+    | row_expressions.SCALARS
+    | row_expressions.AGGREGATES
+    | row_expressions.WINDOWS
 )
 
 REASONS = {

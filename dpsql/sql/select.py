@@ -60,7 +60,7 @@ class Builder:
         node = parse.expand_aliases(
             node, self.aliases, lambda column: any(column.name.lower() in s.columns for s in sources)
         )
-        node = derived(self.binding, resolve(self.binding.rows, node, self.context.schema))
+        node = derived(self.binding, resolve(self.binding.rows, node))
         while isinstance(node, exp.Paren):
             node = node.this
         return node
@@ -181,7 +181,7 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
     if not grouped and not _has_aggregates(select):
         for projection in select.expressions:
             if not parse.is_star(projection):  # a name that no table has is the error that comes first
-                resolve(builder.binding.rows, projection, builder.context.schema)
+                resolve(builder.binding.rows, projection)
         raise parse.refusal(
             RawRowsError,
             f"the statement asks for rows of {root}, and a release contains no rows",

@@ -397,9 +397,9 @@ def _member(context: Context, rows: RowRelation, node: Node, scope: Scope) -> _M
 
 def _checked(context: Context, rows: RowRelation, member: _Membership, scope: Scope) -> _Membership | None:
     """The condition, if it says that a foreign key is the key that it points at."""
-    outer = resolve(rows, member.outer, context.schema)
+    outer = resolve(rows, member.outer)
     alone = bind_from(context, member.select, scope)
-    inner = resolve(alone, member.key, context.schema)
+    inner = resolve(alone, member.key)
     if not isinstance(outer, exp.Column) or not isinstance(inner, exp.Column):
         return None
     foreign = _foreign(rows, outer)
@@ -425,7 +425,7 @@ def _joined(context: Context, rows: RowRelation, node: Node, member: _Membership
     above = node.parent
     instances, conditions = len(rows.instances), len(rows.conditions)
     inner = bind_from(context, member.select, scope, rows)
-    key = resolve(inner, member.key, context.schema)
+    key = resolve(inner, member.key)
     added = rows.conditions[conditions:]
     joins = [condition for condition in added if _ties(condition)]
     rows.conditions[conditions:] = [*joins, exp.EQ(this=member.outer.copy(), expression=key.copy())]

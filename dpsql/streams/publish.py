@@ -362,7 +362,8 @@ def append_batch(
         raise OperationalError(
             f"{directory} is a file", hint="a stream release is a directory; choose another"
         )
-    raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
+    confirmed_source(catalog)
+    stream, of, column = stream_column(catalog)
     number = batch_number(arrival.label, str(column.lower), stream.grain)
     if batch_bounds(number, str(column.lower), stream.grain)[0] > (arrival.now or datetime.now()):
         raise BatchOrderError(
@@ -374,7 +375,7 @@ def append_batch(
     with closing(
         open_public(catalog).as_duckdb("stream")
         if is_public
-        else open_batch(catalog, raw_source, of, arrival.source, before)
+        else open_batch(catalog, of, arrival.source, before)
     ) as raw:
         plan = _planned(catalog, axis_maker(catalog, raw), number, directory)
         receipt = _created(plan, raw, directory, private, chance, memory)
@@ -432,7 +433,8 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
     outcome is private.
     """
     directory = directory.absolute()
-    raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
+    confirmed_source(catalog)
+    stream, of, column = stream_column(catalog)
     number = batch_number(arrival.label, str(column.lower), stream.grain)
     private = private_state(catalog, directory)
     types, batches = earlier(private)
@@ -440,7 +442,7 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
         raise BatchOrderError(
             f"batch {arrival.label} has not been appended", hint="append it; nothing was compared"
         )
-    opened = open_batch(catalog, raw_source, of, arrival.source, types)
+    opened = open_batch(catalog, of, arrival.source, types)
     with closing(opened) as raw, raw.step("reading the batch", "nothing was compared"):
         _, content, _ = arrive(raw, catalog, number, arrival.source is not None)
     with closing(open_state(private)) as state:

@@ -41,7 +41,6 @@ import numpy as np
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import roots
-from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table
 from dpsql.central.placed_rows import place_rows, placed_cells, prepare_tables
 from dpsql.engines.duck import RawSide, missing_column, retyped
@@ -67,13 +66,11 @@ Arrived = tuple[int, bytes, dict[str, int]]
 hash; rows that are not in time, by rule."""
 
 
-def open_batch(
-    catalog: Catalog, source: Source, of: str, file: Path | None, types: StreamTypes | None
-) -> RawSide:
+def open_batch(catalog: Catalog, of: str, file: Path | None, types: StreamTypes | None) -> RawSide:
     """The raw side, with the batch's own file in place of the arriving table's source.
 
     Args:
-        catalog, source: the catalog and where its tables are.
+        catalog: with the source of its tables.
         of: the table whose rows arrive.
         file: the batch's own file, if it has one.
         types: column types of the first batch; None where this is the first one.

@@ -208,7 +208,7 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 288),
-    "code-lines": Bound(62500, 64595),
+    "code-lines": Bound(62500, 64426),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 825),
     "value-classes-built-in-at-most-one-place": Bound(120, 235),
@@ -248,7 +248,7 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 9.1)),
+    "imports, % of code lines": (_imports, Bound(8, 8.9)),
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 69_546)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_912)),
     "words of docs": (_words, Bound(50_000)),

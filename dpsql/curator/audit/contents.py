@@ -45,29 +45,13 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.columns import is_key
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import reported_columns
+from dpsql.central import hybrid, selection
 from dpsql.central.axes import AxisMaker, axis_maker, open_public
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import release_content
-from dpsql.central.hybrid import (
-    ChannelInputs,
-    counted_catalog,
-    invert_channel,
-    reported_meta,
-    shown_axis,
-    supplemented,
-)
 from dpsql.central.plan import EVEN, KeyPlan, key_plans, list_limits, plan_release
 from dpsql.central.planned import ReleasePlan
 from dpsql.central.row_pairs import stored_squares
-from dpsql.central.selection import (
-    KeyList,
-    always_keys,
-    empty_lists,
-    key_list_meta,
-    listed_tables,
-    order_of,
-    stored_lists,
-)
 from dpsql.engines.schema_union import declared_values
 from dpsql.errors import ReleaseError
 from dpsql.matrices.max_entropy import pair_number, unpacked
@@ -108,7 +92,7 @@ class Replanned:
     catalog: Catalog
     shown: tuple[Axis, ...]
     borrowed: frozenset[int]
-    lists: Mapping[str, KeyList]
+    lists: Mapping[str, selection.KeyList]
     limits: Mapping[str, int]
     linear: dict[int, LinearRows]
 
@@ -125,26 +109,26 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
         ReleaseError: the file's axes are not those of its catalog.
     """
     written = release.catalog
-    inside = counted_catalog(written)
+    inside = hybrid.counted_catalog(written)
     lent: dict[ResolvedAxis, Axis] = {}
     with requested(SECONDS):
-        lists = stored_lists(release)
-    empty = empty_lists(inside)
-    facts = listed_tables(empty | lists)
+        lists = selection.stored_lists(release)
+    empty = selection.empty_lists(inside)
+    facts = selection.listed_tables(empty | lists)
     if catalog is None:
-        limits = list_limits(inside, axes_from_file(release, inside, {}, listed_tables(empty)))
+        limits = list_limits(inside, axes_from_file(release, inside, {}, selection.listed_tables(empty)))
         plan = plan_release(inside, axes_from_file(release, inside, lent, facts))
     else:
-        with closing(open_public(counted_catalog(catalog))) as public:
-            limits = list_limits(inside, axis_maker(inside, public, listed_tables(empty)))
+        with closing(open_public(hybrid.counted_catalog(catalog))) as public:
+            limits = list_limits(inside, axis_maker(inside, public, selection.listed_tables(empty)))
             plan = plan_release(inside, axis_maker(inside, public, facts))
-    plan = supplemented(plan, inside)
+    plan = hybrid.supplemented(plan, inside)
     if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
         raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
     borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
     rows = {i: s.measurement.facts.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
     linear = {i: linear for i, linear in rows.items() if linear is not None}
-    shown = tuple(shown_axis(written, planned) for planned in plan.axes)
+    shown = tuple(hybrid.shown_axis(written, planned) for planned in plan.axes)
     return Replanned(plan, written, shown, borrowed, lists, limits, linear)
 
 
@@ -389,7 +373,7 @@ def _told(release: Release, replanned: Replanned) -> tuple[ReportedMeta, ...]:
     """Metadata about reported columns; only the release knows which plan devices answered."""
     plans = {reported.column: reported.plan_hash for reported in release.meta.reported}
     return tuple(
-        reported_meta(reported, plans.get(str(reported), ""))
+        hybrid.reported_meta(reported, plans.get(str(reported), ""))
         for reported in reported_columns(replanned.catalog)
     )
 
@@ -403,9 +387,9 @@ def _undone(release: Release, replanned: Replanned, content: ReleaseBuilder) -> 
     if not release.meta.reported:
         return content
     stored = [square for reported in release.meta.reported for square in reported.squares]
-    squares = stored_squares(replanned.plan, counted_catalog(replanned.catalog), content, stored)
-    return invert_channel(
-        content, ChannelInputs(replanned.catalog, replanned.plan, squares, _told(release, replanned))
+    squares = stored_squares(replanned.plan, hybrid.counted_catalog(replanned.catalog), content, stored)
+    return hybrid.invert_channel(
+        content, hybrid.ChannelInputs(replanned.catalog, replanned.plan, squares, _told(release, replanned))
     )
 
 
@@ -562,10 +546,10 @@ def check_key_lists(release: Release, made: Replanned) -> Iterator[Check]:
             )
 
 
-def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iterator[str]:
+def _faults(plan: KeyPlan, meta: KeyListMeta, found: selection.KeyList, most: int) -> Iterator[str]:
     """Faults of a key list."""
     column = plan.column
-    expected = key_list_meta(plan, found, most, meta.known)
+    expected = selection.key_list_meta(plan, found, most, meta.known)
     # Whoever made the release may have had other floats: a table is right by its pairs, however it was searched.
     pairs = zip(expected.rounds, meta.rounds, strict=False)
     as_stored = tuple(replace(step, people=stored.people, table=stored.table) for step, stored in pairs)
@@ -578,13 +562,13 @@ def _faults(plan: KeyPlan, meta: KeyListMeta, found: KeyList, most: int) -> Iter
             yield "a table of chances is not worth its price"
         elif whole and stored.people != people_at(table, EVEN):
             yield "a number of people is not that of its table"
-    if any(order_of(first) >= order_of(second) for first, second in pairwise(found.keys)):
+    if any(selection.order_of(first) >= selection.order_of(second) for first, second in pairwise(found.keys)):
         yield "keys are not sorted, or one is repeated"
     if column.spec.type == "string" and not all(
         is_key(str(key), column.keys.length, column.spec.other) for key in found.keys
     ):
         yield "a text is not a key"
-    listed = set(always_keys(column))
+    listed = set(selection.always_keys(column))
     for key, number in zip(found.keys, found.rounds, strict=True):
         if not 0 <= number <= len(plan.rounds) or (number == 0 and key not in listed and meta.known is None):
             yield "a key is in no list"

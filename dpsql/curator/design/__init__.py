@@ -59,6 +59,7 @@ from dpsql.curator.dry_release import dry_answerer, priced_plan
 from dpsql.engines.registry import Engine
 from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
 from dpsql.executor.engine import PredictedColumn, predict
+from dpsql.row_expressions import free_name
 
 PERCENT = 100
 
@@ -297,12 +298,7 @@ def _name(view: Designed, taken: Mapping[str, Entry]) -> str:
     """The finest column of each axis, joined by `by`."""
     words = [str((axis.entry.get("by") or [axis.entry["axis"]])[-1]).rpartition(".")[2] for axis in view.axes]
     name = "_by_".join(words)
-    view_names = {view_name.lower() for view_name in taken}
-    return next(
-        n
-        for n in (name, f"{view.of}_{name}", *(f"{name}_{i}" for i in range(2, 999)))
-        if n.lower() not in view_names
-    )
+    return free_name({view_name.lower() for view_name in taken}, name, f"{view.of}_{name}")
 
 
 def rounded(weights: Sequence[float]) -> list[Fraction]:

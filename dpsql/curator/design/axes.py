@@ -37,6 +37,7 @@ from dpsql.curator.design.questions import NewMeasures, ScaffoldAxis, column_ran
 from dpsql.errors import CatalogError, Error
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.planner.schema import Schema, catalog_schema
+from dpsql.row_expressions import free_name
 from dpsql.row_expressions.aggregate import CONDITIONS, Aggregate, parse_aggregate, spelling
 from dpsql.row_expressions.expression import column_names
 from dpsql.sql.moments import range_of
@@ -392,7 +393,7 @@ def _name(of: str, is_: str, taken: set[str]) -> str:
     word = "_".join([NAMES.get(call.function, "value"), *columns])
     if call.function == "count" and (columns or call.condition is not None):
         word = "_".join(["kinds_of" if call.distinct else "rows_with", *(columns or [of.lower()])])
-    return next(name for name in (word, *(f"{word}_{i}" for i in range(2, 99))) if name not in taken)
+    return free_name(taken, word)
 
 
 WIDE = 110

@@ -41,6 +41,7 @@ from dpsql.planner.plan import ReleaseView as AskedView
 from dpsql.planner.plan import ViewPlan, conditions, make_plan, place
 from dpsql.planner.quantiles import known_rows, quantiles_of
 from dpsql.planner.schema import ColumnRef, Term, predicates
+from dpsql.row_expressions import free_name
 from dpsql.row_expressions.expression import calendar_field, parse_one
 from dpsql.sql.moments import Range, Summed, range_of, same_expression, squared, summed_expressions
 from dpsql.sql.parse import parse
@@ -544,4 +545,4 @@ def _name(expression: Summed, table: Table, table_measures: dict[str, Measure]) 
     is_word = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", expression.name)
     word = expression.name.lower() if is_word else "_".join(sorted(expression.columns))
     taken = {name.lower() for name in (*table.columns, *table.derive, *table_measures)}
-    return next(n for n in (word, *(f"{word}_{i}" for i in range(2, 99))) if n not in taken)
+    return free_name(taken, word)

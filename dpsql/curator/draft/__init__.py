@@ -204,7 +204,7 @@ def draft(
     roles = roles_of(tables, links, choices.unit, named_public)
     reasons = why_private(tables, links, roles.whose.unit)
     tables = without_rare_values(reader, tables, links, roles.unit_table, roles.public)
-    every_table, every_link = tables, links
+    every_table = tables
     tables, links, unread = read_tables(tables, links, roles, named(statements), name)
     roles = replace(
         roles_of(every_table, links, roles.whose.unit, roles.public, statements), whose=roles.whose
@@ -239,9 +239,7 @@ def draft(
         if (why := left_out(column, of_people=table.name in roles.people).why)
     ]  # fmt: skip
     dropped += [
-        column
-        for table in every_table
-        for column in _unread(table, unread.get(table.name, ()), every_link, roles)
+        column for table in every_table for column in _unread(table, unread.get(table.name, ()), roles)
     ]
     return CatalogDraft(
         text, marks, roles.whose.question, link_count, public, candidates, tuple(notes), tuple(dropped),
@@ -287,9 +285,7 @@ def _to_be_named(candidates: Sequence[str]) -> list[str]:
     ]
 
 
-def _unread(
-    table: TableFacts, columns: Sequence[ColumnFacts], links: Links, roles: TableRoles
-) -> Iterator[DroppedColumn]:
+def _unread(table: TableFacts, columns: Sequence[ColumnFacts], roles: TableRoles) -> Iterator[DroppedColumn]:
     """Columns that no question names, with the line that keeps each; of a table that none needs, all."""
     of_people = table.name in roles.people
     for column in columns:

@@ -58,7 +58,7 @@ from dpsql.curator.draft.links import (
 )
 from dpsql.curator.draft.profile import DAY, TEXT, ColumnFacts, TableFacts
 from dpsql.errors import CatalogError, InterfaceError
-from dpsql.row_expressions import identifier
+from dpsql.row_expressions import free_name, identifier
 from dpsql.row_expressions.aggregate import parse_aggregate
 from dpsql.row_expressions.expression import column_name
 
@@ -371,7 +371,7 @@ def first_views(
     """
     lines, by_column = list[str](), list[list[str]]()
     for table in tables:
-        if not _countable(table.name, links, roles):
+        if not _countable(table.name, roles):
             continue
         axes = _axes(table, {each.name: each for each in tables}, links, roles, asked)
         if asked:
@@ -391,7 +391,7 @@ def first_views(
     return [*lines, *(line for nth in zip_longest(*by_column) for line in nth if line is not None)]
 
 
-def _countable(table: str, links: Links, roles: TableRoles) -> bool:
+def _countable(table: str, roles: TableRoles) -> bool:
     """True if views may count a table: its rows lead to the unit, or are the people themselves."""
     unit = roles.unit_table
     if unit is None:
@@ -522,7 +522,7 @@ def _names(fact: str, taken: set[str]) -> Iterator[str]:
     """Names that the people's table has not: of the fact where there are several."""
     for word in ("visits", "first_time", "last_time"):
         name = f"{fact}_{word}" if fact else word
-        free = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n.lower() not in taken)
+        free = free_name(taken, name)
         taken.add(free.lower())
         yield free
 

@@ -40,19 +40,9 @@ from dpsql.central.bounding import DrawnRelease
 from dpsql.central.selection import listed_keys
 from dpsql.curator.audit import as_bought
 from dpsql.curator.audit.contents import Check
+from dpsql.curator.prove import madeup
 from dpsql.curator.prove.layouts import LAYOUTS, SourceLayout
 from dpsql.curator.prove.loss import Distinguished, IntArray, Meeting
-from dpsql.curator.prove.madeup import (
-    CHEAP,
-    RIVAL,
-    VICTIM,
-    MadeUpStar,
-    Manner,
-    MeasuredPair,
-    NeighbourSide,
-    made_up,
-    measure_pair,
-)
 from dpsql.errors import CatalogError, InterfaceError, MachineFault
 from dpsql.matrices.strategy import PlacedTree, Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis.dense import ZERO_SUM
@@ -75,7 +65,7 @@ METHODS: tuple[tuple[Measurement, str], ...] = ((PRODUCT, "product"), (RESIDUAL,
 """Measurements whose estimates a witness allows to redo, and what the file calls them."""
 
 
-def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair) -> None:
+def write_pair(file: TextIO, name: str, left: madeup.NeighbourSide, pair: madeup.MeasuredPair) -> None:
     """A pair with all its draws; of a central release also its strategies, its statistics and their estimates.
 
     Args:
@@ -97,7 +87,7 @@ def write_pair(file: TextIO, name: str, left: NeighbourSide, pair: MeasuredPair)
                 write_record(file, record)
 
 
-def _pair_record(name: str, pair: MeasuredPair) -> Record:
+def _pair_record(name: str, pair: madeup.MeasuredPair) -> Record:
     loss = pair.loss
     pure = sum((draw.epsilon for draw in loss.draws if draw.epsilon is not None), Fraction(0))
     gaussian = sum((draw.mu2 for draw in loss.draws if draw.epsilon is None), Fraction(0))
@@ -398,7 +388,7 @@ def prove(
             "people report for themselves here: nothing is published from rows, so there is no loss of rows",
             hint="docs/privacy/local.md enumerates what one report reveals",
         )
-    synthetic, pairs = made_up(_with_listed(catalog), seed), []
+    synthetic, pairs = madeup.made_up(_with_listed(catalog), seed), []
     with tempfile.TemporaryDirectory(prefix="dpsql-prove-") as folder, _opened(witness) as file:
         if file is not None:
             privacy = catalog.privacy
@@ -470,17 +460,21 @@ def _opened(witness: Path | None) -> Iterator[TextIO | None]:
 
 
 def _measured(
-    synthetic: MadeUpStar, manner: Manner, layout: SourceLayout, folder: Path, witness: TextIO | None
+    synthetic: madeup.MadeUpStar,
+    manner: madeup.Manner,
+    layout: SourceLayout,
+    folder: Path,
+    witness: TextIO | None,
 ) -> PairLoss:
     """One unit more; or in the place of another one, which is unlike it."""
     stream, replaced = synthetic.catalog.stream, NEIGHBOURS[synthetic.catalog.privacy.neighbours].moves > 1
     batches = synthetic.batches[: (stream.max_batches or len(synthetic.batches)) if stream else 0]
-    victim = synthetic.rows_of(VICTIM, manner, batches)
-    rival = [synthetic.rows_of(RIVAL, CHEAP, batches)] if replaced else []
+    victim = synthetic.rows_of(madeup.VICTIM, manner, batches)
+    rival = [synthetic.rows_of(madeup.RIVAL, madeup.CHEAP, batches)] if replaced else []
     left = synthetic.side(folder / "left", layout, victim)
     right = synthetic.side(folder / "right", layout, *rival)
     try:
-        pair = measure_pair(left, right, synthetic.seed)
+        pair = madeup.measure_pair(left, right, synthetic.seed)
     except Distinguished as error:
         if witness is not None:
             write_record(witness, {"pair": manner.name, "apart": error.reason})

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
+from dpsql.catalog import load_catalog
 from dpsql.curator.design.axes import view_lines
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import aligned
@@ -35,7 +36,6 @@ from dpsql.interfaces.cli import FILE, CommandOutput, cli, say, tells
 from dpsql.interfaces.cli.plan import HALF, stated_guess, statements
 
 if TYPE_CHECKING:
-    from dpsql.catalog import Catalog
     from dpsql.catalog.tables import PublicGuess
     from dpsql.curator.confirm import Mark
     from dpsql.curator.design import CatalogDesign
@@ -293,13 +293,18 @@ def _traits(sketch: Sketch, unit: str) -> frozenset[str] | None:
     of = next(table for table in sketch.tables if table.name == people.people_of)
     names = [column.name for column in of.columns if column.name != people.columns[0].name]
 
+    return _names(TRAITS.format(of.name, ", ".join(names)), names, f"{of.name} has no column {{}}")
+
+
+def _names(prompt: str, offered: Sequence[str], unknown: str) -> frozenset[str]:
+    """Ask for some of the names that are offered."""
+
     def read(text: str) -> frozenset[str]:
         chosen = frozenset(text.replace(",", " ").split())
-        if unknown := sorted(chosen - frozenset(names)):
-            raise click.UsageError(f"{of.name} has no column {unknown[0]}; there are {', '.join(names)}")
+        if wrong := sorted(chosen - frozenset(offered)):
+            raise click.UsageError(f"{unknown.format(wrong[0])}; there are {', '.join(offered)}")
         return chosen
 
-    prompt = TRAITS.format(of.name, ", ".join(names))
     answer: frozenset[str] = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
     return answer
 
@@ -367,15 +372,8 @@ def _public(sketch: Sketch, unit: str) -> frozenset[str]:
     names = {table.name for table in sketch.tables} - {unit.partition(".")[0]}
     candidates = sorted(names - why_private(sketch.tables, sketch.links, unit).keys())
 
-    def read(text: str) -> frozenset[str]:
-        tables = frozenset(text.replace(",", " ").split())
-        if unknown := sorted(tables - names):
-            raise click.UsageError(f"no table {unknown[0]} to name; there are {', '.join(sorted(names))}")
-        return tables
-
     prompt = PUBLIC.format(", ".join(candidates) or "no table looks so")
-    answer: frozenset[str] = click.prompt(prompt, default="", show_default=False, value_proc=read, err=True)
-    return answer
+    return _names(prompt, sorted(names), "no table {} to name")
 
 
 def _amount(question: str, most: str | None) -> str:
@@ -426,7 +424,6 @@ def confirm(
     there is one question a table; elsewhere --as-read and --rounder name the tables, and without them the marks are
     only shown. Who confirmed what is recorded in a file next to the catalog.
     """
-    from dpsql.catalog import load_catalog
     from dpsql.curator.confirm import confirm_file, groups_of, open_marks, record_of
 
     marks = open_marks(load_catalog(catalog))
@@ -526,7 +523,7 @@ def start(
         _step(context, ["init", data, "-o", str(file), "--interactive", *workload])
     if not _confirmed(file):
         return
-    catalog = _loaded(file)
+    catalog = load_catalog(file)
     if not release.exists():
         _step(context, ["plan", str(file), *workload])
         if workload and any(table.guess is not None for table in catalog.tables.values()):
@@ -559,17 +556,11 @@ def _step(context: click.Context, words: list[str]) -> None:
             raise
 
 
-def _loaded(file: Path) -> Catalog:
-    from dpsql.catalog import load_catalog
-
-    return load_catalog(file)
-
-
 def _confirmed(file: Path) -> bool:
     """True if no mark is left, once each table was asked about."""
     from dpsql.curator.confirm import confirm_file, open_marks, record_of
 
-    marks = open_marks(_loaded(file))
+    marks = open_marks(load_catalog(file))
     if not marks:
         return True
     say(f"$ {shlex.join(['dpsql', 'confirm', str(file)])}", err=True)
@@ -577,7 +568,7 @@ def _confirmed(file: Path) -> bool:
     if choices:
         confirm_file(file, choices, login())
         say(f"recorded in {record_of(file)}", err=True)
-    left = open_marks(_loaded(file))
+    left = open_marks(load_catalog(file))
     if left:
         say(f"{len(left)} places need confirmation; run the same command again to continue", err=True)
     return not left

@@ -62,22 +62,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsql.matrices.model import PrefixVariance
 from dpsql.matrices.strategy import rows_of_ones
 from dpsql.mechanisms.axis.tree import split
-from dpsql.mechanisms.continual.time_tree import (
-    UNIT,
-    Choose,
-    Emission,
-    NodeRead,
-    StreamProblem,
-    TimeOffer,
-    TimeStrategy,
-    check_rows,
-    dense_offer,
-    exponent,
-    in_one_node,
-    only,
-    own_node,
-    share_variance,
-)
+from dpsql.mechanisms.continual import time_tree
 from dpsql.mechanisms.distribution import NoiseDistribution
 from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray, Tree, breadth_first
@@ -180,7 +165,7 @@ def node_budgets(nodes: NoiseNodes, law: NoiseDistribution) -> IntArray:
     tree, place = nodes.forest
     uses = np.zeros(tree.size)
     uses[place] = nodes.uses
-    return np.floor(split(tree, uses, law)[place] * UNIT).astype(np.int64)
+    return np.floor(split(tree, uses, law)[place] * time_tree.UNIT).astype(np.int64)
 
 
 def prefix_strategy(
@@ -190,7 +175,7 @@ def prefix_strategy(
     nodes: NoiseNodes,
     budget: IntArray,
     apart: bool,
-) -> TimeStrategy:
+) -> time_tree.TimeStrategy:
     """Strategy whose prefixes are signed sums of nested nodes.
 
     Args:
@@ -204,23 +189,27 @@ def prefix_strategy(
     Raises:
         ValueError: budgets that do not fit the nodes, or that a row of some batch cannot pay.
     """
-    if budget.shape != nodes.lo.shape or budget.min() < 1 or budget.max() > UNIT:
+    if budget.shape != nodes.lo.shape or budget.min() < 1 or budget.max() > time_tree.UNIT:
         raise ValueError("every node needs a budget of at least 1, and of the total at most")
-    if rows_of_ones(int(nodes.hi.max()), nodes.lo, nodes.hi).column_bound(budget, 1) > UNIT:
+    if rows_of_ones(int(nodes.hi.max()), nodes.lo, nodes.hi).column_bound(budget, 1) > time_tree.UNIT:
         raise ValueError("the budgets of a path add up to more than the total")
     # the first batch of what each batch publishes
     start = nodes.lo if apart else np.zeros(nodes.horizon, np.int64)
 
-    def released(batch: int) -> tuple[Emission, ...]:
+    def released(batch: int) -> tuple[time_tree.Emission, ...]:
         length, lo = batch + 1, int(start[batch])
         if apart:
             level = (length - lo).bit_length() - 1
-            return (own_node(batch, level, lo, length, Fraction(int(budget[batch]), UNIT)),)
+            return (
+                time_tree.own_node(batch, level, lo, length, Fraction(int(budget[batch]), time_tree.UNIT)),
+            )
         reads = tuple(
-            NodeRead(int(i), int(nodes.sign[i]), Fraction(int(budget[i]), UNIT), int(nodes.stop[i]))
+            time_tree.NodeRead(
+                int(i), int(nodes.sign[i]), Fraction(int(budget[i]), time_tree.UNIT), int(nodes.stop[i])
+            )
             for i in np.flatnonzero((nodes.first <= length) & (length < nodes.stop))
         )
-        return (Emission(0, lo, length, reads),)
+        return (time_tree.Emission(0, lo, length, reads),)
 
     def needed(batches: int) -> tuple[int, ...]:
         # where the sums begin that the prefix of all batches so far is made of
@@ -230,7 +219,7 @@ def prefix_strategy(
         return tuple(reversed(ends))
 
     def estimate(batches: int, published: NDArray[np.generic]) -> FloatArray:
-        noisy = check_rows(published, batches)
+        noisy = time_tree.check_rows(published, batches)
         prefix = np.concatenate([np.zeros((1, *noisy.shape[1:])), noisy])
         for length in range(1, batches + 1):
             prefix[length] += prefix[start[length - 1]]
@@ -238,12 +227,12 @@ def prefix_strategy(
 
     def variance(batches: int) -> NodeVariance:
         first, stop = np.minimum(nodes.first, batches + 1), np.minimum(nodes.stop, batches + 1)
-        return NodeVariance(batches, first, stop, share_variance(law, budget / UNIT))
+        return NodeVariance(batches, first, stop, time_tree.share_variance(law, budget / time_tree.UNIT))
 
-    shares = Fraction(int(budget.min()), UNIT), Fraction(int(budget.max()), UNIT)
-    return TimeStrategy(
+    shares = Fraction(int(budget.min()), time_tree.UNIT), Fraction(int(budget.max()), time_tree.UNIT)
+    return time_tree.TimeStrategy(
         kind, stored, f"{kind} over {nodes.horizon} batches", law, shares, released, needed, estimate, variance,
-        in_one_node(law), nodes.horizon,
+        time_tree.in_one_node(law), nodes.horizon,
     )  # fmt: skip
 
 
@@ -278,7 +267,7 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     )
     index, first, stop, sign = np.concatenate(nodes_by_level, axis=1)
     lo = index * size
-    return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size, arity))
+    return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size))
 
 
 def _level(horizon: int, arity: int, level: int, *, top: bool) -> IntArray:
@@ -304,7 +293,7 @@ def _level(horizon: int, arity: int, level: int, *, top: bool) -> IntArray:
     return np.stack([index[read], first[read], stop[read], sign[read]])
 
 
-def _parents(lo: IntArray, size: IntArray, arity: int) -> IntArray:
+def _parents(lo: IntArray, size: IntArray) -> IntArray:
     """The nearest enclosing node that is read; past a middle node, which is not, its own parent."""
     parent = np.full(lo.size, -1, dtype=np.int64)
     sizes = np.unique(size)
@@ -322,7 +311,7 @@ def _parents(lo: IntArray, size: IntArray, arity: int) -> IntArray:
 
 def subtraction_strategy(
     law: NoiseDistribution, horizon: int, arity: int, levels: int, budget: ArrayLike | None = None
-) -> TimeStrategy:
+) -> time_tree.TimeStrategy:
     """Prefixes of signed nodes of a k-ary tree.
 
     Args:
@@ -336,11 +325,11 @@ def subtraction_strategy(
     return prefix_strategy("prefix", stored, law, nodes, units, False)
 
 
-def best_subtraction(question: StreamProblem) -> TimeStrategy:
+def best_subtraction(question: time_tree.StreamProblem) -> time_tree.TimeStrategy:
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.distribution import LAPLACE
-    >>> from dpsql.mechanisms.continual.time_tree import question_of
+    >>> from dpsql.mechanisms.continual.time_tree import StreamProblem, question_of
     >>> best = best_subtraction(StreamProblem(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.stored["arity"], best.stored["levels"]
     (11, 3)
@@ -378,7 +367,7 @@ def fda_strategy(
     horizon: int,
     corners: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
-) -> TimeStrategy:
+) -> time_tree.TimeStrategy:
     """Fenwick nodes with the budgets of least mean prefix error, by parts of 2^30; each batch publishes its node.
 
     Args:
@@ -400,13 +389,13 @@ def fda_strategy(
     >>> fda_strategy(LAPLACE, 100).needed(11)
     (0, 8, 10, 11)
     """
-    nodes, power = fenwick_nodes(horizon), exponent(law)
+    nodes, power = fenwick_nodes(horizon), time_tree.exponent(law)
     ones = [level for level in reversed(range(horizon.bit_length())) if horizon >> level & 1]
     if corners is None or blocks is None:
         corners = [_part(level, horizon % (1 << level) + 1.0, power) for level in ones]
         blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
     fit = len(corners) == len(ones) and len(blocks) == horizon.bit_length() - 1
-    if not fit or not all(0 < share <= UNIT for share in (*corners, *blocks)):
+    if not fit or not all(0 < share <= time_tree.UNIT for share in (*corners, *blocks)):
         raise ValueError("the parts of FDA's budget do not fit its horizon")
     budget = [_block_budgets(high, corner, blocks) for high, corner in zip(ones, corners, strict=True)]
     stored = {"horizon": horizon, "corners": corners, "blocks": blocks}
@@ -415,10 +404,13 @@ def fda_strategy(
 
 def _block_budgets(high: int, corner: int, blocks: Sequence[int]) -> IntArray:
     """Budgets of the 2^high nodes of a block, the last of which covers it."""
-    budget, remaining = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
+    budget, remaining = (
+        np.empty(1 << high, dtype=np.int64),
+        np.array([time_tree.UNIT - corner], dtype=np.int64),
+    )
     budget[-1] = corner
     for level in reversed(range(high)):
-        node_share = remaining * blocks[level] // UNIT
+        node_share = remaining * blocks[level] // time_tree.UNIT
         budget[(1 << level) - 1 :: 1 << (level + 1)] = node_share
         # nodes left of a middle node are inside of it; those right of it are a problem of their own
         remaining = np.stack([remaining - node_share, remaining], axis=1).reshape(-1)
@@ -428,7 +420,7 @@ def _block_budgets(high: int, corner: int, blocks: Sequence[int]) -> IntArray:
 def _part(level: int, uses: float, power: float) -> int:
     """Share that a node over a complete block of 2^level - 1 nodes takes for itself, of 2^30, rounded down."""
     below, node_cost = _block_error(level, power) ** power, uses**power
-    return int(node_cost / (below + node_cost) * UNIT)
+    return int(node_cost / (below + node_cost) * time_tree.UNIT)
 
 
 @lru_cache(maxsize=256)
@@ -440,14 +432,17 @@ def _block_error(level: int, power: float) -> float:
     return float((block**power + float(1 << (level - 1)) ** power) ** (1 / power)) + block
 
 
-def _fda(question: StreamProblem) -> TimeStrategy:
+def _fda(question: time_tree.StreamProblem) -> time_tree.TimeStrategy:
     return fda_strategy(question.law, question.batches)
 
 
-NAMED: Mapping[str, Choose] = {"fda": only(_fda), "prefix": only(best_subtraction)}
+NAMED: Mapping[str, time_tree.Choose] = {
+    "fda": time_tree.only(_fda),
+    "prefix": time_tree.only(best_subtraction),
+}
 
 
-def offers(question: StreamProblem) -> Iterator[TimeOffer | Refusal]:
+def offers(question: time_tree.StreamProblem) -> Iterator[time_tree.TimeOffer | Refusal]:
     """FDA's nodes, and the shape of subtraction that errs least."""
-    yield dense_offer(question, "fda", _fda)
-    yield dense_offer(question, "prefix", best_subtraction)
+    yield time_tree.dense_offer(question, "fda", _fda)
+    yield time_tree.dense_offer(question, "prefix", best_subtraction)

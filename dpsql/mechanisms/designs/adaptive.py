@@ -64,15 +64,7 @@ from dpsql.matrices.strategy import Strategy
 from dpsql.mechanisms.axis import AUTO, auto_strategy
 from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.designs.measurement import (
-    ChargeLine,
-    DrawnMember,
-    DrawParameters,
-    LinearRows,
-    MeasuredAxis,
-    MeasurementFacts,
-    estimated,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyCandidate,
@@ -115,7 +107,7 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent(LinearRows):
+class DataDependent(measurement.LinearRows):
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
 
     Rows and errors that are expected are those of the plan's choice.
@@ -135,20 +127,22 @@ class DataDependent(LinearRows):
     name: str
     title: str
     only: str
-    parts: tuple[ChargeLine, ...]
+    parts: tuple[measurement.ChargeLine, ...]
     biased: bool
     choice: Callable[[int], AxisChoice]
     sample: Callable[[Exact, Fraction, int, Noise], AdaptedView]
 
     @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """Nothing but what is spent and how it is read: rows follow from the draw."""
-        return MeasurementFacts(self.parts, ProductReading.name, biased=self.biased)
+        return measurement.MeasurementFacts(self.parts, ProductReading.name, biased=self.biased)
 
-    def draw(self, cells: Exact, terms: DrawParameters, noise: Noise) -> NoisyRows:
+    def draw(self, cells: Exact, terms: measurement.DrawParameters, noise: Noise) -> NoisyRows:
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """Made with the draw, on the axis as its rows were chosen."""
         estimates = []
         for member in family:
@@ -157,7 +151,7 @@ class DataDependent(LinearRows):
             drawn = member.view
             (axis,) = member.axes
             chosen = {axis: axes[axis]._replace(split=AxisSplit(drawn.model), words=drawn.chosen)}
-            (estimate,) = estimated(self, [member], [drawn.leaves], chosen)
+            (estimate,) = measurement.estimated(self, [member], [drawn.leaves], chosen)
             estimates.append(replace(estimate, axis=(drawn.model, drawn.chosen), prefers=drawn.sparse))
         return estimates
 
@@ -414,8 +408,8 @@ def _adaptive(counts: Exact, epsilon: Fraction, sensitivity: int, noise: Noise) 
 
 ADAPTIVE = DataDependent(
     "signal", "by noisy signal", "is for `mechanism: signal` or `data_dependent: allow`",
-    (ChargeLine("signal for choosing", SIGNAL_SHARE), ChargeLine("rows", 1 - SIGNAL_SHARE)), False,
-    _by_signal, _adaptive,
+    (measurement.ChargeLine("signal for choosing", SIGNAL_SHARE), measurement.ChargeLine("rows", 1 - SIGNAL_SHARE)),
+    False, _by_signal, _adaptive,
 )  # fmt: skip
 
 

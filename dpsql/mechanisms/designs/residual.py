@@ -41,22 +41,7 @@ from dpsql.matrices.reconcile import Subset, subsets
 from dpsql.matrices.strategy import Strategy, estimate, measure
 from dpsql.mechanisms.axis import COARSEST
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, single_leaf_choice, zero_sum_choice
-from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
-    AxisWorkloads,
-    ChargeLine,
-    DrawnMember,
-    LinearRows,
-    MeasuredAxis,
-    MeasurementFacts,
-    MemberVariances,
-    OwnParts,
-    StatisticShare,
-    asked_sets,
-    estimated,
-    mean_error,
-    range_variance,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
@@ -76,30 +61,32 @@ BY_SETS = "by sets"
 """All sets of a table are one family, and views that are measured otherwise another."""
 
 
-class Residual(OwnParts, LinearRows):
+class Residual(measurement.OwnParts, measurement.LinearRows):
     """Residual rows of a set of axes beyond its subsets. See `Measurement` for its methods.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
     """
 
     @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """One part, the product's rows; all sets of a table are one family."""
-        return MeasurementFacts(
-            (ChargeLine("residual", Fraction(1)),), ProductReading.name, BY_SETS, linear=PRODUCT
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("residual", Fraction(1)),), ProductReading.name, BY_SETS, linear=PRODUCT
         )
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: MemberVariances, asked: AxisWorkloads
+        self, axes: Subset, unit: float, family: measurement.MemberVariances, asked: measurement.AxisWorkloads
     ) -> float:
         """Added up over the sets below."""
-        return range_variance(dict(family), axes, asked)
+        return measurement.range_variance(dict(family), axes, asked)
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """Every set adds up its subsets."""
         strategies = {i: axis.strategy for i, axis in axes.items()}
         leaves = residual_estimates({member.axes: member.view for member in family}, strategies)
-        return estimated(self, family, [leaves[member.axes] for member in family], axes)
+        return measurement.estimated(self, family, [leaves[member.axes] for member in family], axes)
 
 
 RESIDUAL = Residual()
@@ -197,7 +184,7 @@ def _design(question: DesignProblem) -> FamilyCandidate:
     choices = {i: axis_choice for view, view_choice in zip(question.views, views, strict=True)
                for i, axis_choice in zip(view.axes, view_choice.axes, strict=True)}  # fmt: skip
     asked_axes = {
-        i: AxisWorkload(axis_choice.strategy.solver, question.workload(i))
+        i: measurement.AxisWorkload(axis_choice.strategy.solver, question.workload(i))
         for i, axis_choice in choices.items()
     }
     sets = tuple(
@@ -210,11 +197,13 @@ def _design(question: DesignProblem) -> FamilyCandidate:
             charges = _charges(question, counted)
             total_charge = sum(charge for _, charge in charges)
             drawn = [
-                StatisticShare(axes, question.unit(float(charge) / total_charge))
+                measurement.StatisticShare(axes, question.unit(float(charge) / total_charge))
                 for measure, axes, charge in sets
                 if measure == counted
             ]
-            errors.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked_axes))
+            errors.append(
+                measurement.mean_error(RESIDUAL, drawn, measurement.asked_sets(charges), asked_axes)
+            )
         return sum(errors) / len(errors)
 
     return FamilyCandidate("residual rows", FamilyDesign(RESIDUAL, views, sets), error)
@@ -233,17 +222,17 @@ def _cell_rows(axis: FamilyAxis) -> AxisChoice:
     return single_leaf_choice(axis.leaves, max(axis.grains.shared, COARSEST))
 
 
-def _charges(question: DesignProblem, counted: str) -> list[StatisticShare]:
+def _charges(question: DesignProblem, counted: str) -> list[measurement.StatisticShare]:
     """Spend of each view on a measure."""
     return [
-        StatisticShare(subset, float(view.charges[counted]) / len(view.sets))
+        measurement.StatisticShare(subset, float(view.charges[counted]) / len(view.sets))
         for view in question.views
         if counted in view.charges
         for subset in view.sets
     ]
 
 
-def _sets(question: DesignProblem, counted: str, asked_axes: AxisWorkloads) -> list[SetCharge]:
+def _sets(question: DesignProblem, counted: str, asked_axes: measurement.AxisWorkloads) -> list[SetCharge]:
     """The sets of one measure, each with its part of what the views spend on it."""
     shares = _shares(question, _charges(question, counted), asked_axes)
     remaining = SHARES - len(shares)
@@ -258,25 +247,25 @@ def _sets(question: DesignProblem, counted: str, asked_axes: AxisWorkloads) -> l
 
 
 def _shares(
-    question: DesignProblem, charges: Sequence[StatisticShare], asked: AxisWorkloads
+    question: DesignProblem, charges: Sequence[measurement.StatisticShare], asked: measurement.AxisWorkloads
 ) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error: by ranges of each axis half of the time, or by cells.
 
     Where some axis is one of names, the sets that views ask together come first. Sets below them err at most by
     `GROUPS` and `TOTALS` times what they would if all axes were asked by ranges half of the time.
     """
-    sets = asked_sets(charges)
+    sets = measurement.asked_sets(charges)
     if not any(question.by_cells(i) for i in asked):
         return best_shares(sets, asked)
     ranges = {i: question.axes[i].once(_range_rows).strategy.solver for i in asked}
     shares = best_shares(
-        sets, {i: AxisWorkload(model, question.axes[i].workload) for i, model in ranges.items()}
+        sets, {i: measurement.AxisWorkload(model, question.axes[i].workload) for i, model in ranges.items()}
     )
     components = {subset: 1 / share for subset, share in shares.items()}
-    by_ranges = {i: AxisWorkload(model, question.workload(i)) for i, model in ranges.items()}
+    by_ranges = {i: measurement.AxisWorkload(model, question.workload(i)) for i, model in ranges.items()}
     together = {axes for axes, _ in charges}
     bounds = {
-        subset: (GROUPS if subset else TOTALS) * range_variance(components, subset, by_ranges)
+        subset: (GROUPS if subset else TOTALS) * measurement.range_variance(components, subset, by_ranges)
         for subset in sets
         if any(set(subset) < set(axes) for axes in together)
     }
@@ -287,7 +276,7 @@ def _shares(
 
 
 def bounded_shares(
-    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: AxisWorkloads
+    sets: Mapping[Subset, float], bounds: Mapping[Subset, float], asked: measurement.AxisWorkloads
 ) -> dict[Subset, float]:
     """As `best_shares`, where the variances of some sets are bounded.
 
@@ -305,7 +294,10 @@ def bounded_shares(
         weights = {axes: weight / total + multipliers.get(axes, 0.0) for axes, weight in sets.items()}
         shares = best_shares(weights, asked)
         components = {subset: 1 / share for subset, share in shares.items()}
-        used = {axes: range_variance(components, axes, asked) / bound for axes, bound in bounds.items()}
+        used = {
+            axes: measurement.range_variance(components, axes, asked) / bound
+            for axes, bound in bounds.items()
+        }
         if all(
             part <= 1 + CLOSE and (part >= 1 - CLOSE or multipliers[axes] <= LEAST_MULTIPLIER)
             for axes, part in used.items()
@@ -317,7 +309,7 @@ def bounded_shares(
     return shares
 
 
-def best_shares(sets: Mapping[Subset, float], asked: AxisWorkloads) -> dict[Subset, float]:
+def best_shares(sets: Mapping[Subset, float], asked: measurement.AxisWorkloads) -> dict[Subset, float]:
     """The parts of mu^2 with the least mean error over conjunctions of ranges.
 
     Args:

@@ -32,16 +32,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.executor.engine import HALF
 from dpsql.faults import ANEW, machine
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.python.describe import (
-    TableInfo,
-    Words,
-    complete,
-    describe,
-    groupings,
-    headlines,
-    together,
-    well_answered,
-)
+from dpsql.interfaces.python import describe
 from dpsql.interfaces.web.page import SHARED, asset, certificate_page, document
 from dpsql.interfaces.web.report import report_page
 from dpsql.progress import Progress, Stage
@@ -69,8 +60,10 @@ class Explorer:
         self.releases = releases
 
     @cached_property
-    def words(self) -> Words:
-        return Words(table for release in self.releases.releases for table in describe(release))
+    def words(self) -> describe.Words:
+        return describe.Words(
+            table for release in self.releases.releases for table in describe.describe(release)
+        )
 
     @cached_property
     def star(self) -> Json:
@@ -97,7 +90,7 @@ class Explorer:
     @cached_property
     def examples(self) -> Json:
         """Questions that these releases answer well, in words and in SQL, with their relative errors."""
-        rated = well_answered(self.releases, MOST_EXAMPLES)
+        rated = describe.well_answered(self.releases, MOST_EXAMPLES)
         return {
             "examples": [
                 {"words": question.words, "sql": question.sql, "error": f"± {HALF * error:.1%}"}
@@ -110,7 +103,7 @@ class Explorer:
         """Parts of a question for the builder: each counted table's aggregates, and the groupings of each view."""
         tables: dict[str, Json] = {}
         for release in self.releases.releases:
-            for (source, _, aggregates), expressions in together(release, self.releases):
+            for (source, _, aggregates), expressions in describe.together(release, self.releases):
                 table = tables.setdefault(source, {"source": source, "aggregates": aggregates, "views": []})
                 views = [{"words": by.words, "sql": by.sql, "selected": by.selected} for by in expressions]
                 table["views"] += [views] if views and views not in table["views"] else []
@@ -135,7 +128,7 @@ class Explorer:
 
     def offers(self, before: str) -> Json:
         """Words that may go on from the text before the cursor."""
-        offers = islice(complete(self.words, before), MOST_OFFERS)
+        offers = islice(describe.complete(self.words, before), MOST_OFFERS)
         return {"offers": [dict(zip(("text", "typed", "comment"), offer, strict=True)) for offer in offers]}
 
     def ask(self, sql: str, level: float) -> Json:
@@ -262,7 +255,7 @@ def sql_literal(value: Any) -> str | None:
 
 
 def _release(release: Release) -> Json:
-    tables = describe(release)
+    tables = describe.describe(release)
     by_name = {table.name: table for table in tables}
     wide = [
         table for table in tables if table.of != table.name
@@ -281,7 +274,7 @@ def _release(release: Release) -> Json:
     }
 
 
-def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], seen: set[str]) -> Json:
+def _tree(table: describe.TableInfo, by_name: Mapping[str, describe.TableInfo], seen: set[str]) -> Json:
     """A table with its columns, and below the first foreign key to another table that one."""
     columns = []
     seen.add(table.name)
@@ -341,7 +334,7 @@ FILES = (
 def site_content(releases: OpenReleases, on_progress: Progress) -> tuple[dict[str, Any], list[str]]:
     """Contents of a site: the release, each question with its answer, and the questions left out."""
     release = releases.releases[0]
-    asked = [*headlines(releases), *groupings(releases, MOST_GROUP_ROWS)]
+    asked = [*describe.headlines(releases), *describe.groupings(releases, MOST_GROUP_ROWS)]
     questions, left_out, cells = list[dict[str, Any]](), list[str](), 0
     for at, question in enumerate(dict.fromkeys(asked), 1):
         on_progress(Stage("asking", question.words, {}, at, len(asked)))

@@ -33,15 +33,7 @@ from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
 from dpsql.executor.small_numbers import BoolArray, is_few
 from dpsql.federation.session import OpenReleases
-from dpsql.interfaces.python.describe import (
-    RatedQuestion,
-    TableInfo,
-    asked_name,
-    describe,
-    totals,
-    well_answered,
-    widest,
-)
+from dpsql.interfaces.python import describe
 from dpsql.interfaces.web.page import SHARED, asset, document
 from dpsql.intervals.composite import Composite
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, interval, nullable
@@ -95,8 +87,8 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         f"<h1>{escape(model['name'])}</h1>",
         f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
         f'<p class="soft">release {escape(str(model["id"]))}</p>',
-        *_headlines(totals(alone)),
-        *_questions(well_answered(alone, MOST_QUESTIONS)),
+        *_headlines(describe.totals(alone)),
+        *_questions(describe.well_answered(alone, MOST_QUESTIONS)),
         "<h2>How good is my question?</h2>",
         '<div id="ask"></div><div id="answer" aria-live="polite"></div>',
         "<h2>What is promised</h2>",
@@ -121,7 +113,7 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
     return document(f"{model['name']}: release report", "\n".join(sections), sheet, policy, scripted)
 
 
-def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
+def _headlines(rated: Sequence[describe.RatedQuestion]) -> list[str]:
     """Totals and averages in large letters, each with its margin, and what must be known to read them."""
     if not rated:
         return []
@@ -138,7 +130,7 @@ def _headlines(rated: Sequence[RatedQuestion]) -> list[str]:
     ]
 
 
-def _questions(rated: Sequence[RatedQuestion]) -> list[str]:
+def _questions(rated: Sequence[describe.RatedQuestion]) -> list[str]:
     """Questions that the release answers well."""
     rows = [(asked.words, " ".join(asked.sql.split()), f"± {error:.1%}") for asked, _, error in rated]
     if not rows:
@@ -341,7 +333,7 @@ def page_model(release: Release) -> dict[str, Any]:
 
     **Privacy**: published values and public facts alone.
     """
-    tables = describe(release)
+    tables = describe.describe(release)
     labels = [axis_labels(release, i) for i in range(len(release.axes))]
     return {
         "name": release.name,
@@ -403,7 +395,7 @@ def axis_labels(release: Release, axis: int) -> AxisLabels:
 
 
 def _axis(
-    release: Release, number: int, labels: list[AxisLabels], tables: tuple[TableInfo, ...]
+    release: Release, number: int, labels: list[AxisLabels], tables: tuple[describe.TableInfo, ...]
 ) -> dict[str, Any]:
     axis, leaf_labels = release.axes[number], labels[number]
     twins = [labels[i].ends for i, twin in enumerate(release.axes) if twin.name == axis.name and i != number]
@@ -415,7 +407,7 @@ def _axis(
         "of": axis.of,
         "leaves": axis.leaves,
         "strategy": axis.strategy,
-        "column": asked_name(axis, leaf_labels.column, tables) if leaf_labels.column else "",
+        "column": describe.asked_name(axis, leaf_labels.column, tables) if leaf_labels.column else "",
         "quoted": not any(word in kind for word in ("INT", "DOUBLE", "DECIMAL")),
         "ranges": leaf_labels.ranges,
         "cuts": cuts,
@@ -460,13 +452,13 @@ def _short(value: float, digits: int = 6) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def _view_model(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[str, Any]:
+def _view_model(release: Release, name: str, tables: tuple[describe.TableInfo, ...]) -> dict[str, Any]:
     statistics = [s for s in _of_rows(release) if s.view == name]
     of = statistics[0].of
     return {
         "name": name,
         "of": of,
-        "table": widest(tables, of).name,
+        "table": describe.widest(tables, of).name,
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
         "statistics": [_statistic(release, s) for s in statistics],
