@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.errors import PartialBinError
+from dpsql.executor.engine import ReleaseEngine
 from dpsql.intervals.partial_bins import PartialBin
-from dpsql.noise import ZeroNoise
-from tests.answer.test_cuts import EVEN, write
-from tests.releases import published
+from tests.answer.test_statements import star
 
 DAYS, SHOPS = (100, 10), (10, 5)
 """Values of an axis, and how many lie in a bin."""
@@ -62,7 +61,8 @@ def mostly_interpolated(folder: Path, statements: int = 1000, session: PartialBi
         session: what the session does with cut bins; None is the default, which the promise is about.
     """
     draw = random.Random(1)
-    answerer, wrong = published(write(folder, EVEN), ZeroNoise(), on_partial_bin=session), 0
+    exact, _ = star("even", folder)
+    answerer, wrong = ReleaseEngine(exact.release, on_partial_bin=session), 0
     for statement in (asked(draw) for _ in range(statements)):
         try:
             answer = answerer.query(statement.sql)
