@@ -24,11 +24,11 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.userlevel.releases import Release, Star
-from dpsql.central import content
 from dpsql.central.planned import PlannedStatistic
 from dpsql.contributions import recipe, selection
 from dpsql.contributions.statements import UNIT, NormView, WeightedRows, Whitening
 from dpsql.errors import InternalError
+from dpsql.release import write
 from dpsql.tree import FloatArray, IntArray
 
 
@@ -175,7 +175,7 @@ def simulated(people: People) -> Iterator[Star]:
         recipe: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
     }
     kept: dict[int, object] = {}
-    axis_parts = content.axis_parts
+    axis_parts = write.axis_parts
 
     def once(axes: object) -> object:
         return kept.setdefault(0, axis_parts(axes))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def simulated(people: People) -> Iterator[Star]:
                     mock.patch.object(module, name, lambda _, *rest, method=method: method(*rest))
                 )
         stack.enter_context(mock.patch.object(selection, "make_people", lambda *_: "people"))
-        stack.enter_context(mock.patch.object(content, "axis_parts", lambda a: kept[0] if kept else once(a)))
+        stack.enter_context(mock.patch.object(write, "axis_parts", lambda a: kept[0] if kept else once(a)))
         yield replace(people.star)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.axis.build import build_axis, needed_tables
@@ -382,6 +382,7 @@ TIMES = [
 ]
 
 
+@settings(max_examples=settings.default.max_examples // 4)
 @given(values=st.lists(st.datetimes(datetime(1940, 1, 1), datetime(2060, 1, 1)), min_size=1, max_size=20))
 def test_leaf_sql_equals_python_on_times(values: list[datetime]) -> None:
     near = [datetime(1969, 12, 31, 12) + (value - datetime(2000, 1, 1)) / 400 for value in values]

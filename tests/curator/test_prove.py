@@ -102,7 +102,7 @@ def test_half_the_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_no_noise_covers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that also tells how often noise was drawn for a person who comes."""
     drawn: ClassVar[list[int]] = []  # type: ignore[misc]
-    measured = proving.measure_pair
+    measured = proving.madeup.measure_pair
 
     def told(left, right, seed):  # type: ignore[no-untyped-def]
         publish = type(left).publish
@@ -116,7 +116,7 @@ def test_what_no_noise_covers_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         finally:
             monkeypatch.setattr(type(left), "publish", publish)
 
-    monkeypatch.setattr(proving, "measure_pair", told)
+    monkeypatch.setattr(proving.madeup, "measure_pair", told)
     proof = prove(load_catalog(shop(tmp_path)))
     assert not proof.held and "differ beyond" in proof.worst.apart
     assert proof.to_json()["worst_loss_over_claim"] is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -200,6 +201,8 @@ def test_every_command_has_the_option_and_a_line_in_the_schema() -> None:
 def test_every_command_says_one_object_of_the_schema(dear: bool, shop: Path) -> None:
     """By the first example of each; those of the curator are typed once more and charge nothing twice."""
     said = set()
+    for folder in ("tables", "site"):  # that another test may have written
+        shutil.rmtree(shop / folder, ignore_errors=True)
     # `collect` reads what `simulate` writes
     for name, lines in sorted(EXAMPLES.items(), key=lambda example: example[0] == "collect"):
         if name in TALKING | STAYING or (name in DEAR) is not dear:
