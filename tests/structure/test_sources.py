@@ -90,6 +90,15 @@ def test_what_the_pages_say_is_in_the_code_is_there() -> None:
             assert named and not set(named) - known, (page.name, set(named) - known)
 
 
+def test_a_test_that_a_page_cites_as_a_proof_is_there() -> None:
+    files = [file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")]
+    stands = set(re.findall(r"^ *def (test_\w+)", "\n".join(files), re.M))
+    stands |= {file.stem for file in (ROOT / "tests").rglob("test_*.py")}
+    pages = [ROOT / "docs" / "privacy.md", *(ROOT / "docs" / "privacy").glob("*.md")]
+    cited = {name for page in pages for name in re.findall(r"\btest_\w+", page.read_text(encoding="utf-8"))}
+    assert len(cited) > 40 and cited - stands == set()
+
+
 def test_paths_and_targets_that_contributors_read_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"`((?:dpsql|tests|docs)/[\w/.]*)`", text))
