@@ -63,13 +63,11 @@ def _modules() -> Iterator[Run]:
 
 _FIXTURES = ("tests/interfaces_release.py", "tests/engines/test_lakes.py")
 _PRODUCTION = ("benchmarks/production", *_FIXTURES, "examples", "deploy")
-_TESTS = ("noise", "budget", "ledger", "mechanisms", "privacy")
-_MUTANTS = ("benchmarks/mutants", *(f"tests/{part}" for part in _TESTS))
 _SUITES = ("tests", "docs", "benchmarks", "clients", "Makefile")
 RUNS: tuple[Run, ...] = (
     *_modules(),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
-    Run("mutants-run", "Tests that notice", "python -m benchmarks.mutants.run", _MUTANTS),
+    Run("mutants-run", "Tests that notice", "python -m benchmarks.mutants.run", _SUITES),
     *(
         Run(f"suites-{name}", "Suites", f"python -m tests.suites {name}", _SUITES)
         for name in ("quick", "test", "slow", "lowest")

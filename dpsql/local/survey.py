@@ -122,9 +122,8 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
         if catalog.collection.by_pairs:
             _check_pairs(name, made_axes, catalog.views[name].cells)
         else:
-            check_cells(
-                name, catalog.views[name].cells, made_axes, SMALLER
-            )  # at planning and at collecting alike
+            # at planning and at collecting alike
+            check_cells(name, catalog.views[name].cells, made_axes, SMALLER)
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
 
 

@@ -4,7 +4,7 @@
 words, files and ledger must be the same, so the outcome is a function of the noisy integers alone. Integers that no
 draw would give (none, huge, all below 0) are put in too: that a step ends well whatever it is given is why it need not
 begin in the ledger. *By draws*: an outcome fails if its chance on one side is surely above e^epsilon times that on the
-other + delta, by bounds of Clopper and Pearson that are all wrong with chance 1e-4 at most.
+other + delta, by bounds of Clopper and Pearson that are all wrong with chance 1e-4 at most; `make slow` draws.
 """
 
 from __future__ import annotations
