@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dpsql.api import simulate, verify
 from dpsql.interfaces.cli import main
-from dpsql.ledger.store import budget_report
+from dpsql.ledger.store import budget_report, ledger_entries
 from dpsql.streams.public import read_manifest
 from tests.kill.commands import Call, Outcome, calls, forked
 from tests.stream_shop import CATALOG, make_stream_shop
@@ -211,6 +211,16 @@ class Stage:
             return False
         process = traced[-1].split()[0]  # what it starts ends too, and says so
         return not any(line.startswith(f"{process} ") and " exit_group(" in line for line in outcome.traced)
+
+    def charged(self) -> str:
+        """What the ledger holds of the release that the command makes: its state, nothing, or `unread`."""
+
+        def look() -> None:
+            entries = ledger_entries(self.folder / ".dpsql" / "ledger.duckdb")
+            print("state", *(entry.state for entry in entries if Path(entry.target).name == self.scene.shown))
+
+        outcome = forked(look)
+        return "unread" if outcome.code else outcome.said.splitlines()[-1].removeprefix("state").strip()
 
     def finish(self) -> dict[str, Any]:
         """Run the command again and check the whole; its report, or what is wrong under `wrong`."""

@@ -21,7 +21,7 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.catalog.graph import ledger_path
 from dpsql.central import central, selection
-from dpsql.ledger import publish as sealing
+from dpsql.ledger import files
 from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, os_entropy
 
@@ -41,10 +41,10 @@ CANARY = b"canary"
 POINTS: dict[str, tuple[Any, str]] = {
     "counting": (ExactNoise, "shown"),
     "keys found": (selection, "_sorted_list"),
-    "planned anew": (central, "Scan"),
+    "planned anew": (central, "OpenSource"),
     "drawn": (central, "release_content"),
-    "written": (sealing, "draft_hash"),
-    "sealed": (sealing, "put"),
+    "written": (files, "draft_hash"),
+    "sealed": (files, "put"),
 }
 """Functions at whose begin the process is killed: while counts are read, .. until the file is shown."""
 LAST = "--"
@@ -136,6 +136,10 @@ def check(folder: Path, point: str, memory: str = "512MiB") -> bytes:
     assert lineage.entries[0].cost == lineage.entries[-1].cost  # nothing goes back once a key round has begun
     assert lineage.spent == sum(entry.cost for entry in lineage.entries)
     return said
+
+
+def test_every_point_is_a_function_of_the_package() -> None:
+    assert all(callable(getattr(module, name)) for module, name in POINTS.values())
 
 
 @pytest.mark.parametrize(
