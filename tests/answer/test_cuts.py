@@ -137,14 +137,14 @@ def test_ratios() -> None:
 
 @pytest.mark.slow
 def test_noise_of_cells_cancels(tmp_path: Path) -> None:
-    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
+    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors. No value
+    beyond the domains may be meant."""
     bounds = []
     for seed in range(20):
         nobody, _ = star("even", tmp_path / str(seed), seeded(seed), {EVEN: EVEN.replace("300", "0")})
         answerer = ReleaseEngine(nobody.release, on_partial_bin="interpolate")
-        text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
-        found = answerer.query(text)
-        wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
+        text = "SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop IN (0, 1, 2, 3, 4)"
+        found, wide = answerer.query(f"{text} AND day % 10 < 5"), answerer.query(text).rows[0][0]
         assert found.model_bound[0][0] == pytest.approx(max(0.0, wide / 2), abs=1e-4)
         bounds.append(found.model_bound[0][0])
     assert min(bounds) == 0.0 < max(bounds)
