@@ -137,8 +137,8 @@ def test_ratios() -> None:
 
 @pytest.mark.slow
 def test_noise_of_cells_cancels(tmp_path: Path) -> None:
-    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors. No value
-    beyond the domains may be meant."""
+    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors. No
+    value beyond the domains may be meant."""
     bounds = []
     for seed in range(20):
         nobody, _ = star("even", tmp_path / str(seed), seeded(seed), {EVEN: EVEN.replace("300", "0")})

@@ -138,6 +138,7 @@ def test_rows_missing_at_random_are_rarely_rejected_also_with_people_without_row
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_unasked_rows")
 def test_sql_holds_what_all_rows_say(tmp_path: Path) -> None:
     """Counts, sums and averages of plain SQL over rows that depend on how many."""
     survey, plan = town(tmp_path)

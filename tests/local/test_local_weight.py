@@ -300,6 +300,7 @@ def test_intervals_hold_where_people_of_many_rows_have_other_values(tmp_path: Pa
 @pytest.mark.timeout(3600)  # of a clock, beside whatever else runs
 @pytest.mark.slow
 @pytest.mark.parametrize("share", ["1/10", "1/2"])
+@pytest.mark.usefixtures("no_unasked_rows")
 def test_intervals_hold_with_an_estimated_weight(
     tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ QUESTIONS = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_unasked_rows")
 def test_rows_sums_and_means_hold(tmp_path: Path) -> None:
     """Nothing is assumed of how rows and their number go together; 95% intervals hold about that."""
     sheet, inside, total = planned(tmp_path), 0, 0
