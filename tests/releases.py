@@ -17,6 +17,7 @@ from dpsql.executor.engine import ReleaseEngine
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.release import open_release
 from dpsql.row_expressions import identifier
+from dpsql.scratch import scratch
 
 Twins = tuple[ReleaseEngine, duckdb.DuckDBPyConnection]
 """A release without noise, and plain DuckDB over the same rows."""
@@ -59,7 +60,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Seq
 def write_tables(folder: Path, tables: Mapping[str, str | RawRows], ending: str = "parquet") -> Path:
     """Write each table as a file; a query may name tables before its own. Returns the folder, made if it is absent."""
     folder.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as database:
+    with scratch() as database:
         for name, rows in tables.items():
             if isinstance(rows, RawRows):
                 load_tables(database, {name: rows})
