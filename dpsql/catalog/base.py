@@ -86,6 +86,56 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     return "write one of " + ", ".join(f"`{name}`" for name in known[:12])
 
 
+SQUARES_OF = "squares_of_"
+"""Begins the name of the declared measure that `squares(..)` in a view makes of a column."""
+
+
+class MeasureName(str):
+    """Name of a statistic: ``count``, ``people``, ``table.column`` or ``count(table.column)``.
+
+    Catalogs, releases and messages hold it as this text; it is taken apart here alone.
+
+    Attributes:
+        counts_rows, counts_values: whether rows are counted, all of them or those where the column is not NULL.
+        is_count: whether each row, or each unit, adds 0 or 1.
+        sums_rows: whether rows are counted or summed, and so bounded, scaled and added up; people count once, however
+            many rows name them.
+        summed: the column or declared measure, ``table.column``; empty for ``count`` and ``people``.
+        table, column: its two parts.
+        squared: the measure whose squares are summed; empty where none are.
+
+    >>> name = MeasureName("sales.amount").counted
+    >>> name, name.table, name.column, name.is_count
+    ('count(sales.amount)', 'sales', 'amount', True)
+    """
+
+    def __init__(self, text: str) -> None:
+        # of itself, not of its argument: `str(x)` comes here with x where `x.__str__` returns a name
+        values = re.fullmatch(r"count\(([^()]*)\)", self)
+        self.counts_rows, self.counts_values = self == "count", values is not None
+        self.sums_rows = self != "people"
+        self.is_count = self.counts_rows or self.counts_values or not self.sums_rows
+        self.summed: str = values[1] if values else "" if self.is_count else str(self)
+        table, _, column = self.summed.rpartition(".")
+        self.table, self.column = table, column
+        squares = column.startswith(SQUARES_OF) and not self.is_count
+        self.squared = f"{table}.{column.removeprefix(SQUARES_OF)}" if squares else ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A text in YAML and JSON."""
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+    @property
+    def counted(self) -> MeasureName:
+        """Rows where the column is not NULL."""
+        return MeasureName(f"count({self})")
+
+
+COUNT, PEOPLE = COUNTS = MeasureName("count"), MeasureName("people")
+"""Measures without a column; a view's size is read from the first that it has."""
+
+
 class Named(Protocol):
     """A value that the catalog writes as one word."""
 

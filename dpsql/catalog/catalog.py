@@ -42,7 +42,6 @@ from dpsql.catalog.graph import (
     is_unique_per_unit,
     max_ids,
     reachable,
-    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -228,7 +227,7 @@ class Catalog(CatalogFields):
         views = {}
         for name, view in self.views.items():
             axes = tuple(map(ViewAxis, view.axes, view_axes(self, view)))
-            units = sum((share for each, share in view.measures.items() if not sums_rows(each)), Fraction(0))
+            units = sum((share for each, share in view.measures.items() if not each.sums_rows), Fraction(0))
             views[name] = StarView(name, view.of, view, axes, view_measures(self, view), units)
         return Star({of: _table(self, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
 

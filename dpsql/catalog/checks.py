@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
-from dpsql.catalog.base import Problem, nearest, refuse
+from dpsql.catalog.base import COUNT, Problem, nearest, refuse
 from dpsql.catalog.collection import (
     BESIDE_LLE,
     BESIDE_SERVICES,
@@ -43,7 +43,6 @@ from dpsql.catalog.graph import (
     of_other_units,
     own_path,
     reachable,
-    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -225,7 +224,7 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
     with _at("views", name, "measures"):
         measures = view_measures(catalog, view)
         # Sums are published about the middle of their bounds, so they are read together with a count.
-        if all(measure.name != "count" for measure in measures):
+        if all(not measure.name.counts_rows for measure in measures):
             raise CatalogError("sums need `count` in the same view", hint="add `count` to the measures")
         _check_unit_counts(catalog, view)
     with _at("views", name, "axes"):
@@ -239,7 +238,7 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
 
 def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
     """Refuse to count different units where each row is one, or where rows are not held together."""
-    unit, name = catalog.privacy.unit, next((name for name in view.measures if not sums_rows(name)), None)
+    unit, name = catalog.privacy.unit, next((name for name in view.measures if not name.sums_rows), None)
     if name is None:
         return
     if unit.table in (None, view.of):
@@ -453,7 +452,7 @@ def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
             f"`estimate: lle` takes three to six axes, and there are {len(view.axes)}; "
             "with one or two leave it out: one table covers them",
         )
-    if set(view.measures) != {"count"}:
+    if set(view.measures) != {COUNT}:
         raise Problem(
             ("views", name, "measures"), "`estimate: lle` counts rows alone; write measures: [count]"
         )
@@ -509,7 +508,7 @@ def _check_service_axes(catalog: CatalogFields, collection: Collection) -> None:
         if axis_uses[axis] != 1:
             raise Problem(at, f"`{axis}` is in {axis_uses[axis]} services; each axis belongs to exactly one")
     uses = Counter(measure for service in collection.services.values() for measure in service.measures)
-    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
+    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {COUNT}
     for measure in sorted(wanted | set(uses)):
         if measure not in wanted:
             raise Problem(at, f"no view has the measure `{measure}`; write measures as in the views")

@@ -29,7 +29,7 @@ from decimal import Decimal
 
 import duckdb
 
-from dpsql.catalog.base import LARGEST_UNITS, Problem, nearest
+from dpsql.catalog.base import LARGEST_UNITS, SQUARES_OF, MeasureName, Problem, nearest
 from dpsql.catalog.columns import LARGEST_SCALE, Column, Cuts
 from dpsql.catalog.model import MOST_AXES, AxisSpec, CatalogFields
 from dpsql.catalog.tables import Measure, Table
@@ -209,7 +209,6 @@ def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> Non
             ) from None
 
 
-PREFIX = "squares_of_"
 LEAVES, OCTAVES = 32, 8
 STEPS = (84, 71, 60, 50)
 """Percent of an octave's end at which its leaves begin: a quarter of an octave each, in whole numbers."""
@@ -236,7 +235,7 @@ def spread_squares(catalog: CatalogFields) -> None:
                 raise Problem(path, f"a variance needs sums as well as `{written}`; add `{view.of}.{column}`")
             tables[view.of] = with_square(tables[view.of], column, path)
         for written, column in wanted.items():
-            measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
+            measures[MeasureName(f"{view.of}.{SQUARES_OF}{column}")] = measures.pop(written)
         views[name] = view.model_copy(update={"measures": measures})
     if views != catalog.views:
         object.__setattr__(catalog, "tables", tables)
@@ -251,7 +250,7 @@ def written_measure(tables: Mapping[str, Table], measure: str) -> str:
         measure: its name, `table.measure` for instance.
     """
     name, _, square = measure.partition(".")
-    column = square.removeprefix(PREFIX)
+    column = square.removeprefix(SQUARES_OF)
     with suppress(Problem):
         if name in tables and column != square and with_square(tables[name], column, ()) == tables[name]:
             return f"squares({name}.{column})"
@@ -297,16 +296,6 @@ def _leaves(column: Column) -> Cuts | None:
     return Cuts(width=None, at=tuple(column.text(start) for start in sorted({lower, *starts})))
 
 
-def squared(measure: str) -> str | None:
-    """The measure whose squares a measure sums; None where it sums none.
-
-    >>> squared("sales.squares_of_amount"), squared("sales.amount")
-    ('sales.amount', None)
-    """
-    table, _, column = measure.rpartition(".")
-    return f"{table}.{column.removeprefix(PREFIX)}" if column.startswith(PREFIX) else None
-
-
 def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
     """The table with the declared measure of one column's squares.
 
@@ -338,10 +327,10 @@ def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
         nullable=spec.nullable, confirm=False,
         description=f"squared distance of {column} from the middle of its bounds",
     )  # fmt: skip
-    declared = table.measures.get(f"{PREFIX}{column}")
+    declared = table.measures.get(f"{SQUARES_OF}{column}")
     if declared is not None and declared != square:
-        raise Problem(path, f"tables declare another `{PREFIX}{column}`; rename that measure")
-    return table.model_copy(update={"measures": {**table.measures, f"{PREFIX}{column}": square}})
+        raise Problem(path, f"tables declare another `{SQUARES_OF}{column}`; rename that measure")
+    return table.model_copy(update={"measures": {**table.measures, f"{SQUARES_OF}{column}": square}})
 
 
 def _written(units: int, digits: int) -> str:

@@ -342,7 +342,7 @@ def counts_for(summary: Summary) -> str:
 def summed_words(catalog: CatalogFields) -> Iterator[str]:
     """Bound of one person's contribution to each summary that a view sums."""
     unit, views = catalog.privacy.unit.table, catalog.views.values()
-    summed = {m.column for view in views if view.of == unit for m in graph.view_measures(catalog, view)}
+    summed = {m.name.column for view in views if view.of == unit for m in graph.view_measures(catalog, view)}
     for name, summary in summaries_of(catalog).items():
         if name in summed and counts_for(summary):
             yield f"{unit}.{name}: a row of {unit} counts for {counts_for(summary)} in its sums and averages"
@@ -354,7 +354,7 @@ def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:
         if axis.table == unit and axis.column is not None:
             yield axis.column
     if view.of == unit:
-        yield from (measure.column for measure in graph.view_measures(catalog, view))
+        yield from (measure.name.column for measure in graph.view_measures(catalog, view))
 
 
 def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View) -> None:
@@ -362,7 +362,7 @@ def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View
     for axis in graph.view_axes(catalog, view):
         if axis.table != catalog.privacy.unit.table or axis.column is None:
             continue
-        if counts_rows(table, axis.column) and any(graph.sums_rows(measure) for measure in view.measures):
+        if counts_rows(table, axis.column) and any(measure.sums_rows for measure in view.measures):
             raise Problem(
                 ("views", name, "axes"),
                 f"`{axis.column}` follows from how many rows a person has, and `max_ids` takes rows of those who have "

@@ -112,7 +112,7 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     for name, view in sorted(catalog.star.views.items()):  # a catalog inside a plan has lost its order
         view_axes = view.meant
         resolved += [axis for axis in view_axes if axis not in resolved]
-        view_measures = [m for m in view.measures if not m.is_count]
+        view_measures = [m for m in view.measures if not m.name.is_count]
         measures |= {m.name: m for m in view_measures if m.name not in measures}
         places = tuple(sorted(resolved.index(axis) for axis in view_axes))
         views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))

@@ -37,8 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.base import COUNTS, MeasureName
 from dpsql.catalog.columns import Column
-from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.errors import NoViewError, PartialBinError
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
@@ -143,14 +143,9 @@ def adaptive_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> 
     )
 
 
-def counted_units(terms: Sequence[Term]) -> list[str]:
+def counted_units(terms: Sequence[Term]) -> list[MeasureName]:
     """The measures among terms that count each privacy unit once."""
-    return list(dict.fromkeys(term.measure for term in terms if not sums_rows(term.measure)))
-
-
-def counts_only_units(terms: Sequence[Term]) -> bool:
-    """True if no rows are counted or summed."""
-    return not any(sums_rows(term.measure) for term in terms)
+    return list(dict.fromkeys(term.measure for term in terms if not term.measure.sums_rows))
 
 
 def no_unit_view(
