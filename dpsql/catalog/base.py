@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -33,6 +34,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from dpsql.errors import CatalogError
+
 
 class Problem(ValueError):
     """Something wrong at a key path that lies below or beside the model that found it.
@@ -45,6 +48,17 @@ class Problem(ValueError):
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.path = path
+
+
+@contextmanager
+def at_path(*path: str) -> Iterator[None]:
+    """Give errors that are raised inside a key path."""
+    try:
+        yield
+    except CatalogError as error:
+        raise Problem(path, str(error)) from None
+    except ValueError as error:
+        raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
 
 
 def refuse(reasons: Mapping[str, bool], *path: str) -> None:

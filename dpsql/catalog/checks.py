@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from fractions import Fraction
 
-from dpsql.catalog.base import COUNT, Problem, nearest, refuse
+from dpsql.catalog.base import COUNT, Problem, at_path, nearest, refuse
 from dpsql.catalog.collection import (
     BESIDE_LLE,
     BESIDE_SERVICES,
@@ -58,17 +57,6 @@ from dpsql.errors import CatalogError, SourceError, visible
 _NAME = re.compile(r"[^\x00-\x1f\"'.`()\[\]{},;]{1,200}")
 
 
-@contextmanager
-def _at(*path: str) -> Iterator[None]:
-    """Give errors that are raised inside a key path."""
-    try:
-        yield
-    except CatalogError as error:
-        raise Problem(path, str(error)) from None
-    except ValueError as error:
-        raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
-
-
 def check_catalog(catalog: CatalogFields) -> None:
     """Refuse a catalog whose parts do not fit each other.
 
@@ -82,7 +70,7 @@ def check_catalog(catalog: CatalogFields) -> None:
     for name, table in catalog.tables.items():
         _check_table(catalog, name, table)
     for name in catalog.tables:
-        with _at("tables", name, "foreign_keys"):
+        with at_path("tables", name, "foreign_keys"):
             reachable(catalog, name)
     _check_unit(catalog)
     check_people(catalog)
@@ -173,7 +161,7 @@ def _check_table(catalog: CatalogFields, name: str, table: Table) -> None:
         if target.key is None:
             raise Problem(path, f"`{foreign_key.references}` has no key; write `key:` in its table")
     for column, spec in table.columns.items():
-        with _at("tables", name, "summaries" if column in table.summaries else "columns", column):
+        with at_path("tables", name, "summaries" if column in table.summaries else "columns", column):
             if spec.from_ is not None:
                 _check_domain_table(
                     catalog, column, spec.from_, () if spec.axis is None else spec.axis.levels
@@ -218,16 +206,16 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
         )
     if catalog.tables[view.of].is_public:
         raise Problem(("views", name, "of"), f"`{view.of}` is public; count a private table")
-    with _at("views", name, "of"):
+    with at_path("views", name, "of"):
         unit_path(catalog, view.of)
         max_ids(catalog, view.of)
-    with _at("views", name, "measures"):
+    with at_path("views", name, "measures"):
         measures = view_measures(catalog, view)
         # Sums are published about the middle of their bounds, so they are read together with a count.
         if all(not measure.name.counts_rows for measure in measures):
             raise CatalogError("sums need `count` in the same view", hint="add `count` to the measures")
         _check_unit_counts(catalog, view)
-    with _at("views", name, "axes"):
+    with at_path("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):
             raise CatalogError("an axis is listed twice", hint="list each axis once")
@@ -335,7 +323,7 @@ def check_owners(catalog: CatalogFields) -> None:
                     )
         return
     for name, view in catalog.views.items():
-        try:
+        with at_path("views", name, "axes"):
             # Refuse joins that reach a unit's rows by another way than the counted row's own.
             of, owner_path = view.of, own_path(catalog, view.of)
             for path in _joins_of(catalog, view):
@@ -346,8 +334,6 @@ def check_owners(catalog: CatalogFields) -> None:
                         "privacy units",
                         hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",
                     )
-        except CatalogError as error:
-            raise Problem(("views", name, "axes"), str(error)) from None
     _check_one_owner(catalog)
 
 

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from dpsql.catalog import graph
-from dpsql.catalog.base import Problem, nearest, refuse
+from dpsql.catalog.base import Problem, at_path, nearest, refuse
 from dpsql.catalog.columns import NUMERIC, ORDERED, Column
 from dpsql.catalog.model import CatalogFields, View
 from dpsql.catalog.tables import Summary, Table
@@ -174,10 +174,8 @@ def check_people(catalog: CatalogFields) -> None:
             "devices report one value a person; leave out `reported`, or `people_of`":
                 any(column.reported is not None for column in table.written.values()),
         }, *path)  # fmt: skip
-        try:
+        with at_path("tables", of):
             owner = graph.unit_path(catalog, of)
-        except CatalogError as error:
-            raise Problem(("tables", of), str(error)) from None
         if owner is None or (owner.path, owner.column) != ((), key):
             reason = f"rows of `{of}` must belong to `{key}`; write `unit_path: [{key}]` there"
             raise Problem(("tables", of, "foreign_keys"), reason)
@@ -235,10 +233,8 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
         used = {column.name for part in parse_aggregate(summary.is_).parts for column in column_names(part)}
         if reported & used:
             raise Problem((*path, "is"), f"`{min(reported & used)}` is known to devices alone; leave it out")
-    try:
+    with at_path(*path, "of"):
         graph.unit_path(catalog, summary.of)
-    except CatalogError as error:
-        raise Problem((*path, "of"), str(error)) from None
     above = list(table.summaries)[: list(table.summaries).index(name)]
     for each in summary_inputs(catalog, summary):
         if each.person and each.column.lower() not in {earlier.lower() for earlier in above}:

@@ -164,8 +164,7 @@ def no_unit_view(
     axes = [_axis_name(block, column, release) for column in used if not block.columns[column].partner]
     axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
     view = f"{measure}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {measure}]}}"
-    reasons = dict.fromkeys(line for line in refusals if not line.endswith(f"lacks {measure}"))
-    why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
+    why = "; ".join(dict.fromkeys(refusals)) or f"no view counts the {measure} of {block.root}"
     counts = f"COUNT(*) counts rows of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
     error = NoViewError(f"{measure} cannot be counted here: {why}"[:600], hint=hint)

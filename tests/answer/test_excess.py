@@ -174,10 +174,7 @@ def test_a_release_without_the_measurement_says_so_under_every_sum(tmp_path: Pat
 def test_far_units_leave_an_end_open():
     near, far = UnitsBeyondBound(40, 2), UnitsBeyondBound(40, 20)
     beyond = ValuesBeyondBounds("s", MeasureName("s.x"), "0", "10", 10.0, 3.0, near, far)
-    *_, unbounded = excess(beyond, near, 10.0)
-    assert not unbounded
-    *_, unbounded = excess(beyond, far, 10.0)
-    assert unbounded
+    assert [excess(beyond, units, 10.0)[-1] for units in (near, far)] == [False, True]
 
 
 def test_too_many_measures_for_a_share_are_refused(tmp_path: Path, publishes: None):
