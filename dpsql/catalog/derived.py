@@ -239,11 +239,11 @@ def written_measure(tables: Mapping[str, Table], measure: str) -> str:
         tables: declare the measures.
         measure: its name, `table.measure` for instance.
     """
-    name, _, square = measure.partition(".")
-    column = square.removeprefix(SQUARES_OF)
+    name = MeasureName(measure)
+    table, column = tables.get(name.table), name.column.removeprefix(SQUARES_OF)
     with suppress(Problem):
-        if name in tables and column != square and with_square(tables[name], column, ()) == tables[name]:
-            return f"squares({name}.{column})"
+        if name.squared and table is not None and with_square(table, column, ()) == table:
+            return f"squares({name.squared})"
     return measure
 
 

@@ -323,7 +323,6 @@ class ResolvedMeasure:
     Args:
         name: as releases have it.
         share: part of the view's epsilon.
-        expr: SQL over the table's columns; empty for a plain column and for ``count``.
         scale: digits after the point that are kept.
         bounds: smallest and largest value in units of 10**-scale, inclusive; (0, 0) for counts.
         nullable: whether NULL may occur; such a measure comes with its own ``count(...)``.
@@ -331,7 +330,6 @@ class ResolvedMeasure:
 
     name: MeasureName
     share: Fraction
-    expr: str = ""
     scale: int = 0
     bounds: tuple[int, int] = (0, 0)
     nullable: bool = False
@@ -384,13 +382,13 @@ def _measure(catalog: CatalogFields, of: str, written: MeasureName, share: Fract
     name = MeasureName(f"{of}.{column}")
     if column in table.measures:
         declared = table.measures[column]
-        return ResolvedMeasure(name, share, declared.expr, declared.scale, declared.bounds, declared.nullable)
+        return ResolvedMeasure(name, share, declared.scale, declared.bounds, declared.nullable)
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
         keys = "summaries" if column in table.summaries else "columns"
         hint = f"write `measure: true` in tables.{of}.{keys}.{column}" if spec else nearest(written, names)
         raise CatalogError(f"`{written}` is not a measure", hint=hint)
-    return ResolvedMeasure(name, share, "", spec.digits, spec.bounds, spec.nullable)
+    return ResolvedMeasure(name, share, spec.digits, spec.bounds, spec.nullable)
 
 
 def roots(catalog: CatalogFields) -> dict[tuple[str, str], str]:
