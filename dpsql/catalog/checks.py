@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
-from dpsql.catalog.base import COUNT, Problem, at_path, nearest, refuse
+from dpsql.catalog.base import COUNT, PEOPLE, Problem, at_path, nearest, refuse
 from dpsql.catalog.collection import (
     BESIDE_LLE,
     BESIDE_SERVICES,
@@ -226,22 +226,19 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
 
 def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
     """Refuse to count different units where each row is one, or where rows are not held together."""
-    unit, name = catalog.privacy.unit, next((name for name in view.measures if not name.sums_rows), None)
-    if name is None:
+    if PEOPLE not in view.measures:
         return
-    if unit.table in (None, view.of):
-        raise CatalogError(
-            f"each row of `{view.of}` is a unit, so `{name}` equals `count`", hint=f"remove `{name}`"
-        )
+    if catalog.privacy.unit.table in (None, view.of):
+        reason = f"each row of `{view.of}` is a unit, so `people` equals `count`"
+        raise CatalogError(reason, hint="remove `people`")
     if catalog.stream is not None:
         raise CatalogError(
-            f"a stream does not count `{name}`: a person who returns in a later batch would count twice",
-            hint=f"remove `{name}`, or publish all rows at once in a catalog without `stream`",
+            "a stream does not count `people`: a person who returns in a later batch would count twice",
+            hint="remove `people`, or publish all rows at once in a catalog without `stream`",
         )
     if catalog.collection is not None and catalog.source is None:
-        raise CatalogError(
-            "people who report for themselves are counted by the collection", hint=f"remove `{name}`"
-        )
+        reason = "people who report for themselves are counted by the collection"
+        raise CatalogError(reason, hint="remove `people`")
 
 
 def _check_source(catalog: CatalogFields) -> None:
