@@ -373,6 +373,8 @@ def _measure(catalog: CatalogFields, of: str, written: MeasureName, share: Fract
         return ResolvedMeasure(written, share)
     if written.counts_values:
         inner = _measure(catalog, of, MeasureName(written.summed), share)
+        if inner.name.is_count:
+            raise CatalogError(f"`{written}` is not a measure", hint="write `count`")
         return replace(inner, name=inner.name.counted, bounds=(0, 0))
     table, column = catalog.tables[of], written.column
     summed = (*(n for n, c in table.columns.items() if c.measure), *table.measures)

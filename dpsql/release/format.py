@@ -101,8 +101,7 @@ class StatisticMeta:
     Args:
         id: s in `measurement_<s>` and `node_combination_<s>`.
         view, of: the view and the table whose rows it counts.
-        measure: `count`, `people` (privacy units, each once), `table.column` (the stored value is SUM(x - mid) at the
-            declared scale), or `count(table.column)` (rows where a nullable measure is not NULL).
+        measure: what it counts or sums; of a sum the stored value is SUM(x - mid) at the declared scale.
         axes: axis ids in the order of n1..nd.
         mid, scale: centre (an integer at the scale) and decimal places of the measure; 0 for counts.
         kind: the measure's type, `int` or `decimal`; `int` for counts.
@@ -587,8 +586,7 @@ class Meta:
 
     def excess_of(self, of: str, measure: MeasureName) -> ValuesBeyondBounds | None:
         """Values of a measure, or of the one that it squares, beyond its bounds; None where nothing measured them."""
-        wanted = of, measure.squared or measure
-        return next((each for each in self.excess if (each.of, each.measure) == wanted), None)
+        return next((e for e in self.excess if (e.of, e.measure) == (of, measure.squared or measure)), None)
 
 
 def to_json(value: Any) -> dict[str, Any]:
