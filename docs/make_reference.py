@@ -23,7 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
 from docs.catalog_keys import KEYS
-from dpsql.catalog.base import Model, OneOf
+from dpsql.catalog.base import MeasureName, Model, OneOf
 from dpsql.catalog.catalog import Catalog
 from dpsql.catalog.model import Unit
 from dpsql.catalog.columns import Column
@@ -81,6 +81,7 @@ What Python offers. `dpsql --help` lists the commands, and `dpsql COMMAND --help
 
 WORDS: dict[Any, str] = {
     str: "text",
+    MeasureName: "text",
     int: "whole number",
     bool: "true or false",
     Fraction: "number",

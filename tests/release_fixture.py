@@ -23,6 +23,7 @@ import duckdb
 import numpy as np
 import yaml
 
+from dpsql.catalog.base import MeasureName
 from dpsql.matrices.model import IdentityVariance
 from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
 from dpsql.release.reports import LocalMeta
@@ -289,7 +290,7 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
             content = _statistic(source, chosen, measure)
             full = tuple(range(len(axes)))
             meta = StatisticMeta(
-                id=len(statistics), view=view, of=of, measure=measure, axes=axes, mid=MIDS.get(measure, 0),
+                id=len(statistics), view=view, of=of, measure=MeasureName(measure), axes=axes, mid=MIDS.get(measure, 0),
                 scale=SCALES.get(measure, 0), kind="int", sensitivity=LARGEST.get(measure, 1), budget="1",
                 currency="epsilon",
                 mechanism="none", cells=int(content.value.size), reading="product", models=axes,

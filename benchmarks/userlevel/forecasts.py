@@ -24,7 +24,7 @@ from benchmarks.figures import Figures, main
 from benchmarks.firsthour.drafts import UNITS
 from dpsql.api import init
 from dpsql.catalog import Catalog, load_catalog
-from dpsql.catalog.derived import PREFIX
+from dpsql.catalog.base import SQUARES_OF
 from dpsql.curator.confirm import confirm_file, groups_of, open_marks
 from dpsql.curator.draft import CuratorChoices
 from dpsql.curator.forecast import plan_catalog
@@ -59,7 +59,7 @@ def guessed(catalog: Catalog, data: Path, table: str) -> dict[str, Any]:
         counted = f"SELECT count(*), sum(n), max(n) FROM ({owned})"
         ((units, rows, most),) = database.execute(counted).fetchall()
         means = {}
-        for name in (n for n in catalog.tables[table].summable if not n.startswith(PREFIX)):
+        for name in (n for n in catalog.tables[table].summable if not n.startswith(SQUARES_OF)):
             written = catalog.tables[table].measures.get(name)
             value = f'"{name}"' if written is None else written.expr
             ((mean,),) = database.execute(f"SELECT avg({value}) FROM '{data}/{table}.parquet'").fetchall()

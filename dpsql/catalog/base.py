@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -33,6 +34,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from dpsql.errors import CatalogError
+
 
 class Problem(ValueError):
     """Something wrong at a key path that lies below or beside the model that found it.
@@ -45,6 +48,17 @@ class Problem(ValueError):
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.path = path
+
+
+@contextmanager
+def at_path(*path: str) -> Iterator[None]:
+    """Give errors that are raised inside a key path."""
+    try:
+        yield
+    except CatalogError as error:
+        raise Problem(path, str(error)) from None
+    except ValueError as error:
+        raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
 
 
 def refuse(reasons: Mapping[str, bool], *path: str) -> None:
@@ -84,6 +98,56 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     if not known:
         return "there are none"
     return "write one of " + ", ".join(f"`{name}`" for name in known[:12])
+
+
+SQUARES_OF = "squares_of_"
+"""Begins the name of the declared measure that `squares(..)` in a view makes of a column."""
+
+
+class MeasureName(str):
+    """Name of a statistic: ``count``, ``people``, ``table.column`` or ``count(table.column)``.
+
+    Catalogs, releases and messages hold it as this text; it is taken apart here alone.
+
+    Attributes:
+        counts_rows, counts_values: whether rows are counted, all of them or those where the column is not NULL.
+        is_count: whether each row, or each unit, adds 0 or 1.
+        sums_rows: whether rows are counted or summed, and so bounded, scaled and added up; people count once, however
+            many rows name them.
+        summed: the column or declared measure, ``table.column``; empty for ``count`` and ``people``.
+        table, column: its two parts.
+        squared: the measure whose squares are summed; empty where none are.
+
+    >>> name = MeasureName("sales.amount").counted
+    >>> name, name.table, name.column, name.is_count
+    ('count(sales.amount)', 'sales', 'amount', True)
+    """
+
+    def __init__(self, text: str) -> None:
+        # of itself, not of its argument: `str(x)` comes here with x where `x.__str__` returns a name
+        values = re.fullmatch(r"count\(([^()]*)\)", self)
+        self.counts_rows, self.counts_values = self == "count", values is not None
+        self.sums_rows = self != "people"
+        self.is_count = self.counts_rows or self.counts_values or not self.sums_rows
+        self.summed: str = values[1] if values else "" if self.is_count else str(self)
+        table, _, column = self.summed.rpartition(".")
+        self.table, self.column = table, column
+        squares = column.startswith(SQUARES_OF) and not self.is_count
+        self.squared = f"{table}.{column.removeprefix(SQUARES_OF)}" if squares else ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A text in YAML and JSON."""
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+    @property
+    def counted(self) -> MeasureName:
+        """Rows where the column is not NULL."""
+        return MeasureName(f"count({self})")
+
+
+COUNT, PEOPLE = COUNTS = MeasureName("count"), MeasureName("people")
+"""Measures without a column; a view's size is read from the first that it has."""
 
 
 class Named(Protocol):

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
-from dpsql.catalog.base import Problem
+from dpsql.catalog.base import PEOPLE, Problem
 from dpsql.catalog.checks import check_catalog
 from dpsql.catalog.derived import check_binding, spread_quantiles, spread_squares
 from dpsql.catalog.graph import (
@@ -42,7 +42,6 @@ from dpsql.catalog.graph import (
     is_unique_per_unit,
     max_ids,
     reachable,
-    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -228,8 +227,8 @@ class Catalog(CatalogFields):
         views = {}
         for name, view in self.views.items():
             axes = tuple(map(ViewAxis, view.axes, view_axes(self, view)))
-            units = sum((share for each, share in view.measures.items() if not sums_rows(each)), Fraction(0))
-            views[name] = StarView(name, view.of, view, axes, view_measures(self, view), units)
+            people = view.measures.get(PEOPLE, Fraction(0))
+            views[name] = StarView(name, view.of, view, axes, view_measures(self, view), people)
         return Star({of: _table(self, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from fractions import Fraction
 
-from dpsql.catalog.base import Problem, nearest, refuse
+from dpsql.catalog.base import COUNT, PEOPLE, Problem, at_path, nearest, refuse
 from dpsql.catalog.collection import (
     BESIDE_LLE,
     BESIDE_SERVICES,
@@ -43,7 +42,6 @@ from dpsql.catalog.graph import (
     of_other_units,
     own_path,
     reachable,
-    sums_rows,
     unit_path,
     view_axes,
     view_measures,
@@ -59,17 +57,6 @@ from dpsql.errors import CatalogError, SourceError, visible
 _NAME = re.compile(r"[^\x00-\x1f\"'.`()\[\]{},;]{1,200}")
 
 
-@contextmanager
-def _at(*path: str) -> Iterator[None]:
-    """Give errors that are raised inside a key path."""
-    try:
-        yield
-    except CatalogError as error:
-        raise Problem(path, str(error)) from None
-    except ValueError as error:
-        raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
-
-
 def check_catalog(catalog: CatalogFields) -> None:
     """Refuse a catalog whose parts do not fit each other.
 
@@ -83,7 +70,7 @@ def check_catalog(catalog: CatalogFields) -> None:
     for name, table in catalog.tables.items():
         _check_table(catalog, name, table)
     for name in catalog.tables:
-        with _at("tables", name, "foreign_keys"):
+        with at_path("tables", name, "foreign_keys"):
             reachable(catalog, name)
     _check_unit(catalog)
     check_people(catalog)
@@ -174,7 +161,7 @@ def _check_table(catalog: CatalogFields, name: str, table: Table) -> None:
         if target.key is None:
             raise Problem(path, f"`{foreign_key.references}` has no key; write `key:` in its table")
     for column, spec in table.columns.items():
-        with _at("tables", name, "summaries" if column in table.summaries else "columns", column):
+        with at_path("tables", name, "summaries" if column in table.summaries else "columns", column):
             if spec.from_ is not None:
                 _check_domain_table(
                     catalog, column, spec.from_, () if spec.axis is None else spec.axis.levels
@@ -219,16 +206,16 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
         )
     if catalog.tables[view.of].is_public:
         raise Problem(("views", name, "of"), f"`{view.of}` is public; count a private table")
-    with _at("views", name, "of"):
+    with at_path("views", name, "of"):
         unit_path(catalog, view.of)
         max_ids(catalog, view.of)
-    with _at("views", name, "measures"):
+    with at_path("views", name, "measures"):
         measures = view_measures(catalog, view)
         # Sums are published about the middle of their bounds, so they are read together with a count.
-        if all(measure.name != "count" for measure in measures):
+        if all(not measure.name.counts_rows for measure in measures):
             raise CatalogError("sums need `count` in the same view", hint="add `count` to the measures")
         _check_unit_counts(catalog, view)
-    with _at("views", name, "axes"):
+    with at_path("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):
             raise CatalogError("an axis is listed twice", hint="list each axis once")
@@ -239,22 +226,19 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
 
 def _check_unit_counts(catalog: CatalogFields, view: View) -> None:
     """Refuse to count different units where each row is one, or where rows are not held together."""
-    unit, name = catalog.privacy.unit, next((name for name in view.measures if not sums_rows(name)), None)
-    if name is None:
+    if PEOPLE not in view.measures:
         return
-    if unit.table in (None, view.of):
-        raise CatalogError(
-            f"each row of `{view.of}` is a unit, so `{name}` equals `count`", hint=f"remove `{name}`"
-        )
+    if catalog.privacy.unit.table in (None, view.of):
+        reason = f"each row of `{view.of}` is a unit, so `people` equals `count`"
+        raise CatalogError(reason, hint="remove `people`")
     if catalog.stream is not None:
         raise CatalogError(
-            f"a stream does not count `{name}`: a person who returns in a later batch would count twice",
-            hint=f"remove `{name}`, or publish all rows at once in a catalog without `stream`",
+            "a stream does not count `people`: a person who returns in a later batch would count twice",
+            hint="remove `people`, or publish all rows at once in a catalog without `stream`",
         )
     if catalog.collection is not None and catalog.source is None:
-        raise CatalogError(
-            "people who report for themselves are counted by the collection", hint=f"remove `{name}`"
-        )
+        reason = "people who report for themselves are counted by the collection"
+        raise CatalogError(reason, hint="remove `people`")
 
 
 def _check_source(catalog: CatalogFields) -> None:
@@ -336,7 +320,7 @@ def check_owners(catalog: CatalogFields) -> None:
                     )
         return
     for name, view in catalog.views.items():
-        try:
+        with at_path("views", name, "axes"):
             # Refuse joins that reach a unit's rows by another way than the counted row's own.
             of, owner_path = view.of, own_path(catalog, view.of)
             for path in _joins_of(catalog, view):
@@ -347,8 +331,6 @@ def check_owners(catalog: CatalogFields) -> None:
                         "privacy units",
                         hint=f"use columns reached through `{'.'.join(owner_path) or of}`, or declare {table} public",
                     )
-        except CatalogError as error:
-            raise Problem(("views", name, "axes"), str(error)) from None
     _check_one_owner(catalog)
 
 
@@ -453,7 +435,7 @@ def _check_entropy(catalog: CatalogFields, collection: Collection) -> None:
             f"`estimate: lle` takes three to six axes, and there are {len(view.axes)}; "
             "with one or two leave it out: one table covers them",
         )
-    if set(view.measures) != {"count"}:
+    if set(view.measures) != {COUNT}:
         raise Problem(
             ("views", name, "measures"), "`estimate: lle` counts rows alone; write measures: [count]"
         )
@@ -509,7 +491,7 @@ def _check_service_axes(catalog: CatalogFields, collection: Collection) -> None:
         if axis_uses[axis] != 1:
             raise Problem(at, f"`{axis}` is in {axis_uses[axis]} services; each axis belongs to exactly one")
     uses = Counter(measure for service in collection.services.values() for measure in service.measures)
-    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
+    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {COUNT}
     for measure in sorted(wanted | set(uses)):
         if measure not in wanted:
             raise Problem(at, f"no view has the measure `{measure}`; write measures as in the views")

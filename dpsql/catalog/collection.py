@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.catalog.base import Exact, Model, OneOf, Problem
+from dpsql.catalog.base import Exact, MeasureName, Model, OneOf, Problem
 
 MOST_SERVICES = 8
 BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody", "row_bit_cap"}
@@ -40,7 +40,7 @@ class Service(Model):
         description="as written in the views' `axes`", json_schema_extra={"minItems": 1}
     )
     share: Exact | None = Field(None, description="its share of epsilon; equal shares if none is written")
-    measures: tuple[str, ...] = Field(
+    measures: tuple[MeasureName, ...] = Field(
         (), description="the measure that it reports, as written in the views; at most one"
     )
 

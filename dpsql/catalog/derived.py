@@ -29,7 +29,7 @@ from decimal import Decimal
 
 import duckdb
 
-from dpsql.catalog.base import LARGEST_UNITS, Problem, nearest
+from dpsql.catalog.base import LARGEST_UNITS, SQUARES_OF, MeasureName, Problem, at_path, nearest
 from dpsql.catalog.columns import LARGEST_SCALE, Column, Cuts
 from dpsql.catalog.model import MOST_AXES, AxisSpec, CatalogFields
 from dpsql.catalog.tables import Measure, Table
@@ -100,20 +100,17 @@ def derived_sql(
 
 
 def total_columns(
-    table: Table, types: Mapping[str, str], *, strict: bool = True
-) -> dict[str, TotalExpression]:
+    table: Table, types: Mapping[str, str]
+) -> tuple[dict[str, TotalExpression], dict[tuple[str, ...], str]]:
     """Derived columns and measures whose expressions are total: all of them on a server, which has no TRY.
 
     Args:
         table: a table of a checked catalog.
         types: raw column -> type in DuckDB's words.
-        strict: whether one that is not total is an error; else it is left out.
 
     Returns:
-        Name -> expression over columns by their names in lower case, derived ones before it included.
-
-    Raises:
-        CatalogError: one is not total (`dpsql.row_expressions.total`); names it.
+        Name -> expression over columns by their names in lower case, derived ones before it included; and key path
+        within the table -> why it is not total (`dpsql.row_expressions.total`).
     """
     declared = {name.lower(): spec for name, spec in table.columns.items()}
     kinds = {
@@ -121,16 +118,14 @@ def total_columns(
         for name, kind in types.items()
         if kind != "VARCHAR" or name.lower() not in declared or declared[name.lower()].type == "string"
     }
-    columns = {}
+    columns, refusals = {}, {}
     for name, text in expressions(table).items():
         try:
             columns[name] = total_expression(text, kinds)
+            kinds[name.lower()] = columns[name].sql_type
         except CatalogError as error:
-            if strict:
-                raise CatalogError(f"{'.'.join(_key(table, name))}: {error}") from None
-            continue
-        kinds[name.lower()] = columns[name].sql_type
-    return columns
+            refusals[_key(table, name)] = str(error)
+    return columns, refusals
 
 
 def check_derived(tables: Mapping[str, Table]) -> None:
@@ -145,10 +140,8 @@ def check_derived(tables: Mapping[str, Table]) -> None:
         sizes: dict[str, int] = {}
         for column, text in made.items():
             path = ("tables", name, *_key(table, column))
-            try:
+            with at_path(*path):
                 expression = row_expression(text)
-            except CatalogError as error:
-                raise Problem(path, str(error)) from None
             for used in expression.columns:
                 if used.lower() not in available and not table.is_public:
                     hint = f"declare it under `columns`, {nearest(used, tuple(table.columns))}"
@@ -179,11 +172,8 @@ def check_binding(tables: Mapping[str, Table], *, on_server: bool = False) -> No
         for name, table in private.items():
             _bind(connection, name, table)
     for name, table in private.items() if on_server else ():
-        try:
-            total_columns(table, _types_but(table, made_columns(table)))
-        except CatalogError as error:
-            at, _, reason = str(error).partition(": ")
-            raise Problem(("tables", name, *at.split(".")), reason) from None
+        for path, reason in total_columns(table, _types_but(table, made_columns(table)))[1].items():
+            raise Problem(("tables", name, *path), reason)
 
 
 def _types_but(table: Table, made: Iterable[str]) -> dict[str, str]:
@@ -202,14 +192,13 @@ def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> Non
             if column in table.measures:
                 connection.execute(f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}")
         except duckdb.Error as error:
-            reason = str(error).splitlines()[0].partition(": ")[2]
+            reason = str(error).splitlines()[0].partition(": ")[2]  # without "Binder Error"
             raise Problem(
                 ("tables", name, *_key(table, column)),
                 f"does not fit the declared types ({reason}); correct it, or declare another type",
             ) from None
 
 
-PREFIX = "squares_of_"
 LEAVES, OCTAVES = 32, 8
 STEPS = (84, 71, 60, 50)
 """Percent of an octave's end at which its leaves begin: a quarter of an octave each, in whole numbers."""
@@ -236,7 +225,7 @@ def spread_squares(catalog: CatalogFields) -> None:
                 raise Problem(path, f"a variance needs sums as well as `{written}`; add `{view.of}.{column}`")
             tables[view.of] = with_square(tables[view.of], column, path)
         for written, column in wanted.items():
-            measures[f"{view.of}.{PREFIX}{column}"] = measures.pop(written)
+            measures[MeasureName(f"{view.of}.{SQUARES_OF}{column}")] = measures.pop(written)
         views[name] = view.model_copy(update={"measures": measures})
     if views != catalog.views:
         object.__setattr__(catalog, "tables", tables)
@@ -250,11 +239,11 @@ def written_measure(tables: Mapping[str, Table], measure: str) -> str:
         tables: declare the measures.
         measure: its name, `table.measure` for instance.
     """
-    name, _, square = measure.partition(".")
-    column = square.removeprefix(PREFIX)
+    name = MeasureName(measure)
+    table, column = tables.get(name.table), name.column.removeprefix(SQUARES_OF)
     with suppress(Problem):
-        if name in tables and column != square and with_square(tables[name], column, ()) == tables[name]:
-            return f"squares({name}.{column})"
+        if name.squared and table is not None and with_square(table, column, ()) == table:
+            return f"squares({name.squared})"
     return measure
 
 
@@ -297,16 +286,6 @@ def _leaves(column: Column) -> Cuts | None:
     return Cuts(width=None, at=tuple(column.text(start) for start in sorted({lower, *starts})))
 
 
-def squared(measure: str) -> str | None:
-    """The measure whose squares a measure sums; None where it sums none.
-
-    >>> squared("sales.squares_of_amount"), squared("sales.amount")
-    ('sales.amount', None)
-    """
-    table, _, column = measure.rpartition(".")
-    return f"{table}.{column.removeprefix(PREFIX)}" if column.startswith(PREFIX) else None
-
-
 def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
     """The table with the declared measure of one column's squares.
 
@@ -338,10 +317,10 @@ def with_square(table: Table, column: str, path: tuple[str, ...]) -> Table:
         nullable=spec.nullable, confirm=False,
         description=f"squared distance of {column} from the middle of its bounds",
     )  # fmt: skip
-    declared = table.measures.get(f"{PREFIX}{column}")
+    declared = table.measures.get(f"{SQUARES_OF}{column}")
     if declared is not None and declared != square:
-        raise Problem(path, f"tables declare another `{PREFIX}{column}`; rename that measure")
-    return table.model_copy(update={"measures": {**table.measures, f"{PREFIX}{column}": square}})
+        raise Problem(path, f"tables declare another `{SQUARES_OF}{column}`; rename that measure")
+    return table.model_copy(update={"measures": {**table.measures, f"{SQUARES_OF}{column}": square}})
 
 
 def _written(units: int, digits: int) -> str:

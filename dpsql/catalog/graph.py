@@ -13,34 +13,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from dpsql.catalog.base import nearest
+from dpsql.catalog.base import MeasureName, nearest
 from dpsql.catalog.collection import JointGrid
 from dpsql.catalog.columns import Column, Cuts
 from dpsql.catalog.model import AxisSpec, CatalogFields, View
 from dpsql.errors import CatalogError
 
 KeyPath = tuple[str, ...]
-
-PEOPLE = "people"
-UNIT_COUNTS = {PEOPLE: "how many different {unit}"}
-"""Measures that count something once, however many rows name it: what each counts, in words. All others are sums over
-rows, bounded, scaled and added up as rows are."""
-COUNTS = ("count", *UNIT_COUNTS)
-"""Measures without a column; a view's size is read from the first that it has."""
-
-
-def sums_rows(measure: str) -> bool:
-    """True if a measure counts or sums rows."""
-    return measure not in UNIT_COUNTS
-
-
-def is_count(measure: str) -> bool:
-    """True if each row, or each unit, adds 0 or 1.
-
-    >>> is_count("people"), is_count("count(sales.amount)"), is_count("sales.amount")
-    (True, True, False)
-    """
-    return measure in COUNTS or measure.startswith("count(")
 
 
 @dataclass(frozen=True)
@@ -342,29 +321,18 @@ class ResolvedMeasure:
     """One statistic of a view.
 
     Args:
-        name: ``count``, ``table.column``, or ``count(table.column)`` for the rows where it is not NULL.
+        name: as releases have it.
         share: part of the view's epsilon.
-        table: the view's table.
-        column: the column or declared measure; empty for ``count``.
-        expr: SQL over the table's columns; empty for a plain column and for ``count``.
         scale: digits after the point that are kept.
         bounds: smallest and largest value in units of 10**-scale, inclusive; (0, 0) for counts.
         nullable: whether NULL may occur; such a measure comes with its own ``count(...)``.
     """
 
-    name: str
+    name: MeasureName
     share: Fraction
-    table: str
-    column: str = ""
-    expr: str = ""
     scale: int = 0
     bounds: tuple[int, int] = (0, 0)
     nullable: bool = False
-
-    @property
-    def is_count(self) -> bool:
-        """True if rows are counted, rather than values summed."""
-        return not self.column or self.name.startswith("count(")
 
 
 def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, ...]:
@@ -385,44 +353,44 @@ def view_measures(catalog: CatalogFields, view: View) -> tuple[ResolvedMeasure, 
     """
     measures: dict[str, ResolvedMeasure] = {}
     for name, share in view.measures.items():
-        if not sums_rows(name):
+        if not name.sums_rows:
             continue
         measure = _measure(catalog, view.of, name, share)
         if measure.name in measures:
             raise CatalogError(f"measure `{name}` is listed twice", hint="list it once")
         measures[measure.name] = measure
     for measure in tuple(measures.values()):
-        counted = f"count({measure.name})"
-        if measure.nullable and not measure.is_count and counted not in measures:
+        counted = measure.name.counted
+        if measure.nullable and not measure.name.is_count and counted not in measures:
             halved = replace(measure, share=measure.share / 2)
             measures[measure.name] = halved
             measures[counted] = replace(halved, name=counted, bounds=(0, 0))
     return tuple(measures.values())
 
 
-def _measure(catalog: CatalogFields, of: str, written: str, share: Fraction) -> ResolvedMeasure:
-    if written == "count":
-        return ResolvedMeasure("count", share, of)
-    if written.startswith("count(") and written.endswith(")"):
-        inner = _measure(catalog, of, written[6:-1], share)
-        return replace(inner, name=f"count({inner.name})", bounds=(0, 0))
-    table = catalog.tables[of]
-    prefix, _, column = written.rpartition(".")
+def _measure(catalog: CatalogFields, of: str, written: MeasureName, share: Fraction) -> ResolvedMeasure:
+    if written.counts_rows:
+        return ResolvedMeasure(written, share)
+    if written.counts_values:
+        inner = _measure(catalog, of, MeasureName(written.summed), share)
+        if inner.name.is_count:
+            raise CatalogError(f"`{written}` is not a measure", hint="write `count`")
+        return replace(inner, name=inner.name.counted, bounds=(0, 0))
+    table, column = catalog.tables[of], written.column
     summed = (*(n for n, c in table.columns.items() if c.measure), *table.measures)
     names = ("count", *(f"{of}.{n}" for n in summed))
-    if prefix not in ("", of):
+    if written.table not in ("", of):
         raise CatalogError(f"measure `{written}` is not a column of `{of}`", hint=nearest(written, names))
-    name = f"{of}.{column}"
+    name = MeasureName(f"{of}.{column}")
     if column in table.measures:
         declared = table.measures[column]
-        kept = declared.expr, declared.scale, declared.bounds, declared.nullable
-        return ResolvedMeasure(name, share, of, column, *kept)
+        return ResolvedMeasure(name, share, declared.scale, declared.bounds, declared.nullable)
     spec = table.columns.get(column)
     if spec is None or not spec.measure:
         keys = "summaries" if column in table.summaries else "columns"
         hint = f"write `measure: true` in tables.{of}.{keys}.{column}" if spec else nearest(written, names)
         raise CatalogError(f"`{written}` is not a measure", hint=hint)
-    return ResolvedMeasure(name, share, of, column, "", spec.digits, spec.bounds, spec.nullable)
+    return ResolvedMeasure(name, share, spec.digits, spec.bounds, spec.nullable)
 
 
 def roots(catalog: CatalogFields) -> dict[tuple[str, str], str]:

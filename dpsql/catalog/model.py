@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpsql.catalog.base import Exact, Model, OneOf, Text, refuse, short_for
+from dpsql.catalog.base import COUNT, Exact, MeasureName, Model, OneOf, Text, refuse, short_for
 from dpsql.catalog.collection import Collection
 from dpsql.catalog.columns import CutsField
 from dpsql.catalog.source import Source
@@ -104,8 +104,8 @@ class View(Model):
     axes: tuple[Annotated[AxisSpec, short_for("axis", str)], ...] = Field(
         min_length=1, max_length=MOST_AXES, description="columns, or public dimensions with `by`"
     )
-    measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
-        default_factory=lambda: {"count": Fraction(1)},
+    measures: Annotated[dict[MeasureName, Exact], BeforeValidator(_shares)] = Field(
+        default_factory=lambda: {COUNT: Fraction(1)},
         description="a list of count, people (different units), table.column, squares(table.column) for its variance,"
         " or table.measure; under a delta with shares if wanted: without one, the count and the sums of a view share"
         " one draw",

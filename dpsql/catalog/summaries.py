@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from dpsql.catalog import graph
-from dpsql.catalog.base import Problem, nearest, refuse
+from dpsql.catalog.base import Problem, at_path, nearest, refuse
 from dpsql.catalog.columns import NUMERIC, ORDERED, Column
 from dpsql.catalog.model import CatalogFields, View
 from dpsql.catalog.tables import Summary, Table
@@ -174,10 +174,8 @@ def check_people(catalog: CatalogFields) -> None:
             "devices report one value a person; leave out `reported`, or `people_of`":
                 any(column.reported is not None for column in table.written.values()),
         }, *path)  # fmt: skip
-        try:
+        with at_path("tables", of):
             owner = graph.unit_path(catalog, of)
-        except CatalogError as error:
-            raise Problem(("tables", of), str(error)) from None
         if owner is None or (owner.path, owner.column) != ((), key):
             reason = f"rows of `{of}` must belong to `{key}`; write `unit_path: [{key}]` there"
             raise Problem(("tables", of, "foreign_keys"), reason)
@@ -235,10 +233,8 @@ def _check_summary(catalog: CatalogFields, table: Table, name: str, summary: Sum
         used = {column.name for part in parse_aggregate(summary.is_).parts for column in column_names(part)}
         if reported & used:
             raise Problem((*path, "is"), f"`{min(reported & used)}` is known to devices alone; leave it out")
-    try:
+    with at_path(*path, "of"):
         graph.unit_path(catalog, summary.of)
-    except CatalogError as error:
-        raise Problem((*path, "of"), str(error)) from None
     above = list(table.summaries)[: list(table.summaries).index(name)]
     for each in summary_inputs(catalog, summary):
         if each.person and each.column.lower() not in {earlier.lower() for earlier in above}:
@@ -342,7 +338,7 @@ def counts_for(summary: Summary) -> str:
 def summed_words(catalog: CatalogFields) -> Iterator[str]:
     """Bound of one person's contribution to each summary that a view sums."""
     unit, views = catalog.privacy.unit.table, catalog.views.values()
-    summed = {m.column for view in views if view.of == unit for m in graph.view_measures(catalog, view)}
+    summed = {m.name.column for view in views if view.of == unit for m in graph.view_measures(catalog, view)}
     for name, summary in summaries_of(catalog).items():
         if name in summed and counts_for(summary):
             yield f"{unit}.{name}: a row of {unit} counts for {counts_for(summary)} in its sums and averages"
@@ -354,7 +350,7 @@ def _columns_used(catalog: CatalogFields, view: View) -> Iterator[str]:
         if axis.table == unit and axis.column is not None:
             yield axis.column
     if view.of == unit:
-        yield from (measure.column for measure in graph.view_measures(catalog, view))
+        yield from (measure.name.column for measure in graph.view_measures(catalog, view))
 
 
 def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View) -> None:
@@ -362,7 +358,7 @@ def _check_fact_view(catalog: CatalogFields, table: Table, name: str, view: View
     for axis in graph.view_axes(catalog, view):
         if axis.table != catalog.privacy.unit.table or axis.column is None:
             continue
-        if counts_rows(table, axis.column) and any(graph.sums_rows(measure) for measure in view.measures):
+        if counts_rows(table, axis.column) and any(measure.sums_rows for measure in view.measures):
             raise Problem(
                 ("views", name, "axes"),
                 f"`{axis.column}` follows from how many rows a person has, and `max_ids` takes rows of those who have "

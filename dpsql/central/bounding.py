@@ -48,7 +48,6 @@ import numpy as np
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import LARGEST_UNITS
-from dpsql.catalog.derived import PREFIX
 from dpsql.central import planned
 from dpsql.central.people import PeopleRows, draw_people
 from dpsql.central.placed_rows import CountedCells, CountedRows, counted_rows, measure_digits
@@ -414,7 +413,7 @@ def measured_bounds(statistics: Sequence[planned.PlannedStatistic], of: str) -> 
     return {
         s.measure.name: s.bounds
         for s in statistics
-        if s.of == of and s.bounds is not None and not s.measure.column.startswith(PREFIX)
+        if s.of == of and s.bounds is not None and not s.measure.name.squared
         and max(map(abs, (s.bounds.wider(MARGIN).lower, s.bounds.wider(MARGIN).upper))) < LARGEST_UNITS
     }  # fmt: skip
 

@@ -31,6 +31,7 @@ from itertools import combinations
 from math import isinf, prod
 
 from dpsql.catalog import spec_hash
+from dpsql.catalog.base import MeasureName
 from dpsql.central.bounding import DrawnRelease, UnitsBeyond, bounding_of, unmeasured
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions.factors import Relative, TotalsFactor
@@ -144,7 +145,7 @@ def excess_meta(
         total = float(nodes[i].ravel()[0]) / UNIT / max(1.0, rows) + plan.statistics[i].mid
         mean = min(max(total, bounds.lower), bounds.upper) * 10.0**-bounds.scale
     return ValuesBeyondBounds(
-        beyond.of, beyond.measure, f"{Decimal(bounds.lower).scaleb(-bounds.scale):f}",
+        beyond.of, MeasureName(beyond.measure), f"{Decimal(bounds.lower).scaleb(-bounds.scale):f}",
         f"{Decimal(bounds.upper).scaleb(-bounds.scale):f}", bounds.width * 10.0**-bounds.scale, beyond.stderr,
         UnitsBeyondBound(up_near, up_far), UnitsBeyondBound(down_near, down_far), both[0] if both else None, rows, mean,
     )  # fmt: skip
@@ -172,7 +173,7 @@ def with_cuts(assembled: write.Assembled, plan: ReleasePlan, views: Sequence[Noi
 
 def _counted(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float | None:
     """The released number of a table's rows within the bound: the root of one of its counts."""
-    counts = [i for i, s in enumerate(plan.statistics) if s.of == of and s.measure.name == "count"]
+    counts = [i for i, s in enumerate(plan.statistics) if s.of == of and s.measure.name.counts_rows]
     return float(nodes[counts[0]].ravel()[0]) / UNIT if counts else None
 
 
@@ -339,7 +340,8 @@ def scale_meta(scale: TableScale) -> ScaleMeta:
 def _measure_scale(name: str, factor: TotalsFactor) -> MeasureScale:
     left_out = None if factor.measured is None else max(0.0, 1.0 - 1.0 / factor.measured)
     return MeasureScale(
-        name, factor.value, factor.put_back, _relative(factor.error), _relative(factor.mean_error), left_out,
+        MeasureName(name), factor.value, factor.put_back, _relative(factor.error), _relative(factor.mean_error),
+        left_out,
     )  # fmt: skip
 
 

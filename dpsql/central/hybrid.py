@@ -32,7 +32,7 @@ from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.private_columns import ReportedColumn, inner_catalog, reported_columns
 from dpsql.central.planned import PlannedAxis, ReleasePlan
-from dpsql.central.row_pairs import COUNT, RowsOfPeople, hybrid_statistics, with_squares
+from dpsql.central.row_pairs import RowsOfPeople, hybrid_statistics, with_squares
 from dpsql.engines.registry import Engine, kind_of
 from dpsql.engines.values import canonical_text
 from dpsql.errors import CatalogError, SourceError
@@ -174,7 +174,7 @@ def invert_channel(builder: write.ReleaseBuilder, how: ChannelInputs) -> write.R
         models[number] = PrefixVariance(matrix @ (remainder + split.total * share) @ matrix.T)
     counts: dict[str, FloatArray] = {}
     statistics = list(builder.statistics)
-    order = sorted(range(len(statistics)), key=lambda i: statistics[i].meta.measure != COUNT)
+    order = sorted(range(len(statistics)), key=lambda i: not statistics[i].meta.measure.counts_rows)
     for i in order:
         if i in hybrid:
             number = hybrid[i]

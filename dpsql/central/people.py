@@ -45,8 +45,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog.base import PEOPLE
 from dpsql.catalog.catalog import StarView
-from dpsql.catalog.graph import PEOPLE, ResolvedMeasure
+from dpsql.catalog.graph import ResolvedMeasure
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, Step, UnitQuery, set_name, spend_of
 from dpsql.contributions.histogram import NoisyHistogram, cleaned, doubling_edges, draw_histogram
 from dpsql.engines.counting import stored_rows
@@ -338,7 +339,7 @@ def _statistic(
     """
     of, law, (view, axes) = query.table.name, query.law, place
     spend = spend_of(query.catalog, charge, law)
-    measure = ResolvedMeasure(PEOPLE, Fraction(0), of)
+    measure = ResolvedMeasure(PEOPLE, Fraction(0))
     return PlannedStatistic(
         view, of, measure, axes, law, spend, charge, 1, None, 0, 1, measurement=measurement
     )

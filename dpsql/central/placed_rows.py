@@ -267,13 +267,12 @@ def measure_digits(
     """
     bounds: dict[str, tuple[PlannedStatistic, Bounds]] = {}
     for statistic in statistics:
-        measured = statistic.measure
-        name = f"{measured.table}.{measured.column}"
-        if measured.column and (name not in bounds or statistic.bounds is not None):
-            bounds[name] = statistic, statistic.bounds or Bounds(0, 0, measured.scale)
+        name = statistic.measure.name.summed
+        if name and (name not in bounds or statistic.bounds is not None):
+            bounds[name] = statistic, statistic.bounds or Bounds(0, 0, statistic.measure.scale)
     digits = {}
     for i, (name, (statistic, ends)) in enumerate(bounds.items()):
-        table, column = statistic.measure.table, str(statistic.measure.column)
+        table, column = statistic.measure.name.table, statistic.measure.name.column
         require_columns(raw, table, [column], made_columns(catalog.tables[table]))
         value = f"{raw.dialect.identifier(ROW)}.{raw.dialect.identifier(column)}"
         ends = ends.wider(margin)
@@ -347,10 +346,10 @@ class CountedCells:
         return Exact(cells.reshape(shape))
 
     def _value(self, statistic: PlannedStatistic) -> Value:
-        measure = statistic.measure
-        if not measure.column:
+        summed = statistic.measure.name.summed
+        if not summed:
             return Value()
-        name = self.counted.measures[f"{measure.table}.{measure.column}"]
+        name = self.counted.measures[summed]
         return Value(name) if statistic.bounds is None else Value(name, statistic.mid, statistic.bounds.reach)
 
     def _count(self, statistics: Sequence[PlannedStatistic]) -> None:
@@ -392,10 +391,10 @@ def placed_cells(
 
 def row_value(statistic: PlannedStatistic, columns: Mapping[str, str]) -> str:
     """SQL of what a row adds: 1, a centred measure, or 1 where the measure is not NULL."""
-    measure = statistic.measure
-    if not measure.column:
+    summed = statistic.measure.name.summed
+    if not summed:
         return "1"
-    column = columns[f"{measure.table}.{measure.column}"]
+    column = columns[summed]
     if statistic.bounds is None:
         return f"CASE WHEN {column} IS NOT NULL THEN 1 END"
     return f"{column} - ({statistic.mid})"

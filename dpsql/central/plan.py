@@ -27,7 +27,6 @@ from dpsql.budget import KEY_GRAINS, NEIGHBOURS, key_delta_of
 from dpsql.budget.curve import CHANCES, GRAIN, SlotPrice, slot_table
 from dpsql.catalog.catalog import Catalog, StarView
 from dpsql.catalog.columns import LARGEST_LIST
-from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import View
 from dpsql.catalog.private_columns import PrivateColumn, keys_share, private_columns, reported_columns
 from dpsql.central.axes import AxisMaker
@@ -132,7 +131,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> DesignProblem:
                 view.name, tuple(axes.index(axis) for axis in view_axes), _word(view.spec),
                 view.spec.may_select,
                 {measure.name: _share(catalog, view.name, measure.share) for measure in view.measures},
-                all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
+                all(measure.name.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
                 view.spec.together, _widest(catalog, view), view.spec.nonnegative is not False,
             )
         )  # fmt: skip
@@ -147,9 +146,7 @@ def _widest(catalog: Catalog, view: StarView) -> int:
     bounding = bounding_of(catalog, view.of)
     if catalog.privacy.delta or catalog.stream is not None or not bounding.tau:
         return 0
-    reach = [
-        1 if measure.is_count else Bounds(*measure.bounds, measure.scale).reach for measure in view.measures
-    ]
+    reach = [1 if m.name.is_count else Bounds(*m.bounds, m.scale).reach for m in view.measures]
     return bounding.tau * bounding.unit * max(reach, default=1)
 
 
@@ -189,7 +186,7 @@ def _of_sets(
     """One statistic for each set of axes, in the place of the views that are measured together."""
     views = family.question.views
     ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name], strict=True)}
-    like = {s.measure.name: s for view in reversed(views) for s in declared[view.name]}
+    like = {str(s.measure.name): s for view in reversed(views) for s in declared[view.name]}
     names = {tuple(sorted(placed[view.name])): view.name for view in reversed(views) if len(view.sets) == 1}
     cubes = [view.name for view in views if len(view.sets) > 1]
     statistics = []
@@ -250,7 +247,7 @@ def _check_no_shares(catalog: Catalog, name: str) -> None:
     Sets of axes that no view names share alike.
     """
     view = catalog.star.views.get(name)
-    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if sums_rows(n)}
+    shares = {} if view is None else {n: share for n, share in view.spec.measures.items() if n.sums_rows}
     if len(set(shares.values())) > 1:
         listed = ", ".join(view.spec.measures if view is not None else ())
         raise CatalogError(
@@ -296,7 +293,7 @@ def _of_view(
     statistics: list[PlannedStatistic] = []
     following = design.following or design.measurement
     for measure in view.measures:
-        bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
+        bounds = None if measure.name.is_count else Bounds(*measure.bounds, measure.scale)
         charge = _share(catalog, name, measure.share)
         if bounds is not None:
             # estimates are 64-bit integers of 2^-20; a unit's part and its noise leave room for others'

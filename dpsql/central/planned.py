@@ -25,7 +25,7 @@ import numpy as np
 from dpsql.axis.model import Axis
 from dpsql.budget import NEIGHBOURS, Currency, currency_at, share_of_cap
 from dpsql.catalog.catalog import Catalog, StarTable, StarView
-from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure, sums_rows
+from dpsql.catalog.graph import ResolvedAxis, ResolvedMeasure
 from dpsql.catalog.model import AxisSpec, Privacy
 from dpsql.central.axes import AxisMaker, declared_workload
 from dpsql.ledger.identity import SpendLine
@@ -277,7 +277,7 @@ class PlannedStatistic:
     @property
     def counts_units(self) -> bool:
         """True if it counts privacy units, each once; else it counts or sums rows."""
-        return not sums_rows(self.measure.name)
+        return not self.measure.name.sums_rows
 
     @property
     def joint(self) -> tuple[str, Measurement]:

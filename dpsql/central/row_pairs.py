@@ -42,7 +42,7 @@ from dpsql.release.write import ReleaseBuilder
 from dpsql.row_expressions import identifier
 from dpsql.tree import Exact, FloatArray
 
-SQUARES, COUNT = "squares", "count"
+SQUARES = "squares"
 ROOM = 1 << 40
 """Most that one person's squares may be, so that those of four million people fit 62 bits; sums are cut there."""
 
@@ -240,7 +240,7 @@ class DrawnSquares:
 def _count_of(plan: ReleasePlan, index: int) -> int:
     """The statistic that counts the rows of another one's view."""
     view = plan.statistics[index].view
-    return next(i for i, s in enumerate(plan.statistics) if s.view == view and s.measure.name == COUNT)
+    return next(i for i, s in enumerate(plan.statistics) if s.view == view and s.measure.name.counts_rows)
 
 
 def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder) -> Iterator[PlannedSquare]:
@@ -360,7 +360,7 @@ def _exact(
     """
     value, squared = "w::HUGEINT", square.squared
     if statistic.bounds is not None:
-        measured = columns[f"{statistic.measure.table}.{statistic.measure.column}"]
+        measured = columns[statistic.measure.name.summed]
         value = f"w * coalesce({measured} - ({square.mean}), 0)::HUGEINT"
     cell = "0" if squared.axis is None else f"a{squared.axis}"
     contribution = "sum(q)" if squared.own else "sum(s * s - q)"

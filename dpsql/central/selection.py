@@ -510,7 +510,7 @@ def _counts(
             place for place, axis in enumerate(statistic.axes)
             if (release.axes[axis].table, release.axes[axis].columns[0].column) == (column.table, column.column)
         ]  # fmt: skip
-        if statistic.measure != "count" or not places or not READINGS[statistic.reading].by_axis:
+        if not statistic.measure.counts_rows or not places or not READINGS[statistic.reading].by_axis:
             continue
         trees = [release.tree(axis) for axis in statistic.axes]
         nodes = release.whole(f"node_combination_{number}")["estimate"].reshape([tree.size for tree in trees])

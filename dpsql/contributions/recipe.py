@@ -39,6 +39,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from dpsql.catalog.base import MeasureName
 from dpsql.central.placed_rows import row_value
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
 from dpsql.contributions import selection
@@ -322,7 +323,7 @@ def scale_factors(
     rows = Scaled(choices.rows, views.total("count"))
     measures = {}
     for name, high in choices.sums.items():
-        known = f"count({name})"
+        known = MeasureName(name).counted
         counted, centred = views.total(known if views.of(known) else "count"), views.total(name)
         mid = choices.mids[name]
         low = PeopleEstimate(centred.value + mid * counted.value, hypot(centred.sd, mid * counted.sd))
@@ -330,9 +331,8 @@ def scale_factors(
         apart = hypot(centred.sd, (mean - mid) * counted.sd)
         measures[name] = Scaled(high, low, apart / abs(low.value) if low.value else 1.0, choices.uneven[name])
     scaled = dict(factors(rows, measures, public_rows=table.public_rows))
-    nullable = sorted(
-        {s.measure.name for s in table.statistics.values()} & {f"count({name})" for name in measures}
-    )
+    statistics = {s.measure.name for s in table.statistics.values()}
+    nullable = sorted(name for name in statistics if name.counts_values and name.summed in measures)
     return scaled | {name: scaled[""].of_known(views.total(name), rows.low) for name in nullable}
 
 
@@ -412,7 +412,7 @@ class ScaledViews:
         """The measure that counts the rows of a statistic: of a sum that may be NULL, where it is known."""
         if statistic.bounds is None:
             return statistic.measure.name
-        known = f"count({statistic.measure.name})"
+        known = statistic.measure.name.counted
         return known if self.views.of(known) else "count"
 
     def corrected(self, index: int, few: float) -> Corrected:

@@ -350,7 +350,7 @@ def made_rows(
             apart = rng.random(len(unit)) >= guess.alike
             own[apart] = rng.choice(len(share), int(apart.sum()), p=share)
         rows[f"a{axis}"] = own.astype(np.int64)
-    columns = {}
+    columns: dict[str, str] = {}
     summed = {s.measure.name: s for s in mine if s.bounds is not None}
     for i, (name, statistic) in enumerate(summed.items()):
         rows[f"m{i}"] = made_values(guess, statistic, len(unit), rng)

@@ -429,4 +429,4 @@ def people_histogram(
 
 def counts_of(statistics: Mapping[int, PlannedStatistic]) -> dict[int, PlannedStatistic]:
     """The statistics that count rows."""
-    return {i: s for i, s in statistics.items() if s.measure.name == "count"}
+    return {i: s for i, s in statistics.items() if s.measure.name.counts_rows}

@@ -109,7 +109,7 @@ def no_excess(plan: ReleasePlan, guess: Guess | None) -> Iterator[ValuesBeyondBo
             bounds = measured_bounds(plan.statistics, of)[measure]
             numbers = 4 if plan.catalog.star.tables[of].unit is None else 5
             stated = excess_meta(plan, UnitsBeyond(of, measure, bounds, (0,) * numbers, stderr))
-            counts = any((s.of, s.measure.name) == (of, "count") for s in plan.statistics)
+            counts = any(s.of == of and s.measure.name.counts_rows for s in plan.statistics)
             mean = (guess or Guess(1, 1)).mean_of(measure, bounds) * 10.0**-bounds.scale
             counted, _, _ = _rows(guess, of, plan.catalog.star.tables[of].bounding.max_ids)
             yield replace(stated, counted=counted if counts else None, mean=mean)
@@ -119,7 +119,7 @@ def expected_beyond(plan: ReleasePlan, guess: Guess | None) -> Iterator[RowsBeyo
     """Statement of every measured table in a release if its units own rows as guessed; none beyond without a guess."""
     for bound in bound_forecasts(plan):
         if bound.stderr is not None:
-            counts = any(s.of == bound.of and s.measure.name == "count" for s in plan.statistics)
+            counts = any(s.of == bound.of and s.measure.name.counts_rows for s in plan.statistics)
             counted, beyond, units = _rows(guess, bound.of, bound.tau)
             yield replace(
                 unmeasured(plan.catalog, bound.of), counted=counted if counts else None, rows=beyond,

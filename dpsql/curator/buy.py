@@ -26,9 +26,8 @@ import numpy as np
 
 from dpsql.axis.model import KeyListRule, OrderedRule
 from dpsql.catalog import Catalog, load_catalog, made_view
-from dpsql.catalog.base import as_fraction, from_units
+from dpsql.catalog.base import COUNT, as_fraction, from_units
 from dpsql.catalog.columns import Cuts
-from dpsql.catalog.graph import sums_rows
 from dpsql.catalog.model import MOST, MOST_AXES, AxisSpec, View
 from dpsql.catalog.private_columns import private_columns, with_keys
 from dpsql.central.axes import open_public
@@ -229,7 +228,7 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
     table_axes = [i for i, axis in enumerate(release.axes) if axis.of.lower() == block.root.lower()]
     axes = tuple(sorted(table_axes, key=lambda i: -release.axes[i].leaves))
     for term in terms:
-        if not sums_rows(term.measure):
+        if not term.measure.sums_rows:
             hint = f"count rows, or publish a view with `{term.measure}`"
             raise NotSupportedError(f"{term.measure} cannot be bought", hint=hint)
     if not axes:
@@ -264,7 +263,7 @@ def _asked(block: Block, terms: Sequence[Term], answerer: ReleaseEngine) -> Need
             parts = [_parts(box, plan) for box in group_boxes]
             questions.append(tuple(whole for whole, _ in parts if all(mask.any() for mask in whole)))
             questions += [(box,) for _, outside in parts for box in outside]
-    measures = tuple(dict.fromkeys(["count", *(term.measure for term in terms)]))
+    measures = tuple(dict.fromkeys([COUNT, *(term.measure for term in terms)]))
     return Needed(view.of, axes, measures, tuple(question for question in questions if question))
 
 

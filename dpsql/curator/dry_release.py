@@ -23,14 +23,13 @@ import numpy.typing as npt
 
 from dpsql.axis.model import KeyListRule
 from dpsql.catalog import Catalog
-from dpsql.catalog.graph import is_count
 from dpsql.central.axes import AxisMaker
 from dpsql.central.bounding import DrawnRelease
 from dpsql.central.content import descriptions, notes, planned_release, release_content
 from dpsql.central.hybrid import ChannelInputs, invert_channel, reported_at, supplemented
 from dpsql.central.plan import key_plans, plan_release
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
-from dpsql.central.row_pairs import COUNT, hybrid_statistics
+from dpsql.central.row_pairs import hybrid_statistics
 from dpsql.central.selection import ListedKeys, fixed_list, list_part
 from dpsql.contributions.rehearsal import Crowds, Guess, RehearsedTable, chosen_tables, make_up
 from dpsql.curator.beyond import expected_beyond, no_excess
@@ -97,7 +96,7 @@ def foreseen(
     for i, number in hybrid_statistics(plan, catalog).items():
         statistic = statistics[i]
         leaves = [plan.axes[axis].axis.leaves for axis in statistic.meta.axes]
-        rows = guess.rows if guess is not None and statistic.meta.measure == COUNT else 0
+        rows = guess.rows if guess is not None and statistic.meta.measure.counts_rows else 0
         column = reported_at(catalog, plan.axes[number].resolved)
         if column is None:
             continue
@@ -161,7 +160,7 @@ class Rehearsal:
     def blind(self) -> dict[str, tuple[str, ...]]:
         """Table -> what has no upper end of it: the empty name for its rows, else names of measures."""
         open_ends = ((s.of, [m.measure for m in s.measures if m.error.up is None]) for s in self.scales)
-        found = {of: tuple(name for name in names if not is_count(name)) for of, names in open_ends}
+        found = {of: tuple(name for name in names if not name.is_count) for of, names in open_ends}
         return {of: names for of, names in found.items() if names}
 
 
@@ -328,7 +327,7 @@ def cube_forecasts(plan: ReleasePlan, errors: Sequence[float], rows: int | None)
     for name, view in plan.catalog.views.items():
         sets = [
             i for i, s in enumerate(plan.statistics)
-            if (s.of, s.measure.name, len(s.axes)) == (view.of, COUNT, view.ways)
+            if s.measure.name.counts_rows and (s.of, len(s.axes)) == (view.of, view.ways)
         ]  # fmt: skip
         if sets:
             shares = [prod(plan.axes[a].mean_share for a in plan.statistics[i].axes) for i in sets]

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from dpsql.budget import currency_at
 from dpsql.budget.curve import people_at
 from dpsql.catalog import Catalog
+from dpsql.catalog.base import MeasureName
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import Privacy
 from dpsql.catalog.private_columns import has_private_keys, reported_axes, reported_columns
@@ -154,7 +155,7 @@ class StatisticForecast:
 
     view: str
     of: str
-    measure: str
+    measure: MeasureName
     axes: tuple[str, ...]
     strategies: tuple[str, ...]
     both: tuple[tuple[str, float], ...]
@@ -552,7 +553,7 @@ def _overall(catalog: Catalog, planned: Answered, taus: dict[str, int]) -> int |
     columns = [column for found in predictions if not isinstance(found, str) for column in found]
     errors = [c.median / taus[c.view] for c in columns if c.counts and c.median is not None]
     if not predictions:
-        counts = [s for s in statistics if s.measure == "count" and s.view in catalog.views]
+        counts = [s for s in statistics if s.measure.counts_rows and s.view in catalog.views]
         errors = [s.typical / max(s.tau, 1) for s in counts]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpsql.axis.model import OrderedRule
 from dpsql.catalog import Catalog
-from dpsql.catalog.base import nearest
+from dpsql.catalog.base import COUNT, MeasureName, nearest
 from dpsql.central.planned import ReleasePlan
 from dpsql.contributions.rehearsal import Crowds, Guess, chosen_tables, evenly, ordinary_leaves
 from dpsql.curator.dry_release import Priced, Rehearsal, dry_answerer, rehearse
@@ -38,7 +38,7 @@ from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, HIGH, LOW, STDERR
 from dpsql.intervals.reads import CutMass, PlanVariances
 from dpsql.matrices.model import Edges
 from dpsql.planner.axis_query import AxisCells
-from dpsql.planner.block import Noisy, Ratio, one
+from dpsql.planner.block import ROWS, Noisy, Ratio, one
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import Box, ReleaseView, presence, views_of
 from dpsql.planner.schema import Term
@@ -109,16 +109,15 @@ def box_answers(
         leaves: estimates of the leaves of a statistic, by its id, in stored units.
         measure: of the view; None for COUNT alone.
     """
-    counted, rows = one(Term("count")), boxes.view.statistics["count"]
-    count = boxes.read(leaves[rows.id])
-    totals, forms, scale = {Term("count"): count}, dict[str, Noisy](COUNT=counted), 1.0
+    count = boxes.read(leaves[boxes.view.statistics[COUNT].id])
+    totals, forms, scale = {Term(COUNT): count}, dict[str, Noisy](COUNT=ROWS), 1.0
     if measure is not None:
-        sums, summed = boxes.view.statistics[measure], one(Term(measure))
-        there = presence(measure, boxes.view)
+        name = MeasureName(measure)
+        sums, summed, there = boxes.view.statistics[name], one(Term(name)), presence(name, boxes.view)
         assert there is not None
         scale = 10.0**-sums.scale
         totals[Term(there.measure)] = boxes.read(leaves[there.id])
-        totals[Term(measure)] = (boxes.read(leaves[sums.id]) + sums.mid * totals[Term(there.measure)]) * scale
+        totals[Term(name)] = (boxes.read(leaves[sums.id]) + sums.mid * totals[Term(there.measure)]) * scale
         forms |= {"SUM": summed, "AVG": Ratio(summed, one(Term(there.measure)), mean=True)}
     plan = cast(Any, boxes)
     index = tuple(np.arange(len(count)) for _ in boxes.masks)
@@ -167,7 +166,7 @@ class ClassForecast:
     kind: str
     view: str
     of: str
-    measure: str
+    measure: MeasureName
     error: float | None
     mean_error: float | None
     typical: bool = False
@@ -203,15 +202,15 @@ def ask_classes(
     leaves = {i: cells for i, (_, cells) in rehearsal.parts.items()}
     views = [view for view in views_of(release) if {s.id for s in view.statistics.values()} <= set(leaves)]
     for of in rehearsal.stands_for:
-        mine = [view for view in views if view.of == of and "count" in view.statistics]
+        mine = [view for view in views if view.of == of and COUNT in view.statistics]
         totals: dict[str, ClassForecast] = {}
         for view in mine:
             whole = ViewBoxes(view, [np.ones((1, release.axes[axis].leaves)) for axis in view.axes])
             for measure in _measures(plan, view.name):
-                if measure or "count" not in totals:
+                if measure or COUNT not in totals:
                     answers = box_answers(release, whole, leaves, measure or None)
                     found = _forecast("total", whole, answers, measure)
-                    totals.setdefault(measure or "count", replace(found, view=""))
+                    totals.setdefault(measure or COUNT, replace(found, view=""))
         yield from totals.values()
         for view in mine:
             for measure in _measures(plan, view.name):
@@ -229,7 +228,7 @@ def _measures(plan: ReleasePlan, view: str) -> list[str]:
 def _forecast(kind: str, boxes: ViewBoxes, answers: Mapping[str, BoxAnswer], measure: str) -> ClassForecast:
     error = _relative(answers["SUM" if measure else "COUNT"])
     mean = _relative(answers["AVG"]) if measure else None
-    return ClassForecast(kind, boxes.view.name, boxes.view.of, measure or "count", error, mean)
+    return ClassForecast(kind, boxes.view.name, boxes.view.of, MeasureName(measure or COUNT), error, mean)
 
 
 def _relative(answer: BoxAnswer) -> float | None:
@@ -258,7 +257,7 @@ def hopeless(plan: ReleasePlan, classes: Sequence[ClassForecast]) -> tuple[Uninf
     best = {
         (c.of, c.view): inf if c.error is None else c.error
         for c in classes
-        if c.measure == "count" and c.typical
+        if c.measure.counts_rows and c.typical
     }
     names = {s.view: {plan.axes[a].axis.name for a in s.axes} for s in plan.statistics}
     found = []

@@ -217,9 +217,7 @@ class RawSide:
         derived = derived_sql(catalog.tables[table], self.columns[table], row, exact)
         # what is total is written as for servers, so that a table which moves there keeps its cells
         columns = {name.lower(): f"{row}.{identifier(name)}" for name in self.columns[table]}
-        for name, expression in total_columns(
-            catalog.tables[table], self.columns[table], strict=False
-        ).items():
+        for name, expression in total_columns(catalog.tables[table], self.columns[table])[0].items():
             derived[name] = columns[name.lower()] = expression.sql(DUCK, columns)
         for name, text in derived.items():
             target = self.key_types.get(keys.get((table, name.lower()), ""))

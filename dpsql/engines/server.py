@@ -292,8 +292,10 @@ class ServerEngine:
         self._derived[name], self.made[name] = {}, {}
         if table.is_public:
             return  # axes of a public table derive from its values, in DuckDB
+        made, refusals = total_columns(table, self.columns[name])
+        for path, reason in refusals.items():
+            raise SourceError(f"tables.{name}.{'.'.join(path)}: {reason}")
         try:
-            made = total_columns(table, self.columns[name])
             for column, expression in made.items():
                 sql = expression.sql(self.dialect, columns)
                 columns[column.lower()] = sql

@@ -32,7 +32,6 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql.catalog.graph import sums_rows
 from dpsql.errors import (
     DataError,
     Error,
@@ -426,7 +425,7 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
         interpolated=1.0 - math.prod(1.0 - share for _, share in cut.values()), mixed=mixed, ratio=ratio,
     )  # fmt: skip
     chosen = answered.errors.release.catalog.tables[view.of].chooses_rows
-    if chosen and not rehearsed and any(sums_rows(term.measure) for term in form.terms):
+    if chosen and not rehearsed and any(term.measure.sums_rows for term in form.terms):
         return replace(unsaid, wants_guess=view.of)
     readings = (answered.errors.release.reading(view.statistics[term.measure].id) for term in form.terms)
     if (ratio and not rehearsed) or any(isinstance(reading, TouchedReading) for reading in readings):
@@ -438,7 +437,7 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
         answered = with_even_rows(answered, counted, means or {})
         answered = answered if ratio else as_drawn(answered)
     # a guess of rows says not how many people there are
-    of_rows = all(sums_rows(term.measure) for term in form.terms)
+    of_rows = all(term.measure.sums_rows for term in form.terms)
     without_size = not of_rows or (not rehearsed and (means is None or counted is None))
     estimated = replace(Composite.of_form(form, answered), dry=without_size)
     low, high = (end.values(estimated, DEFAULT_LEVEL) for end in (LOW, HIGH))
@@ -448,7 +447,7 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     errors = errors[~np.isnan(errors)]
     plain = (
         isinstance(form, Linear)
-        and [term.measure for term in form.terms] == ["count"]
+        and [term.measure.counts_rows for term in form.terms] == [True]
         and abs(form.weights[0][1]) == 1
     )
     closed = errors[np.isfinite(errors)]
@@ -483,7 +482,7 @@ def with_even_rows(answered: TermEstimates, rows: float, means: Means) -> TermEs
     per_share = rows / _counted_share(release, view, shares)
     totals = {
         term: per_share * _mean(answered.plan, term, release, means) * _share(answered, term, shares)
-        if sums_rows(term.measure)
+        if term.measure.sums_rows
         else total
         for term, total in answered.totals.items()
     }

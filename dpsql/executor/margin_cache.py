@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -32,16 +31,9 @@ from dpsql.release.structure import NodeTable
 IntArray = npt.NDArray[np.int64]
 
 
-class MarginPlan(NamedTuple):
-    """A margin that answers a shape.
-
-    Args:
-        axes: positions of its axes in the view.
-        totals: running totals of each statistic, shape (n_1 + 1, ..).
-    """
-
-    axes: tuple[int, ...]
-    totals: Sequence[IntArray]
+Margin = tuple[tuple[int, ...], Sequence[IntArray]]
+"""A margin that answers a shape: positions of its axes in the view, and the running totals of each statistic, shape
+(n_1 + 1, ..)."""
 
 
 def margin_sums(
@@ -66,7 +58,7 @@ def margin_sums(
     for number, (box, statistics) in enumerate(by_box.items()):
         question = ("margin", plan.view.name, plan.view.axes, number, *statistics)
         margin = plans.once(question, release, None, partial(_margin, plan, statistics, release))
-        totals = None if margin is None else _added(plan, box, margin)
+        totals = None if margin is None else _added(plan, box, *margin)
         if totals is None:
             return None
         for statistic, total in zip(statistics, totals, strict=True):
@@ -74,7 +66,7 @@ def margin_sums(
     return sums
 
 
-def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> MarginPlan | None:
+def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> Margin | None:
     """The margin of the axes that a plan asks; None where there is none, or its sums are none of leaves."""
     axes = tuple(position for position, query in enumerate(plan.questions) if not query.whole)
     # numbers of a list and fits of pairs are no sums of leaves
@@ -91,26 +83,28 @@ def _margin(plan: ViewPlan, statistics: Sequence[int], release: Release) -> Marg
         if running is None:
             return None
         totals.append(running)
-    return MarginPlan(axes, totals)
+    return axes, totals
 
 
-def _added(plan: ViewPlan, box: Box, margin: MarginPlan) -> list[IntArray] | None:
+def _added(
+    plan: ViewPlan, box: Box, axes: tuple[int, ...], running: Sequence[IntArray]
+) -> list[IntArray] | None:
     """The sums of one box for each statistic of a margin; None where it is not made of whole leaves."""
     taken = []
-    for position in margin.axes:
+    for position in axes:
         cells = plan.cells[position]
         keep = classes_taken(cells, box[position])
         run = cells.run_of(cells.leaf[keep])
         if not len(run) or np.any(cells.coverage[keep] != 1.0):
             return None
         taken.append((cells.group[keep], cells.place(run), cells.place(run + 1)))
-    longest_first = np.argsort([-n for n in margin.totals[0].shape], kind="stable").tolist()
+    longest_first = np.argsort([-n for n in running[0].shape], kind="stable").tolist()
     sums = []
-    for totals in margin.totals:
+    for totals in running:
         for axis in longest_first:
             group, start, stop = taken[axis]
             ranges = np.moveaxis(np.take(totals, stop, axis) - np.take(totals, start, axis), axis, 0)
-            by_group = np.zeros((plan.shape[margin.axes[axis]], *ranges.shape[1:]), np.int64)
+            by_group = np.zeros((plan.shape[axes[axis]], *ranges.shape[1:]), np.int64)
             np.add.at(by_group, group, ranges)
             totals = np.moveaxis(by_group, 0, axis)
         sums.append(totals.reshape(plan.shape))

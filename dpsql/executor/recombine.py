@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.derived import squared
+from dpsql.catalog.base import COUNT
 from dpsql.errors import DataError
 from dpsql.executor.margin_cache import margin_sums
 from dpsql.executor.run import prepared, rows_of
@@ -525,7 +525,7 @@ def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Te
         if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
             counts[replace(term, measure=count.measure)] = None
         counting = rows_term(plan, term)
-        measured = release.meta.excess_of(plan.view.of, squared(term.measure) or term.measure) is not None
+        measured = release.meta.excess_of(plan.view.of, term.measure) is not None
         if (measured or bounded) and counting is not None:
             counts[counting] = None
     return [term for term in counts if term not in terms]
@@ -533,7 +533,7 @@ def _rows_of(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Te
 
 def rows_term(plan: ViewPlan, term: Term) -> Term | None:
     """The rows that a term counts or sums; None where its view counts none."""
-    count = plan.view.statistics.get("count") or plan.view.statistics.get(f"count({term.measure})")
+    count = plan.view.statistics.get(COUNT) or plan.view.statistics.get(term.measure.counted)
     return None if count is None else replace(term, measure=count.measure, factor=None)
 
 

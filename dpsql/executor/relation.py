@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.catalog.base import PEOPLE
 from dpsql.errors import NotSupportedError, NoViewError, PartialBinError
 from dpsql.executor import small_numbers
 from dpsql.executor.recombine import TermEstimates, answer_terms
@@ -93,7 +94,7 @@ def choose(
     views, lacking = plans_of_shape.once(("views", *terms), release, asked, candidates)
     for view, placed, lacks in views:
         if placed is None:
-            reasons.append(lacks)
+            reasons += [lacks] if lacks else []
             continue
         plan = make_plan(block, terms, view, placed, release)
         untaken = answerability.unanswerable_reason(plan, terms, release)
@@ -122,7 +123,7 @@ def choose(
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     plans = plans or coarse_plans
-    if not plans and answerability.counted_units(terms):
+    if not plans and any(term.measure == PEOPLE for term in terms):
         raise refused or answerability.no_unit_view(block, terms, reasons, release, schema)
     if not plans:
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))
@@ -204,7 +205,8 @@ def _candidates(
                 f"{term.measure}, whose sums did not fit 64 bits" if term.measure in cut else term.measure
                 for term in terms if term.measure not in view.statistics
             )  # fmt: skip
-            places.append((view, None, f"{view.name} lacks {measures}"))
+            # that nobody's people are counted is what `no_unit_view` says first
+            places.append((view, None, "" if measures == PEOPLE else f"{view.name} lacks {measures}"))
             continue
         placed = place(block, terms, view, release, schema)
         if not isinstance(placed, str):

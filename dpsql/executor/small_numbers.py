@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.graph import PEOPLE, is_count
+from dpsql.catalog.base import COUNT, PEOPLE
 from dpsql.errors import NotSupportedError
 from dpsql.executor.recombine import TermEstimates, answer_terms
 from dpsql.intervals.composite import Composite
@@ -72,8 +72,8 @@ def people_of(term: Term, answered: TermEstimates) -> PeopleEstimate:
 
 def _estimate(term: Term, answered: TermEstimates) -> PeopleEstimate:
     plan, release, statistics = answered.plan, answered.errors.release, answered.plan.view.statistics
-    of_values = term.measure if is_count(term.measure) else f"count({term.measure})"
-    measure = next((name for name in (PEOPLE, of_values, "count") if name in statistics), None)
+    of_values = term.measure if term.measure.is_count else term.measure.counted
+    measure = next((name for name in (PEOPLE, of_values, COUNT) if name in statistics), None)
     if measure is None:
         return PeopleEstimate(*np.full((2, answered.errors.rows), np.nan))
     counting = replace(term, measure=measure)
@@ -142,7 +142,7 @@ def few_left(weights: Iterable[tuple[Term, float, Any]], k: int) -> Any:
     """
     kinds: dict[str, list[tuple[float, Any]]] = {}
     for term, weight, people in weights:
-        kinds.setdefault("" if is_count(term.measure) else term.measure, []).append((weight, people))
+        kinds.setdefault("" if term.measure.is_count else term.measure, []).append((weight, people))
     few = np.bool_(False)
     for kind in kinds.values():
         if min(weight for weight, _ in kind) < 0 < max(weight for weight, _ in kind):

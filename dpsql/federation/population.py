@@ -29,8 +29,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpsql.catalog.base import COUNT
 from dpsql.federation.respondents import RANK, Sample, scaled_to
-from dpsql.federation.tables import COUNT, ViewTable, axis_keys, read_table, release_of, scaled
+from dpsql.federation.tables import ViewTable, axis_keys, read_table, release_of, scaled
 from dpsql.matrices.pooled import Piece, TotalInfluence
 from dpsql.planner.plan import views_of
 from dpsql.release import Release

@@ -44,9 +44,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.catalog.base import COUNT
 from dpsql.federation.common_groups import ColumnComparison, Overlap, overlaps_of
 from dpsql.federation.tables import (
-    COUNT,
     DECLARED,
     Everybody,
     ViewTable,

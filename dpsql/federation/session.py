@@ -89,7 +89,7 @@ class OpenReleases:
                 if router is None:
                     return self.answerers[0].query(sql, dialect=dialect)
                 return router.query(sql, dialect)
-            except RuntimeError as error:  # of Ctrl-C DuckDB makes an error of its own
+            except RuntimeError as error:  # DuckDB's own of Ctrl-C, which no type tells from others
                 if "interrupted" not in str(error):
                     raise
                 raise QueryTimeout("the statement was stopped") from error

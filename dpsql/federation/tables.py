@@ -29,6 +29,7 @@ from typing import NamedTuple, cast
 import duckdb
 import numpy as np
 
+from dpsql.catalog.base import COUNT
 from dpsql.errors import ReleaseError
 from dpsql.executor.run import run
 from dpsql.intervals.reads import weight_error
@@ -129,7 +130,6 @@ def _too_large(size: int) -> ReleaseError:
     )
 
 
-COUNT = "count"
 DECLARED = "declared"
 """The source of a number of people that the catalog states."""
 Errors = Mapping[tuple[str, str], tuple[Piece, ...]]
@@ -311,8 +311,8 @@ def read_table(
     release = replace(release, nonnegative=False)
     wanted = tuple(range(len(view.axes))) if kept is None else tuple(kept)
     axes = tuple(TakenAxis(release, view.axes[i]) for i in wanted)
-    centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
-    added = {m: s for m, s in view.statistics.items() if _tells_cells(release, s, wanted, groups)}
+    centres = {str(m): presence(m, view) for m, s in view.statistics.items() if s.mid}
+    added = {str(m): s for m, s in view.statistics.items() if _tells_cells(release, s, wanted, groups)}
     if COUNT not in added:
         return None
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}

@@ -24,7 +24,6 @@ from math import inf
 
 import numpy as np
 
-from dpsql.catalog.graph import is_count
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals import reads
 from dpsql.intervals.errorfunctions import (
@@ -262,7 +261,7 @@ class Composite:
         as far outside as those beyond may move it, with this chance.
         """
         limits, sides = self._possible, self.quotient
-        averages = sides is not None and all(is_count(k.term.measure) for k in sides.below_numbers.terms)
+        averages = sides is not None and all(k.term.measure.is_count for k in sides.below_numbers.terms)
         values = values_beyond(self.slope) if averages else None
         if limits is None or values is None:
             return limits

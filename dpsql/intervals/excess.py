@@ -75,8 +75,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.catalog.derived import squared
-from dpsql.catalog.graph import COUNTS, sums_rows
+from dpsql.catalog.base import COUNT, COUNTS, MeasureName
 from dpsql.executor.recombine import answer_terms, rows_term
 from dpsql.intervals.errorfunctions import ErrorComponents, quantile
 from dpsql.intervals.linear import MeasuredTerm, Weights
@@ -274,7 +273,7 @@ def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyond
             rows = key.block, every([key.term.condition, in_domain(key.term.factor)])
         condition = conditions.setdefault(rows, len(conditions))
         beyond = measured_beyond(key.answered.errors.release, of) or _reported_beyond(key)
-        if beyond is not None and sums_rows(key.term.measure):
+        if beyond is not None and key.term.measure.sums_rows:
             tables.setdefault(of, (beyond, []))[1].append(grown(key, condition, weights))
     yield from tables.values()
 
@@ -282,7 +281,7 @@ def by_table(terms: Mapping[MeasuredTerm, Weights]) -> Iterator[tuple[RowsBeyond
 def _reported_beyond(key: MeasuredTerm) -> RowsBeyondBound | None:
     """Rows that slots or bits left out of people's reports, up to those asked about; None where nobody was asked."""
     release, view = key.answered.errors.release, key.answered.plan.view
-    table, count = release.meta.left_out(view.of), view.statistics.get("count")
+    table, count = release.meta.left_out(view.of), view.statistics.get(COUNT)
     if table is None or count is None or not table.clipped_fraction or table.clipped_fraction_error is None:
         return None
     counted = total_rows(release, count)
@@ -323,7 +322,7 @@ def excess(
         far = max(far, abs(beyond.mean))
     mean, likely = max(far, LEAST * beyond.width), max(float(units.near), beyond.stderr)
     unbounded = max(units.far, beyond.both or 0) > SEEN * beyond.stderr
-    if squared(beyond.measure) is not None:
+    if beyond.measure.squared:
         mean = beyond.width * mean + SQUARES * mean**2
     return units.near * mean, hypot(beyond.stderr, likely) * mean, SQUARES * likely * mean**2, unbounded
 
@@ -354,7 +353,7 @@ def excess_reach(lines: Sequence[ExcessLines], numbers: int, beyond: ValuesBeyon
             slopes = np.divide(moved, part, out=np.zeros(numbers), where=part > 0)
             taste = (TASTE * (1 - part)) ** 2 * (total**2 + error**2)
             variance = moved**2 * (error**2 + taste) + slopes**2 * part * (1 - part) * squares
-            side = sign if squared(beyond.measure) else way * sign
+            side = sign if beyond.measure.squared else way * sign
             shifts[side] = shifts[side] + side * moved * total
             errors[side] = errors[side] + np.sqrt(variance)
             if unbounded:
@@ -366,10 +365,10 @@ def by_measure(
     terms: Mapping[MeasuredTerm, Weights],
 ) -> Iterator[tuple[ValuesBeyondBounds, list[ExcessLines]]]:
     """The lines of every measure, or of its squares, whose values beyond the bounds were measured."""
-    measures: dict[str, tuple[ValuesBeyondBounds, list[ExcessLines]]] = {}
+    measures: dict[MeasureName, tuple[ValuesBeyondBounds, list[ExcessLines]]] = {}
     for key, weights in terms.items():
         meta, measure = key.answered.errors.release.meta, key.term.measure
-        beyond = meta.excess_of(key.answered.plan.view.of, squared(measure) or measure)
+        beyond = meta.excess_of(key.answered.plan.view.of, measure)
         if beyond is not None and len(weights.cell):
             # The lines of one term; where its view counts no rows, all of the excess may be in each group.
             counting = rows_term(key.answered.plan, key.term)

@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from dpsql.catalog.base import COUNT
 from dpsql.executor.recombine import TermEstimates
 from dpsql.intervals.reads import cell_variance, reads
 from dpsql.matrices.kronecker import ProductReading, on_runs
@@ -227,7 +228,7 @@ class LinearNumbers:
                 continue
             relative, rows, _ = key.answered.errors.weight
             size = weights.totals(weights.weight * key.answered.totals[key.term][weights.cell], self.count)
-            whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics["count"].id, None)
+            whole = BoxStatistic(key.block, key.answered, key.answered.plan.view.statistics[COUNT].id, None)
             lines = Weights(numbers, np.zeros_like(numbers), -size / rows)
             wholes.append((whole, lines))
             release = id(key.answered.errors.release)

@@ -30,7 +30,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.graph import sums_rows
 from dpsql.intervals.errorfunctions import ValueRange
 from dpsql.intervals.excess import has_values_beyond
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
@@ -193,12 +192,12 @@ def _quotient_ends(above: MeasuredTerm, below: MeasuredTerm) -> Between | None:
     narrower = wanted != tests
     if (above.term.measure, above.term.factor) == (below.term.measure, below.term.factor):
         return Between(0.0 if narrower else 1.0, 1.0)
-    measure = below.term.measure
-    if below.term.factor is not None or not (measure == "count" or measure == f"count({above.term.measure})"):
+    measure, counted = below.term.measure, above.term.measure.counted
+    if below.term.factor is not None or not (measure.counts_rows or measure == counted):
         return None
     low, high = row_values(above)
-    nullable = f"count({above.term.measure})" in above.answered.plan.view.statistics
-    every_row = sums_rows(above.term.measure) and not above.term.measure.startswith("count(")
-    if narrower or not every_row or (nullable and measure == "count"):
+    nullable = counted in above.answered.plan.view.statistics
+    every_row = above.term.measure.sums_rows and not above.term.measure.counts_values
+    if narrower or not every_row or (nullable and measure.counts_rows):
         low, high = min(low, 0.0), max(high, 0.0)
     return Between(low, high)

@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.graph import is_count
+from dpsql.catalog.base import COUNT, MeasureName
 from dpsql.executor.run import run
 from dpsql.matrices.kronecker import on_runs
 from dpsql.matrices.model import TABLE, Covariance
@@ -59,10 +59,9 @@ from dpsql.release.request import blocks, take
 
 def value_bounds(statistic: StatisticMeta, release: Release) -> tuple[float, float]:
     """The smallest and largest value of a measure, as the catalog declares it; (1, 1) for counts."""
-    if is_count(statistic.measure):
+    if statistic.measure.is_count:
         return 1.0, 1.0
-    table, _, column = statistic.measure.rpartition(".")
-    star_table = release.catalog.tables[table]
+    star_table, column = release.catalog.tables[statistic.measure.table], statistic.measure.column
     lower, upper = (
         star_table.measures[column].bounds
         if column in star_table.measures
@@ -102,7 +101,7 @@ class CutMass(NamedTuple):
 
 
 def cut_mass(
-    statistic: StatisticMeta, masses: Mapping[str, tuple[FloatArray, FloatArray]], release: Release
+    statistic: StatisticMeta, masses: Mapping[MeasureName, tuple[FloatArray, FloatArray]], release: Release
 ) -> CutMass:
     """Part of a count or sum in cut bins.
 
@@ -115,8 +114,8 @@ def cut_mass(
         For each group; bounds are NaN for a measure of both signs without a count of its rows.
     """
     taken, others = masses[statistic.measure]
-    counts = next((mass for measure, mass in masses.items() if is_count(measure)), None)
-    if is_count(statistic.measure):
+    counts = next((mass for measure, mass in masses.items() if measure.is_count), None)
+    if statistic.measure.is_count:
         return CutMass(np.maximum(taken, 0.0), np.maximum(others, 0.0), taken, taken + others)
     if counts is not None and statistic.mid:
         taken, others = (
@@ -219,10 +218,10 @@ def average_of(form: Noisy, view: ReleaseView) -> tuple[Term, float] | None:
     if len(form.sides) != 2 or any(len(side.weights) != 1 or side.constant for side in form.sides):
         return None
     (term, factor), (rows, of) = (side.weights[0] for side in form.sides)
-    if term.factor is not None or is_count(term.measure):
+    if term.factor is not None or term.measure.is_count:
         return None
     count = presence(term.measure, view)
-    same = count is not None and is_count(count.measure) and rows == Term(count.measure, term.condition)
+    same = count is not None and count.measure.is_count and rows == Term(count.measure, term.condition)
     return (term, factor / of) if form.mean or same else None
 
 
@@ -354,7 +353,7 @@ class PlanVariances:
             group = index[rows]
             same = bool(np.all(group == group[0]))
             masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
-        count = self.plan.view.statistics["count"].id
+        count = self.plan.view.statistics[COUNT].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
         covariance = on_runs(self.release.reading(count), self.plan.edges).covariance(masks)
         return math.sqrt(scale * max(0.0, float(np.sum(covariance.noise + covariance.within_leaf))))
@@ -362,7 +361,7 @@ class PlanVariances:
     @cached_property
     def weight(self) -> EstimatedWeight | None:
         """The weight that counts and sums share, where it is estimated."""
-        count = self.plan.view.statistics.get("count")
+        count = self.plan.view.statistics.get(COUNT)
         return None if count is None else weight_of(self.release, count)
 
     def product(self, statistic: int, left: Box, right: Box | None, other: int | None = None) -> Covariance:

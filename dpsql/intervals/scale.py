@@ -73,7 +73,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.graph import is_count, sums_rows
+from dpsql.catalog.base import COUNT
 from dpsql.executor.recombine import TermEstimates, rows_term
 from dpsql.executor.run import run
 from dpsql.intervals import excess
@@ -156,7 +156,7 @@ def amount_axis(key: MeasuredTerm) -> int | None:
     """The position of an axis on which a view's table has a measure of its own, with a scale; None without one."""
     release, view = key.answered.errors.release, key.answered.plan.view
     scale = release.scales.get(view.of)
-    if scale is None or not sums_rows(key.term.measure):
+    if scale is None or not key.term.measure.sums_rows:
         return None
     scaled = {measured.measure for measured in scale.measures}
     for position, axis in enumerate(view.axes):
@@ -169,7 +169,7 @@ def amount_axis(key: MeasuredTerm) -> int | None:
 def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Moved:
     """Rows that a term's may be too few or too many by, times the derivative and the mean value of a row."""
     plan, errors, term = key.answered.plan, key.answered.errors, key.term
-    count = plan.view.statistics.get("count")
+    count = plan.view.statistics.get(COUNT)
     counting = rows_term(plan, term)
     none = np.zeros(len(weights.cell))
     amounts, axis = None, plan.view.axes[at]
@@ -189,14 +189,14 @@ def _moved(key: MeasuredTerm, at: int, condition: int, weights: Weights) -> _Mov
     up = np.where(runs.complete, 0.0, np.maximum(share * runs.hidden - beyond, 0.0))
     down = np.where(runs.complete | runs.tail, 0.0, np.minimum(beyond, runs.shortfall))
     value = np.ones(len(rows))
-    if not is_count(term.measure) or term.factor is not None:
+    if not term.measure.is_count or term.factor is not None:
         value = key.answered.totals[term] / np.maximum(rows, noise)
     slope, cell = weights.weight * value[weights.cell], weights.cell
     off = np.where(runs.complete, 0.0, share * runs.error)
     place = condition * ROWS + cell
     counted = _Moved(weights.number, place, slope * up[cell], slope * down[cell], slope * off[cell])
     relative = errors.release.scales[plan.view.of].measure(term.measure).factor / amounts.factor
-    if is_count(term.measure) or relative == 1.0:
+    if term.measure.is_count or relative == 1.0:
         return counted
     # The sum's own factor is that of all rows: of some, the mean value may be the one that weights show.
     factored = weights.weight * np.where(runs.complete, 0.0, key.answered.totals[term])[cell]
@@ -346,7 +346,7 @@ def share_beyond_bound(numbers: LinearNumbers) -> FloatArray:
     """Share of the rows beyond the contribution bound; NaN where it is unknown, or where tables differ."""
     shares: set[float | None] = set()
     for key in numbers.terms:
-        if sums_rows(key.term.measure):
+        if key.term.measure.sums_rows:
             beyond = excess.share_beyond(key.answered.errors.release, key.answered.plan.view.of)
             shares.add(None if np.isnan(beyond) else beyond)
     share = shares.pop() if len(shares) == 1 else None if shares else 0.0
@@ -358,7 +358,7 @@ def _tables(terms: Terms) -> dict[str, Terms]:
     tables: dict[str, dict[MeasuredTerm, Weights]] = {}
     for key, weights in terms.items():
         tables.setdefault(key.answered.plan.view.of, {})[key] = weights
-    return {of: lines for of, lines in tables.items() if any(sums_rows(key.term.measure) for key in lines)}
+    return {of: lines for of, lines in tables.items() if any(key.term.measure.sums_rows for key in lines)}
 
 
 def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
@@ -372,7 +372,7 @@ def unasked_rows(terms: Terms, count: int) -> ErrorComponents:
         count: how many numbers there are.
     """
     is_whole = all(_asks_all(key) for key in terms)
-    terms = {key: weights for key, weights in terms.items() if sums_rows(key.term.measure)}
+    terms = {key: weights for key, weights in terms.items() if key.term.measure.sums_rows}
     none, net, gross = np.zeros(count), np.zeros(count), np.zeros(count)
     is_open = np.zeros((2, count), bool)
     for key, weights in terms.items():
@@ -399,7 +399,7 @@ def _scaled_components(terms: Terms, count: int) -> ErrorComponents:
     gross: dict[MeasureScale, FloatArray] = {}
     is_open = np.zeros((2, count), bool)
     for key, weights in terms.items():
-        if not sums_rows(key.term.measure):
+        if not key.term.measure.sums_rows:
             continue
         scale = key.answered.errors.release.scales[key.answered.plan.view.of].measure(key.term.measure)
         size = weights.weight * key.answered.totals[key.term][weights.cell]

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.catalog.base import COUNT
 from dpsql.client.plan import Plan, View, largest_weight
 from dpsql.errors import CatalogError, DataError
 from dpsql.local.collector import CollectionManifest
@@ -354,7 +355,7 @@ def adaptive_content(
             reading=BoxReading.name,
             model=box_variance,
         )
-    described = Description(view, survey.of, "count", view_axes, 1, plan.epsilon, "epsilon", family=None)
+    described = Description(view, survey.of, COUNT, view_axes, 1, plan.epsilon, "epsilon", family=None)
     local = replace(
         local_meta(survey, plan, manifest),
         people=round(people),

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.catalog import spec_hash
+from dpsql.catalog.base import COUNT, MeasureName
 from dpsql.client.plan import Plan
 from dpsql.local.collector import CollectionManifest
 from dpsql.local.estimate import (
@@ -243,7 +244,7 @@ def description(
     return write.Description(
         view=view,
         of=survey.of,
-        measure="count" if summed is None else summed.name,
+        measure=COUNT if summed is None else summed.name,
         axes=held.axes,
         sensitivity=rows,
         budget=epsilon,
@@ -301,13 +302,13 @@ def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
     """The weight of rows beyond tau: one error common to all counts and sums; none where there is no weight."""
     if scale.weight_error == 0:
         return []
-    common = RelativeError(*[scale.weight_error / scale.weight] * 3)
+    common, none = RelativeError(*[scale.weight_error / scale.weight] * 3), RelativeError(0.0, 0.0, 0.0)
     return [
         ScaleMeta(
             of=survey.of, tau=plan.tau, quantile=0.0, unseen=0, unseen_above=0,
             rows=round(scale.factor),
             public_rows=False,
-            measures=(MeasureScale("", scale.weight, 0.0, common, RelativeError(0.0, 0.0, 0.0), 1 - 1 / scale.weight),),
+            measures=(MeasureScale(MeasureName(""), scale.weight, 0.0, common, none, 1 - 1 / scale.weight),),
         )
     ]  # fmt: skip
 

@@ -31,6 +31,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpsql.catalog.base import COUNT
 from dpsql.local import estimate
 from dpsql.local.mechanisms.blue import ShareEstimate, normsub
 from dpsql.local.mechanisms.joint import posterior
@@ -435,7 +436,7 @@ def by_pairs(
     described = write.Description(
         view,
         survey.of,
-        "count",
+        COUNT,
         axes,
         plan.tau,
         plan.epsilon,

@@ -134,9 +134,9 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
     collection = survey.collection
     shares, places = service_shares(collection), _places(survey)
     axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
-    names = [measure.name.rpartition(".")[2] for measure in survey.measures]
+    names = [measure.name.column for measure in survey.measures]
     measures = {
-        name: names.index(measure.rpartition(".")[2])
+        name: names.index(measure.column)
         for name, service in collection.services.items()
         for measure in service.measures
     }

@@ -283,7 +283,7 @@ def people_of(survey: Survey, raw: RawSide) -> RespondentRows:
     owner = catalog.star.tables[survey.of].unit
     unit = "row_number() OVER ()" if owner is None else f"{_place(owner.path)}.{identifier(owner.column)}"
     values = [
-        f"CAST(round(coalesce({_place(())}.{identifier(m.column)}, 0) * {10**m.scale}) AS BIGINT)"
+        f"CAST(round(coalesce({_place(())}.{identifier(m.name.column)}, 0) * {10**m.scale}) AS BIGINT)"
         for m in survey.measures
     ]
     columns = [f"{e} AS l{i}" for i, e in enumerate(leaves)] + [f"{e} AS m{i}" for i, e in enumerate(values)]

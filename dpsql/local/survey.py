@@ -112,7 +112,7 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     for name, view in sorted(catalog.star.views.items()):  # a catalog inside a plan has lost its order
         view_axes = view.meant
         resolved += [axis for axis in view_axes if axis not in resolved]
-        view_measures = [m for m in view.measures if not m.is_count]
+        view_measures = [m for m in view.measures if not m.name.is_count]
         measures |= {m.name: m for m in view_measures if m.name not in measures}
         places = tuple(sorted(resolved.index(axis) for axis in view_axes))
         views[name] = (places, tuple(list(measures).index(m.name) for m in view_measures))
@@ -173,7 +173,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> CollectionDesign:
         epsilon=report_epsilon(catalog.privacy.epsilon, collection),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),
-        measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
+        measures=tuple(PlannedMeasure(str(m.name), *m.bounds, m.scale) for m in survey.measures),
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
         joint=_joint_grids(survey, collection),
         asked=_asked(survey, collection, share),

@@ -37,8 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.base import COUNTS, PEOPLE
 from dpsql.catalog.columns import Column
-from dpsql.catalog.graph import COUNTS, sums_rows
 from dpsql.errors import NoViewError, PartialBinError
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
@@ -143,16 +143,6 @@ def adaptive_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> 
     )
 
 
-def counted_units(terms: Sequence[Term]) -> list[str]:
-    """The measures among terms that count each privacy unit once."""
-    return list(dict.fromkeys(term.measure for term in terms if not sums_rows(term.measure)))
-
-
-def counts_only_units(terms: Sequence[Term]) -> bool:
-    """True if no rows are counted or summed."""
-    return not any(sums_rows(term.measure) for term in terms)
-
-
 def no_unit_view(
     block: Block, terms: Sequence[Term], refusals: Sequence[str], release: Release, schema: Schema
 ) -> NoViewError:
@@ -164,16 +154,14 @@ def no_unit_view(
         release: an open release.
         schema: its star.
     """
-    measure = counted_units(terms)[0]
     used = sorted(used_columns(block, terms))
     axes = [_axis_name(block, column, release) for column in used if not block.columns[column].partner]
     axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
-    view = f"{measure}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [count, {measure}]}}"
-    reasons = dict.fromkeys(line for line in refusals if not line.endswith(f"lacks {measure}"))
-    why = "; ".join(reasons) or f"no view counts the {measure} of {block.root}"
+    view = f"{PEOPLE}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [{', '.join(COUNTS)}]}}"
+    why = "; ".join(dict.fromkeys(refusals)) or f"no view counts the {PEOPLE} of {block.root}"
     counts = f"COUNT(*) counts rows of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
-    error = NoViewError(f"{measure} cannot be counted here: {why}"[:600], hint=hint)
+    error = NoViewError(f"{PEOPLE} cannot be counted here: {why}"[:600], hint=hint)
     return error.at("SELECT", block.span, schema.example(block.root))
 
 
@@ -189,14 +177,12 @@ def _axis_name(block: Block, column: int, release: Release) -> str:
 
 def overlap_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:
     """Caveat naming the groups that do not add up where units are counted; empty where all do."""
-    for measure in counted_units(terms):
-        statistic = plan.view.statistics[measure]
-        listed = sorted(release.reading(statistic.id).listed)
-        if listed:
-            names = " and ".join(release.axes[statistic.axes[at]].name for at in listed)
-            unit = release.catalog.privacy.unit.table
-            return f"each unit of {unit} counts once: counts of different {names} do not add up to the total"
-    return ""
+    if not any(term.measure == PEOPLE for term in terms):
+        return ""
+    statistic, unit = plan.view.statistics[PEOPLE], release.catalog.privacy.unit.table
+    names = [release.axes[statistic.axes[at]].name for at in sorted(release.reading(statistic.id).listed)]
+    different = f"counts of different {' and '.join(names)} do not add up to the total"
+    return f"each unit of {unit} counts once: {different}" if names else ""
 
 
 class LeafCount(NamedTuple):

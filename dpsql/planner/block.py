@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar, cast
 
+from dpsql.catalog.base import COUNT
 from dpsql.intervals.errorfunctions import ErrorFunction
 from dpsql.planner.schema import ColumnRef, Condition, Expression, Term
 from dpsql.release import Release
@@ -64,7 +65,7 @@ class Linear:
     def scaled(self, factor: float) -> Linear:
         """factor * self.
 
-        >>> Linear(((Term("count"), 2.0),), 1.0).scaled(3.0).constant
+        >>> ROWS.scaled(3.0).weights[0][1]
         3.0
         """
         weights = tuple((term, weight * factor) for term, weight in self.weights)
@@ -198,6 +199,10 @@ Value: TypeAlias = Linear | Ratio | CatalogValue | ErrorOf
 def one(term: Term) -> Linear:
     """A single term."""
     return Linear(((term, 1.0),))
+
+
+ROWS = one(Term(COUNT))
+"""COUNT(*) of a block's rows."""
 
 
 def is_form(value: Value) -> TypeGuard[Form]:

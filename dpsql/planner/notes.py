@@ -31,12 +31,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from dpsql.catalog.columns import NONRESPONSES
-from dpsql.catalog.derived import squared
-from dpsql.catalog.graph import is_count
 from dpsql.catalog.summaries import counts_for
 from dpsql.executor.run import run
 from dpsql.intervals.reads import weight_error
-from dpsql.planner.answerability import adaptive_caveat, counts_only_units, entropy_caveat, overlap_caveat
+from dpsql.planner.answerability import adaptive_caveat, entropy_caveat, overlap_caveat
 from dpsql.planner.block import Block
 from dpsql.planner.leaf_values import AxisQuery
 from dpsql.planner.plan import ViewPlan
@@ -178,7 +176,7 @@ def scale_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list
         release: says what the scale is.
     """
     scale = release.scales.get(plan.view.of)
-    if scale is None or counts_only_units(terms):
+    if scale is None or not any(term.measure.sums_rows for term in terms):
         return []
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, unit, bool(weight_error(release))))]
@@ -199,7 +197,7 @@ def _open(scale: ScaleMeta, terms: Sequence[Term]) -> Iterator[str]:
     """Reasons why intervals of totals and averages have no upper end."""
     for factor in dict.fromkeys(scale.measure(term.measure) for term in terms):
         if None in (factor.error.up, factor.mean_error.up):
-            summed = factor.measure and not is_count(factor.measure)
+            summed = factor.measure and not factor.measure.is_count
             aggregates = f"sums of {factor.measure}" if summed else "counts and sums"
             yield (
                 f"{scale.of}: too few people for the noise: intervals of {aggregates} have a lower end only; those of "
@@ -212,7 +210,7 @@ def _factors(scale: ScaleMeta, unit: str, inside: bool) -> str:
     factors = [
         f"{f'sums of {each.measure}' if each.measure else 'counts'} by {each.factor:.2f}{_plus_minus(each)}"
         for each in scale.measures
-        if each.left_out is not None and not is_count(each.measure)
+        if each.left_out is not None and not each.measure.is_count
     ]
     if not factors:
         return f"{scale.of}: the total number of rows is hidden by noise"
@@ -259,7 +257,7 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
         refitted = all(statistic.nonnegative_model is not None for statistic in positive)
         whose = "from repeating their fit" if refitted else "those of the unbiased ones"
         notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
-    elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
+    elif release.nonnegative and any(statistic.measure.counts_rows for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
     outside = [
         Note(
@@ -268,7 +266,8 @@ def bias_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[
         for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
         if axis.other_leaf is not None
     ]
-    bounded = [] if counts_only_units(terms) else bounding_notes(plan.view.of, release)
+    of_rows = any(term.measure.sums_rows for term in terms)
+    bounded = bounding_notes(plan.view.of, release) if of_rows else []
     bounded += excess_notes(plan, terms, release)
     return [*channel_notes(plan, release), *notes, *outside, *summary_notes(plan, terms, release), *bounded]
 
@@ -278,7 +277,7 @@ def summary_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> li
     table = release.catalog.privacy.unit.table
     measures = [plan.view.statistics[term.measure].measure for term in terms]
     axes = [release.axes[question.axis] for question in plan.questions if question.factors]
-    summed = [measure.partition(".")[::2] for measure in measures if not measure.startswith("count")]
+    summed = [(measure.table, measure.column) for measure in measures if not measure.is_count]
     summed += [(axis.columns[0].table, axis.columns[0].column) for axis in axes]
     notes = []
     for owner, column in dict.fromkeys(summed):
@@ -326,10 +325,8 @@ def beyond_notes(of: str, release: Release) -> Iterator[Note]:
 def excess_notes(plan: ViewPlan, terms: Sequence[Term], release: Release) -> list[Note]:
     """Notes on values beyond the bounds of measures whose sums are read, of rows that a curator holds."""
     notes = list[Note]()
-    for measure in dict.fromkeys(
-        term.measure for term in terms if "." in term.measure and not is_count(term.measure)
-    ):
-        beyond = release.meta.excess_of(plan.view.of, squared(measure) or measure)
+    for measure in dict.fromkeys(term.measure for term in terms if not term.measure.is_count):
+        beyond = release.meta.excess_of(plan.view.of, measure)
         if beyond is not None and max(beyond.units, 0) < release.min_people:
             notes.append(Note(FEW_BEYOND.format(measure, "its bounds", release.min_people), flag=True))
         elif beyond is not None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.base import COUNT, MeasureName
 from dpsql.catalog.graph import paths_to, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
@@ -125,7 +126,7 @@ class ReleaseView:
     name: str
     of: str
     axes: tuple[int, ...]
-    statistics: Mapping[str, StatisticMeta]
+    statistics: Mapping[MeasureName, StatisticMeta]
     cells: int
 
 
@@ -195,7 +196,7 @@ class ViewPlan:
 
 def views_of(release: Release) -> list[ReleaseView]:
     """The release's views, by name; statistics of a view on other axes than its rows stand apart."""
-    by_view: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
+    by_view: dict[tuple[str, tuple[int, ...]], dict[MeasureName, StatisticMeta]] = {}
     for statistic in release.statistics:  # people may be counted on axes of their own
         answering = by_view.setdefault((statistic.view, statistic.axes), {})
         if not statistic.cut:
@@ -231,10 +232,9 @@ def needed_measures(terms: Sequence[Term], view: ReleaseView) -> bool:
     return all(term.measure in view.statistics and presence(term.measure, view) is not None for term in terms)
 
 
-def presence(measure: str, view: ReleaseView) -> StatisticMeta | None:
+def presence(measure: MeasureName, view: ReleaseView) -> StatisticMeta | None:
     """The count that a measure's centre is multiplied by; any statistic where the centre is 0."""
-    measure_count = view.statistics.get(f"count({measure})")
-    count = measure_count or view.statistics.get("count")
+    count = view.statistics.get(measure.counted) or view.statistics.get(COUNT)
     if count is None and view.statistics[measure].mid == 0:
         return view.statistics[measure]
     return count
@@ -527,7 +527,7 @@ def wanted_view(
         for axis, by in axes.items()
     )  # fmt: skip
     name = "_by_".join((by or [axis.rpartition(".")[2]])[-1] for axis, by in axes.items())
-    measures = ", ".join(dict.fromkeys(["count", *(term.measure for term in terms)]))
+    measures = ", ".join(dict.fromkeys([COUNT, *(term.measure for term in terms)]))
     return f"{name}: {{of: {of}, axes: [{written}], measures: [{measures}]}}"
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.catalog.base import COUNT
 from dpsql.errors import NotSupportedError
 from dpsql.executor.recombine import TermEstimates
 from dpsql.executor.run import run
@@ -34,7 +35,7 @@ from dpsql.intervals.errorfunctions import LAPLACE_KURTOSIS, quantile
 from dpsql.intervals.linear import LinearNumbers, MeasuredTerm, Weights
 from dpsql.intervals.scale import beyond_noise
 from dpsql.planner.axis_query import FloatArray
-from dpsql.planner.block import Block, CatalogValue, one
+from dpsql.planner.block import ROWS, Block, CatalogValue
 from dpsql.planner.leaf_values import leaf_values
 from dpsql.planner.plan import Box
 from dpsql.planner.schema import TRUE, Expression, Predicate, Schema, Term, every, of_leaves
@@ -239,7 +240,7 @@ def known_rows(column: Expression, block: Block) -> Block:
 def _counting(block: Block, test: Predicate) -> Block:
     """The block that counts the rows of its groups that lie in some leaves."""
     where = every([block.where, test])
-    return replace(block, where=where, values=(one(Term("count")),), listing=False, plans=None)
+    return replace(block, where=where, values=(ROWS,), listing=False, plans=None)
 
 
 def _outside(
@@ -257,7 +258,7 @@ def _outside(
     errors = [answered.errors.spread(np.array([row]), np.ones(1), boxes) for row in rows]
     each_row = Weights(rows, rows, np.ones(len(rows)))
     _, above = LinearNumbers(
-        len(rows), {MeasuredTerm(0, answered, Term("count")): each_row}
+        len(rows), {MeasuredTerm(0, answered, Term(COUNT)): each_row}
     ).interpolation_bound
     return {
         key: (max(0.0, count) + perhaps + NORMAL * error, (count if count > 2 * error else 0.0) + perhaps)
@@ -355,7 +356,7 @@ def _cut(
             return large, small
         taken = (np.arange(len(rows)) <= step).astype(np.float64) - at
         weights = {
-            MeasuredTerm(0, answered, Term("count")): Weights(np.zeros(len(rows), np.int64), rows, taken)
+            MeasuredTerm(0, answered, Term(COUNT)): Weights(np.zeros(len(rows), np.int64), rows, taken)
         }
         below, above = LinearNumbers(1, weights).interpolation_bound
         return large + float(below[0]), small + float(above[0])
@@ -376,7 +377,7 @@ def _error(
         # about the step's own share: what all rows have in common moves no share
         share = min(max(float(below @ counts) / total, 0.0), 1.0) if total > 0 else at
         # Standard error, beyond the noise, of a weighted sum of counts: groups and rows that bounding left out.
-        term = MeasuredTerm(0, answered, Term("count"))
+        term = MeasuredTerm(0, answered, Term(COUNT))
         moved = Weights(np.zeros(len(rows), np.int64), rows, below - share)
         beyond = beyond_noise(LinearNumbers(1, {term: moved})) if len(rows) else None
         return math.hypot(

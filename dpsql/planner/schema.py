@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.base import MeasureName
 from dpsql.catalog.graph import own_path
 from dpsql.catalog.summaries import summaries_of, summary_spelling
 from dpsql.catalog.tables import Table
@@ -191,12 +192,12 @@ class Term:
     """COUNT or SUM of one measure over the rows of a group that meet a condition.
 
     Args:
-        measure: `count`, `people`, `table.column` or `count(table.column)`.
+        measure: as its view has it.
         condition: which rows, besides the block's WHERE.
         factor: an expression over one axis that each row's 1, or value, is multiplied by; NULL counts as 0.
     """
 
-    measure: str
+    measure: MeasureName
     condition: Condition = TRUE
     factor: Expression | None = None
 
@@ -286,7 +287,7 @@ class Schema:
     name: str
     tables: Mapping[str, SchemaTable]
     axes: tuple[AxisMeta, ...]
-    measures: frozenset[str]
+    measures: frozenset[MeasureName]
     unit: PrivacyUnit | None = None
     counted: tuple[str, ...] = ()
     person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
@@ -434,7 +435,7 @@ def read_schema(release: Release) -> Schema:
                 dict_columns = {**table.columns, column.column.lower(): column.column}
                 tables[column.table.lower()] = SchemaTable(**{**vars(table), "columns": dict_columns})
     measures = frozenset(statistic.measure for statistic in release.statistics)
-    counts = {statistic.of for statistic in release.statistics if statistic.measure == "count"}
+    counts = {statistic.of for statistic in release.statistics if statistic.measure.counts_rows}
     counted = tuple(name for name in release.catalog.tables if name in counts)
     fields = dict(_fields(tables, release))
     return replace(

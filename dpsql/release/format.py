@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from dpsql.catalog.base import MeasureName
 from dpsql.matrices.distinct import PeopleBounds
 from dpsql.release.reports import BitLeftOut, LocalMeta, ReportedMeta, SlotsLeftOut
 from dpsql.tree import FloatArray
@@ -100,8 +101,7 @@ class StatisticMeta:
     Args:
         id: s in `measurement_<s>` and `node_combination_<s>`.
         view, of: the view and the table whose rows it counts.
-        measure: `count`, `people` (privacy units, each once), `table.column` (the stored value is SUM(x - mid) at the
-            declared scale), or `count(table.column)` (rows where a nullable measure is not NULL).
+        measure: what it counts or sums; of a sum the stored value is SUM(x - mid) at the declared scale.
         axes: axis ids in the order of n1..nd.
         mid, scale: centre (an integer at the scale) and decimal places of the measure; 0 for counts.
         kind: the measure's type, `int` or `decimal`; `int` for counts.
@@ -131,7 +131,7 @@ class StatisticMeta:
     id: int
     view: str
     of: str
-    measure: str
+    measure: MeasureName
     axes: tuple[int, ...]
     mid: int
     scale: int
@@ -182,7 +182,7 @@ class MeasureScale:
         left_out: about which share of the total the low bound left out, 1 - 1/R; None where noise hides it.
     """
 
-    measure: str
+    measure: MeasureName
     factor: float
     above: float
     error: RelativeError
@@ -457,7 +457,7 @@ class ValuesBeyondBounds:
     """
 
     of: str
-    measure: str
+    measure: MeasureName
     lower: str
     upper: str
     width: float
@@ -584,9 +584,9 @@ class Meta:
         tables = (table for table in self.bounding if not isinstance(table, RowsBeyondBound))
         return next((table for table in tables if table.of == of), None)
 
-    def excess_of(self, of: str, measure: str) -> ValuesBeyondBounds | None:
-        """Statistics of a measure's values beyond its bounds; None where nothing measured them."""
-        return next((each for each in self.excess if (each.of, each.measure) == (of, measure)), None)
+    def excess_of(self, of: str, measure: MeasureName) -> ValuesBeyondBounds | None:
+        """Values of a measure, or of the one that it squares, beyond its bounds; None where nothing measured them."""
+        return next((e for e in self.excess if (e.of, e.measure) == (of, measure.squared or measure)), None)
 
 
 def to_json(value: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis.model import Axis, table_sql
+from dpsql.catalog.base import MeasureName
 from dpsql.errors import InternalError
 from dpsql.matrices import AxisVariance
 from dpsql.matrices.estimated import Estimated, round_with_partners
@@ -417,7 +418,7 @@ class Description(NamedTuple):
 
     view: str
     of: str
-    measure: str
+    measure: MeasureName
     axes: tuple[int, ...]
     sensitivity: int
     budget: Fraction

@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from dpsql.catalog.graph import COUNTS, UNIT_COUNTS
+from dpsql.catalog.base import PEOPLE, MeasureName
 from dpsql.errors import InterfaceError, NotSupportedError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import answer_terms
@@ -484,16 +484,13 @@ class ViewFile:
         }  # fmt: skip
 
 
-def _called(measure: str) -> str:
+def _called(measure: MeasureName) -> str:
     """The column of a measure.
 
-    >>> _called("count"), _called("sales.amount"), _called("count(sales.amount)")
-    ('count', 'sum_amount', 'count_amount')
+    >>> _called(MeasureName("count")), _called(MeasureName("count(sales.amount)"))
+    ('count', 'count_amount')
     """
-    column = measure.rstrip(")").rpartition(".")[2]
-    if measure in COUNTS:
-        return measure
-    return f"{'count' if measure.endswith(')') else 'sum'}_{column}"
+    return f"{'count' if measure.is_count else 'sum'}_{measure.column}" if measure.column else str(measure)
 
 
 def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
@@ -510,12 +507,10 @@ def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
     yield from product(*ranges)
 
 
-def _means(measure: str, release: Release) -> str:
+def _means(measure: MeasureName, release: Release) -> str:
     """Description of a measure: what its column counts or sums."""
-    if measure in UNIT_COUNTS:
-        return UNIT_COUNTS[measure].format(unit=release.catalog.privacy.unit.table)
-    if measure == "count":
-        return "how many rows"
-    if measure.endswith(")"):
-        return f"how many rows with a value of {measure[6:-1]}"
+    if measure == PEOPLE:
+        return f"how many different {release.catalog.privacy.unit.table}"
+    if measure.is_count:
+        return "how many rows" + (f" with a value of {measure.summed}" if measure.summed else "")
     return f"the sum of {measure}"

@@ -8,10 +8,11 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.catalog.graph import PEOPLE
+from dpsql.catalog.base import COUNT, PEOPLE, MeasureName
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
 from dpsql.planner.block import (
+    ROWS,
     CatalogValue,
     Form,
     Linear,
@@ -55,8 +56,8 @@ def _by_presence(binding: Binding, form: Linear) -> Linear:
         known = next(
             (t for t in tests if isinstance(t, Predicate) and t.expression in binding.presences), None
         )
-        measure = "" if known is None else binding.presences[known.expression]
-        counted = {"count": f"count({measure})", measure: measure, f"count({measure})": f"count({measure})"}
+        measure = MeasureName("") if known is None else binding.presences[known.expression]
+        counted = {COUNT: measure.counted, measure: measure, measure.counted: measure.counted}
         if known is None or term.measure not in counted or term.factor is not None:
             total = total.plus(one(term), weight)
             continue
@@ -96,7 +97,7 @@ def _value(binding: Binding, node: Node) -> Value:
             hint="name a column",
         )
     if isinstance(node, exp.CountIf):
-        return one(Term("count", condition(binding, node.this)))
+        return one(Term(COUNT, condition(binding, node.this)))
     if isinstance(node, exp.Sum):
         _no_distinct(node)
         return _total(binding, node.this, TRUE, node)[0]
@@ -174,7 +175,7 @@ def _count(binding: Binding, node: exp.Count) -> Value:
             else one(people)
         )
     if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
-        return one(Term("count"))
+        return ROWS
     inner = _bare(inner)
     # with numbers added to it an expression is NULL where it is NULL without them
     while isinstance(inner, (exp.Add, exp.Sub)) and (_number(inner.left) is None) != (
@@ -200,7 +201,7 @@ def _people(binding: Binding, node: Node) -> Term | None:
     if binding.ref(node) not in unit.columns.get(root.lower(), ()):
         return None
     # each unit behind a row counts once; where each row is a unit, rows do
-    return Term("count" if root.lower() == unit.table.lower() else PEOPLE)
+    return Term(COUNT if root.lower() == unit.table.lower() else PEOPLE)
 
 
 def _only_branch(node: Node) -> exp.If | None:
@@ -219,14 +220,14 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
     measure = measure_of(binding, node)
     if measure is not None:
         counted = presence_measure(binding, measure)
-        binding.never_null |= {measure: None} if counted == "count" else {}
+        binding.never_null |= {measure: None} if counted.counts_rows else {}
         return Term(counted, where)
     if isinstance(node, exp.Column):
         instance, name = binding.rows.of(node)
         path = binding.paths.path[instance.number]
-        present_rows = f"count({instance.table.name}.{name})"  # a view may count it without its sum
+        present_rows = MeasureName(f"{instance.table.name}.{name}").counted
         if present_rows in binding.schema.measures and not path and binding.lacks_axis(node):
-            # where it has an axis, views of that say more: by any of their axes
+            # a view may count it without its sum; where it has an axis, views of that say more: by any of their axes
             return Term(present_rows, where)
         sure = name not in instance.table.nullable and name not in instance.table.foreign_keys
         unit_columns = (
@@ -238,15 +239,14 @@ def _presence(binding: Binding, node: Node, where: Condition) -> Term:
         if not path and (sure or whose):
             declared = sure and not whose and name != instance.table.key and name in instance.table.types
             binding.never_null |= {f"{instance.table.name}.{name}": None} if declared else {}
-            return Term("count", where)
+            return Term(COUNT, where)
     present = exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
-    return Term("count", every([where, condition(binding, present)]))
+    return Term(COUNT, every([where, condition(binding, present)]))
 
 
-def presence_measure(binding: Binding, measure: str) -> str:
+def presence_measure(binding: Binding, measure: MeasureName) -> MeasureName:
     """`count(table.column)` where a nullable measure has its own count, else `count`."""
-    count_measure = f"count({measure})"
-    return count_measure if count_measure in binding.schema.measures else "count"
+    return measure.counted if measure.counted in binding.schema.measures else COUNT
 
 
 def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
@@ -254,7 +254,7 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     node = _bare(node)
     number = _number(node)
     if number is not None:
-        count = one(Term("count", where))
+        count = one(Term(COUNT, where))
         return count.scaled(number), count
     measure = measure_of(binding, node)
     if measure is not None:
@@ -274,17 +274,17 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     if isinstance(node, exp.Coalesce) and len(node.expressions) == 1:
         filling = _number(node.expressions[0])
         if filling is not None:
-            (above, filled), count = _total(binding, node.this, where, call), one(Term("count", where))
+            (above, filled), count = _total(binding, node.this, where, call), one(Term(COUNT, where))
             return (above.plus(count.plus(filled, -1.0), filling) if filling else above), count
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
     if binding.is_condition(node) and binding.of_one_axis(node):
         present_node = exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
         true, present = condition(binding, node), condition(binding, present_node)
-        return one(Term("count", every([where, true]))), one(Term("count", every([where, present])))
+        return one(Term(COUNT, every([where, true]))), one(Term(COUNT, every([where, present])))
     if binding.of_one_axis(node):
         factor = expression(binding, node)
-        return one(Term("count", where, factor)), one(Term("count", every([where, in_domain(factor)])))
+        return one(Term(COUNT, where, factor)), one(Term(COUNT, every([where, in_domain(factor)])))
     raise _no_measure(binding, node, call)
 
 
@@ -365,7 +365,7 @@ def _branch(binding: Binding, node: Node, where: Condition, call: Node) -> tuple
         count = (
             one(_presence(binding, node, where))
             if not isinstance(node, exp.Literal)
-            else one(Term("count", where))
+            else one(Term(COUNT, where))
         )
         return count, count
     return _total(binding, node, where, call)
@@ -394,11 +394,11 @@ def _number(node: Node) -> float | None:
     return None
 
 
-def measure_of(binding: Binding, node: Node) -> str | None:
+def measure_of(binding: Binding, node: Node) -> MeasureName | None:
     """The published measure that a resolved expression is, or None."""
     if isinstance(node, exp.Column):
         instance, name = binding.rows.of(node)
-        measure = f"{instance.table.name}.{name}"
+        measure = MeasureName(f"{instance.table.name}.{name}")
         return measure if measure in binding.schema.measures else None
     if isinstance(node, exp.Literal):
         return None
@@ -424,7 +424,7 @@ def _ordered(node: Node) -> Node:
 
 
 def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
-    measures = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
+    measures = sorted(m for m in binding.schema.measures if not m.is_count)
     root = binding.paths.root
     if not any(axis.of.lower() == root.lower() for axis in binding.schema.axes):
         return refusal(

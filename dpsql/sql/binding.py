@@ -17,6 +17,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from dpsql.catalog.base import MeasureName
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.planner.schema import (
     FALSE,
@@ -103,7 +104,7 @@ class Binding:
     columns: list[ColumnRef] = field(default_factory=list)
     known: dict[ColumnRef, int] = field(default_factory=dict)
     never_null: dict[str, None] = field(default_factory=dict)
-    presences: dict[Expression, str] = field(default_factory=dict)
+    presences: dict[Expression, MeasureName] = field(default_factory=dict)
     within: Condition = TRUE
 
     def ref(self, node: exp.Column) -> ColumnRef:
@@ -212,14 +213,14 @@ def _catalog_expression(text: str) -> Node:
     return sqlglot.parse_one(text, read=DIALECT)
 
 
-def declared_measures(binding: Binding) -> dict[str, Node]:
+def declared_measures(binding: Binding) -> dict[MeasureName, Node]:
     """Declared product measures of the root and its dimensions: `table.name` -> resolved expression."""
-    measures: dict[str, Node] = {}
+    measures: dict[MeasureName, Node] = {}
     for instance in binding.rows.instances:
         for name, text in instance.table.measures.items():
             if text:
                 measures.setdefault(
-                    f"{instance.table.name}.{name}", _declared(binding, instance.number, text)
+                    MeasureName(f"{instance.table.name}.{name}"), _declared(binding, instance.number, text)
                 )
     return measures
 
@@ -473,8 +474,8 @@ def _never_null(binding: Binding, node: exp.Column) -> bool:
 def _presence(binding: Binding, node: exp.Column) -> Condition | None:
     """Rows where a nullable measure without an axis has a value, which its own count tells (`aggregates`)."""
     instance, name = binding.rows.of(node)
-    measure = f"{instance.table.name}.{name}"
-    if f"count({measure})" not in binding.schema.measures or not binding.lacks_axis(node):
+    measure = MeasureName(f"{instance.table.name}.{name}")
+    if measure.counted not in binding.schema.measures or not binding.lacks_axis(node):
         return None
     present = expression(binding, exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null())))
     binding.presences[present] = measure

@@ -23,8 +23,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
-from dpsql.planner.block import CatalogValue, Linear, Value, one
-from dpsql.planner.schema import Term
+from dpsql.planner.block import ROWS, CatalogValue, Linear, Value
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding
 from dpsql.sql.from_clause import FromColumns, RowRelation, equal_by_name, holds_rows, is_row_level, resolve
@@ -391,7 +390,7 @@ def regrouped(
     items = [named(key, f"k{j}") for j, key in enumerate(keys)]
     items += [named(_again(value, draft, relation), f"v{i}") for i, value in enumerate(values)]
     if beside:
-        count = exp.column(draft.value(one(Term("count"))), relation)
+        count = exp.column(draft.value(ROWS), relation)
         items += [named(of_partners(call, count, True), f"j{i}") for i, call in enumerate(beside)]
     if not items:
         items = [named(exp.true(), "dp_any")]

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import exp
 
-from dpsql.catalog.derived import PREFIX
+from dpsql.catalog.base import SQUARES_OF, MeasureName
 from dpsql.errors import NotSupportedError
 from dpsql.row_expressions.expression import Node
 from dpsql.sql.binding import Binding, declared_measures
@@ -76,7 +76,7 @@ def _centred(binding: Binding, moment: Node) -> Node:
         value = value.this
     if isinstance(value, exp.Column):
         instance, name = binding.rows.of(value)
-        square = f"{instance.table.name}.{PREFIX}{name}"
+        square = MeasureName(f"{instance.table.name}.{SQUARES_OF}{name}")
         body = declared_measures(binding).get(square)
         if square in binding.schema.measures and isinstance(body, exp.Mul) and body.left == body.right:
             centred: Node = body.left.unnest()
@@ -100,8 +100,8 @@ def _always_there(binding: Binding, value: Node) -> bool:
     if not isinstance(value, exp.Column):
         return False
     instance, name = binding.rows.of(value)
-    measure = f"{instance.table.name}.{name}"
-    return measure in binding.schema.measures and f"count({measure})" not in binding.schema.measures
+    measure = MeasureName(f"{instance.table.name}.{name}")
+    return measure in binding.schema.measures and measure.counted not in binding.schema.measures
 
 
 def _where(call: Node, test: Node | None) -> Node:

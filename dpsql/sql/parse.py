@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeVar
@@ -136,7 +136,10 @@ def number(node: Node | None) -> Decimal | None:
     if isinstance(node, exp.Neg):
         positive = number(node.this)
         return None if positive is None else -positive
-    return Decimal(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
+    try:
+        return Decimal(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
+    except InvalidOperation:  # an exponent of 19 digits
+        return None
 
 
 def add_test(select: Node, clause: type[Node], test: Node) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
-from dpsql.planner.block import Block, ErrorOf, Form, is_form, one
-from dpsql.planner.schema import TRUE, Predicate, Term, every
+from dpsql.planner.block import ROWS, Block, ErrorOf, Form, is_form
+from dpsql.planner.schema import TRUE, Predicate, every
 from dpsql.row_expressions.expression import Node
 from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
@@ -331,9 +331,7 @@ def rewritten(builder: Builder, node: Node) -> Node:
             reason = "an answer's column is aggregated over rows where a measure is NULL or is not"
             raise parse.refusal(NotSupportedError, reason, at=node, clause="SELECT")
         if not builder.again:
-            return finer_groups.of_partners(
-                node, builder.column(builder.draft.value(one(Term("count")))), False
-            )
+            return finer_groups.of_partners(node, builder.column(builder.draft.value(ROWS)), False)
         if node not in builder.beside:
             builder.beside.append(node.copy())
         return exp.column(f"j{builder.beside.index(node)}")

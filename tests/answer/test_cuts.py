@@ -11,6 +11,7 @@ import pytest
 
 import dpsql
 from dpsql import api
+from dpsql.catalog.base import COUNT, MeasureName
 from dpsql.errors import InterfaceError, NoViewError, PartialBinError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text
@@ -125,9 +126,9 @@ def test_ratios() -> None:
     sums, counts = CutMass(2 * one, 2 * one, 2 * one, 4 * one), CutMass(one, one, one, 2 * one)
     least, most = average_ends((12 * one, 5 * one), sums, counts, (1.0, 3.0), 1.0)
     assert (least[0] / least[1])[0] == 11 / 5 and (most[0] / most[1])[0] == 13 / 5
-    count, paid = Term("count"), Term("sales.paid")
-    view = SimpleNamespace(statistics={"count": SimpleNamespace(measure="count")})
-    few = Term("count", Predicate(Expression("dp_c0 > 1", frozenset([0]))))
+    count, paid = Term(COUNT), Term(MeasureName("sales.paid"))
+    view = SimpleNamespace(statistics={COUNT: SimpleNamespace(measure=COUNT)})
+    few = Term(COUNT, Predicate(Expression("dp_c0 > 1", frozenset([0]))))
     assert average_of(Ratio(Linear(((paid, 2.0),)), Linear(((count, 1.0),)), mean=True), view) == (paid, 2.0)
     assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((count, 1.0),))), view) == (paid, 1.0)
     assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((few, 1.0),))), view) is None

@@ -147,17 +147,17 @@ def test_measures_and_their_shares() -> None:
     catalog = parse_catalog(ORDERS)
     view = View(of="lineitem", axes=LINE.axes, measures={"count": Fraction(1, 2), "price": Fraction(1, 2)})
     count, price, counted = view_measures(catalog, view)
-    assert (count.name, count.share, count.is_count) == ("count", Fraction(1, 2), True)
+    assert (count.name, count.share) == ("count", Fraction(1, 2)) and count.name.is_count
     assert (price.name, price.share) == ("lineitem.price", Fraction(1, 4))
-    assert (price.bounds, price.scale) == ((0, 1000), 2)
-    assert (counted.name, counted.share, counted.is_count) == ("count(lineitem.price)", Fraction(1, 4), True)
+    assert (price.bounds, price.scale) == ((0, 1000), 2) and counted.name.is_count
+    assert (counted.name, counted.share) == ("count(lineitem.price)", Fraction(1, 4))
     listed = View.model_validate(
         {"of": "lineitem", "axes": ["units"], "measures": ["count", "revenue", "units"]}
     )
-    assert [(m.name, m.share, m.expr) for m in view_measures(catalog, listed)] == [
-        ("count", Fraction(1, 3), ""),
-        ("lineitem.revenue", Fraction(1, 3), "price * units"),
-        ("lineitem.units", Fraction(1, 3), ""),
+    assert [(m.name, m.share) for m in view_measures(catalog, listed)] == [
+        ("count", Fraction(1, 3)),
+        ("lineitem.revenue", Fraction(1, 3)),
+        ("lineitem.units", Fraction(1, 3)),
     ]
     halves = {"units": Fraction(1, 2), "lineitem.units": Fraction(1, 2)}
     with pytest.raises(CatalogError, match="is listed twice"):

@@ -205,7 +205,7 @@ def expected(plan: ReleasePlan, counted: Sequence[tuple[Placed, int]]) -> list[C
         cells: Counter[tuple[int, ...]] = Counter()
         for row, times in counted:
             value = 1 if s.bounds is None else (row.paid or 0) - s.mid
-            adds = not s.measure.column or row.paid is not None
+            adds = not s.measure.name.column or row.paid is not None
             cells[tuple(row.leaves[names[axis]] for axis in s.axes)] += times * value * adds
         found.append(Counter({cell: value for cell, value in cells.items() if value}))
     return found

@@ -27,9 +27,9 @@ from dpsql.local.collector import CollectionManifest
 from dpsql.local.plan import build_plan
 from dpsql.local.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.local.tallies import RespondentRows
-from dpsql.planner.block import Block, one
+from dpsql.planner.block import ROWS, Block
 from dpsql.planner.plan import views_of
-from dpsql.planner.schema import TRUE, Term
+from dpsql.planner.schema import TRUE
 from dpsql.release import open_release
 from tests.thinned import by_default
 
@@ -249,9 +249,9 @@ def test_routing_and_means_weigh_by_the_whole_error(answerer: ReleaseEngine) -> 
     assert table is not None
     asked = ("COUNT(*)", f"COUNT(*) {EARLY}", "SUM(cost)", f"SUM(cost) {EARLY}")
     found = np.square(errors(answerer, *asked))
-    assert rank([answerer.answer_block(Block("visit", (), (), TRUE, (), (one(Term("count")),)))])[
-        1
-    ] ** 2 == pytest.approx(found[0])
+    assert rank([answerer.answer_block(Block("visit", (), (), TRUE, (), (ROWS,)))])[1] ** 2 == pytest.approx(
+        found[0]
+    )
     assert table.total_variance == pytest.approx(found[0], rel=1e-6)
     whole = [np.ones((1, n)) for n in table.shape]
     mean = float(sum(piece.between(whole, whole)[0] for piece in table.errors["visit.cost", "visit.cost"]))

@@ -92,5 +92,5 @@ def cells(catalog: Catalog) -> Cells:
     for statistic, array in zip(plan.statistics, arrays, strict=True):
         if statistic.bounds is not None:
             total = int(array.sum()) + statistic.bounds.mid * int(arrays[0].sum())
-            totals[str(statistic.measure.column)] = total / one / 10**statistic.bounds.scale
+            totals[statistic.measure.name.column] = total / one / 10**statistic.bounds.scale
     return Cells([array // one for array in arrays], totals)

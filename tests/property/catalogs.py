@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog import load_catalog
-from dpsql.catalog.graph import PEOPLE
 from dpsql.central.central import publish_release
 from dpsql.curator.prove.layouts import RawRows
 from dpsql.errors import Error, InternalError, QueryTimeout, ReleaseError
@@ -126,7 +125,7 @@ def _view(draw: random.Random, delta: str, by_row: bool) -> dict[str, Any]:
         measures = draw.choice((["count"], ["count", "visit.amount"], ["count", "visit.units"],
                                 ["count", "visit.amount", "visit.units"]))  # fmt: skip
         if not by_row and draw.random() < 0.3:
-            measures = [*measures, PEOPLE]
+            measures = [*measures, "people"]
     view: dict[str, Any] = {"of": of, "axes": list(chosen.values()), "measures": measures}
     if len(chosen) == 3 and delta != "0" and draw.random() < 0.5:
         view["ways"] = 2
@@ -222,8 +221,8 @@ def aggregates(opened: OpenReleases) -> Iterator[str]:
     for statistic in release.statistics:
         source = identifier(widest(tables, statistic.of).name)
         values = ["COUNT(*)", "COUNT(DISTINCT id)", "AVG(id)"]
-        if "." in statistic.measure:
-            measure = identifier(statistic.measure.rstrip(")").rpartition(".")[2])
+        if statistic.measure.column:
+            measure = identifier(statistic.measure.column)
             values += [
                 f"SUM({measure})",
                 f"AVG({measure})",

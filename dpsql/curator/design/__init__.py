@@ -28,7 +28,7 @@ from dpsql.catalog import Catalog, made_view, parse_catalog
 from dpsql.catalog.base import Problem
 from dpsql.catalog.checks import check_catalog
 from dpsql.catalog.derived import written_measure
-from dpsql.catalog.graph import KeyPath, max_ids, sums_rows, view_axes
+from dpsql.catalog.graph import KeyPath, max_ids, view_axes
 from dpsql.catalog.summaries import summaries_of
 from dpsql.central.axes import open_public
 from dpsql.central.selection import planning_maker
@@ -425,7 +425,7 @@ def _crowd(catalog: Catalog, question: DesignQuestion, guess: Guess) -> float:
     """Expected count of everything, in the unit of predicted errors: rows, or people where they are counted;
     where publishing chooses how many rows of a unit count, errors are those of units with one row."""
     chosen = any(
-        not all(map(sums_rows, n.measures))
+        not all(m.sums_rows for m in n.measures)
         or catalog.tables[n.of].chooses_rows
         or max_ids(catalog, n.of) == 1
         for n in question.needs

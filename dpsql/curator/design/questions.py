@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsql.axis.model import OrderedRule
 from dpsql.catalog import Catalog, made_view
-from dpsql.catalog.base import Problem
+from dpsql.catalog.base import COUNT, MeasureName, Problem
 from dpsql.catalog.checks import plain_name
 from dpsql.catalog.columns import LARGEST_LEAVES, Column, Cuts
 from dpsql.catalog.derived import with_square
@@ -91,7 +91,7 @@ class Need:
     of: str
     columns: Mapping[ScaffoldAxis, frozenset[tuple[str, str]]]
     ends: Mapping[ScaffoldAxis, frozenset[int]]
-    measures: tuple[str, ...]
+    measures: tuple[MeasureName, ...]
     sql: str
     number: int
     block: Block
@@ -320,7 +320,7 @@ class _Reader:
         ends = {p: self._ends(plan, terms, i) for i, p in enumerate(columns)}
         for place_, constants in self._compared(block, terms, columns).items():
             ends[place_] = constants
-        measures = dict.fromkeys(["count", *(term.measure for term in terms)])
+        measures = dict.fromkeys([COUNT, *(term.measure for term in terms)])
         return Need(
             next(iter(columns)).of, {p: frozenset(c) for p, c in columns.items()},
             {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block, tuple(along),

@@ -29,7 +29,8 @@ import numpy as np
 
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.catalog import Catalog, made_view
-from dpsql.catalog.graph import COUNTS, KeyPath, sums_rows
+from dpsql.catalog.base import COUNT, COUNTS
+from dpsql.catalog.graph import KeyPath
 from dpsql.central.axes import AxisMaker
 from dpsql.contributions.rehearsal import crowds
 from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain, without_unused
@@ -232,7 +233,7 @@ class Designer(AxisWriter):
             # who is in two leaves would count twice among people: leaves may be too fine for ranges of them
             axes = self._axes(needs)
             view = self._priced_on(needs, axes)
-            if view is None and not all(sums_rows(m) for need in needs for m in need.measures):
+            if view is None and not all(m.sums_rows for need in needs for m in need.measures):
                 coarsest = self._axes(needs, coarsest=True)
                 view = self._priced_on(needs, coarsest) if coarsest != axes else None
             for need in needs if view is not None else ():
@@ -280,7 +281,7 @@ class Designer(AxisWriter):
         for need in (need for view in views for need in view.needs):
             for p in (p for p in need.along if (p.of, p.path) not in reached):
                 reached.append((p.of, p.path))
-                yield Designed((need,), p.of, (self.axis(p, (), ()),), ({},), ("count",), self.power)
+                yield Designed((need,), p.of, (self.axis(p, (), ()),), ({},), (COUNT,), self.power)
 
     def _for_lists(self, views: Sequence[Designed], needs: Sequence[Need]) -> Iterator[Designed]:
         """Views for columns whose values are listed and which no view has."""
@@ -291,7 +292,7 @@ class Designer(AxisWriter):
             missing = {c for columns in need.columns.values() for c in columns} - view_columns
             if missing and need.of:
                 axes = self._axes(frozenset({need}))
-                yield Designed((need,), need.of, axes, ({},), ("count",), self.power)
+                yield Designed((need,), need.of, axes, ({},), (COUNT,), self.power)
 
 
 def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
@@ -350,7 +351,7 @@ class QuestionErrors:
     def _term(self, plan: ViewPlan, term: Term, *, mean: bool) -> dict[str, float]:
         """Errors of a term: its own noise, and that of the count that its centre is multiplied by."""
         release, statistic = self.answerer.release, plan.view.statistics[term.measure]
-        count = plan.view.statistics.get("count", statistic)  # a view of people alone has no other
+        count = plan.view.statistics.get(COUNT, statistic)  # a view of people alone has no other
         variances, counted, row_shares = np.zeros(1), np.zeros(1), np.zeros(1)
         for box in plan.boxes_of(term.condition):
             masks = _sampled(plan.by_leaf.box_masks(box))
@@ -371,7 +372,7 @@ class QuestionErrors:
         mid, reach = statistic.mid, statistic.sensitivity
         typical = (mid - reach / 2) or reach / 2 or 1.0
         centre = (typical - mid if mean else mid) / typical
-        return {term.measure: noise / typical**2, "count": counts * centre**2}
+        return {term.measure: noise / typical**2, COUNT: counts * centre**2}
 
 
 def _sampled(masks: Sequence[FloatArray]) -> list[FloatArray] | None:

@@ -251,7 +251,7 @@ def _beaten_line(each: DominatedMechanism) -> str:
 def _statistic_lines(s: StatisticForecast) -> list[str]:
     rows = f"at most {s.tau} rows a unit"
     if s.tau == 1:
-        rows = "one row a unit" + (", so that M = 1" if s.measure == "count" else "")
+        rows = "one row a unit" + (", so that M = 1" if s.measure.counts_rows else "")
     elif not s.tau:
         rows = "rows a unit chosen at publish"
     charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"

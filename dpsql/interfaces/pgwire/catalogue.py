@@ -233,7 +233,7 @@ def query_catalogue(
         raise NotSupportedError("a part of the query is not known to the catalogue") from error
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        if reason.endswith("42P01"):  # of the macro regclass_oid
+        if reason.endswith("42P01"):  # the macro regclass_oid can raise a text alone
             raise UnknownTable("the relation does not exist", hint="\\d lists the relations") from error
         raise NotSupportedError(f"the catalogue cannot answer this: {reason}") from error
     finally:

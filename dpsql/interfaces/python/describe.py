@@ -459,10 +459,9 @@ def _counted(
 ) -> CountedTable:
     alike = len({opened.catalog.population for opened in releases.releases}) == 1
     prefix = "" if len(releases.releases) == 1 or alike else f"{_spelled(release.name)}."
-    names = {s.measure for s in release.statistics if s.of == of}
+    summed = {s.measure.column for s in release.statistics if s.of == of and not s.measure.is_count}
     aggregates = [(f"count of {of}", "COUNT(*) AS n")]
-    # of a measure that is a column, `table.column`, and counts nothing
-    for measure in sorted({name.rpartition(".")[2] for name in names if "." in name and "(" not in name}):
+    for measure in sorted(summed):
         aggregates.append((f"average {measure}", f"AVG({_spelled(measure)}) AS average"))
         aggregates.append((f"sum of {measure}", f"SUM({_spelled(measure)}) AS total"))
     return prefix + _spelled(widest(tables, of).name), of, aggregates

@@ -50,6 +50,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dpsql.budget import scaled_denominator
+from dpsql.catalog.base import COUNT, MeasureName
 from dpsql.errors import InternalError
 from dpsql.matrices.strategy import NullCount, axis_budgets, measure_view
 from dpsql.mechanisms.axis import AUTO, WHOLE
@@ -340,9 +341,6 @@ sixteen 55, twenty-five 261 tries; the most of them at an epsilon of 11, 18 and 
 
 _RATES = 64
 
-COUNT, COUNT_OF = "count", "count({})"
-"""Names of the statistics that count all rows, and those where a measure is not NULL."""
-
 
 def joint_laws(measures: Sequence[str], *, indicators: bool) -> list[Laplace]:
     """The noise of a view's statistics where one ledger line pays for all of them.
@@ -351,14 +349,15 @@ def joint_laws(measures: Sequence[str], *, indicators: bool) -> list[Laplace]:
         measures: names of the statistics.
         indicators: whether rows with NULL are told by a number of their own, where the view counts all rows too.
     """
-    sums = [measure for measure in measures if measure != COUNT and COUNT_OF.format(measure) in measures]
-    present = [m for m in measures if m.startswith(COUNT_OF.partition("{")[0])]
+    names = [MeasureName(measure) for measure in measures]
+    sums = [name for name in names if name.counted in measures]
+    present = [name for name in names if name.counts_values]
     law = Laplace(len(measures))
     if not (indicators and present and COUNT in measures):
         return [law] * len(measures)
     law = replace(law, apart=len(present) == 1 and len(measures) == 2 + len(sums))
     counts = {COUNT: NullCount.ROWS} | dict.fromkeys(present, NullCount.PRESENT)
-    return [replace(law, counts=counts.get(measure, NullCount.NEITHER)) for measure in measures]
+    return [replace(law, counts=counts.get(measure, NullCount.NEITHER)) for measure in names]
 
 
 class DrawnNumbers(NamedTuple):

@@ -179,6 +179,7 @@ SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sa
   WHERE region IS NOT NULL GROUP BY region;
 SELECT COUNT(*) FROM customer WHERE age BETWEEN 30 AND 20;
 SELECT COUNT(*) FROM customer WHERE 1 = 0 OR age = 20;
+SELECT COUNT(*) FROM customer WHERE 1e9999999999999999999 = 0;
 SELECT SUM(amount * qty) FROM sales;
 SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM customer WHERE region = 'east';
 SELECT COUNT(DISTINCT region) FROM customer;

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.graph import sums_rows
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.executor.recombine import answer_terms
 from dpsql.executor.run import run
@@ -358,7 +357,7 @@ def page_model(release: Release) -> dict[str, Any]:
 
 def _of_rows(release: Release) -> list[StatisticMeta]:
     """Measures that count and sum rows: the page adds cells up, which people do not."""
-    return [statistic for statistic in release.statistics if sums_rows(statistic.measure)]
+    return [statistic for statistic in release.statistics if statistic.measure.sums_rows]
 
 
 class AxisLabels(NamedTuple):
@@ -465,7 +464,7 @@ def _view_model(release: Release, name: str, tables: tuple[describe.TableInfo, .
         "histograms": [
             _histogram(release, s, position)
             for s in statistics
-            if s.measure == "count"
+            if s.measure.counts_rows
             for position in range(len(s.axes))
         ],
     }
